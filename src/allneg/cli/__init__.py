@@ -1,0 +1,67 @@
+"""The command line: one thin function per command, one file per family of commands.
+
+Commands import what they need when they run, so that `--help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from allneg.errors import Problem
+
+# Each command and the module that holds it; the text is what `allneg --help` says of it.
+_COMMANDS = {
+    "train": "Train a model on a knowledge graph.",
+    "resume": "Go on with a run that was interrupted.",
+    "evaluate": "Rank a split and print the report.",
+    "predict": "Answer questions by name.",
+    "info": "Say what a run is and how far it came.",
+    "data": "List, get and check knowledge graphs.",
+}
+
+
+class _Commands(click.Group):
+    """Loads a command's module when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="allneg", message="%(prog)s %(version)s")
+def allneg() -> None:
+    """Knowledge-base completion with every entity as a negative."""
+
+
+def main() -> None:
+    """Run a command; a `Problem` becomes its message on stderr and its exit code."""
+    try:
+        allneg(prog_name="allneg", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except Problem as problem:
+        click.echo(f"allneg: {problem}", err=True)
+        sys.exit(problem.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`allneg … | head`): end quietly.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

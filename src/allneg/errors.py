@@ -1,0 +1,64 @@
+"""What can go wrong in a way a person can mend: one line of what and where, one of what to do.
+
+    Problem                 1  anything below; the number is the exit code
+    ├── BadRecipe           2  a setting or an argument
+    ├── BadData             3  a file of triples, an archive, a download
+    ├── BadRun              4  a run's folder: unreadable, damaged, of another version
+    ├── Diverged            5  a loss or a score that is not finite
+    ├── OutOfResources      6  memory, disk, a device that went away
+    └── Interrupted   130/143  Ctrl-C or SIGTERM, after the run was saved
+"""
+
+from __future__ import annotations
+
+import difflib
+import signal
+from collections.abc import Iterable
+
+
+class Problem(Exception):
+    """Something a person can mend. `str()` of it is the whole message."""
+
+    exit_code = 1
+
+
+class BadRecipe(Problem):
+    exit_code = 2
+
+
+class BadData(Problem):
+    exit_code = 3
+
+
+class BadRun(Problem):
+    exit_code = 4
+
+
+class Diverged(Problem):
+    exit_code = 5
+
+
+class OutOfResources(Problem):
+    exit_code = 6
+
+
+class Interrupted(Problem):
+    def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
+
+
+def printable(text: str, limit: int = 80) -> str:
+    """`text` in quotes, with control characters escaped and the middle of a long one left out.
+
+    Names come from files: an escape sequence in one must not reach the terminal.
+    """
+    if len(text) > limit:
+        text = text[: limit // 2] + "…" + text[-limit // 4 :]
+    return repr(text)
+
+
+def near(word: str, words: Iterable[str], most: int = 3) -> str:
+    """The end of a message about an unknown `word`: '; close names: …', or nothing."""
+    close = difflib.get_close_matches(word, list(words), n=most, cutoff=0.6)
+    return f"; close names: {', '.join(printable(each) for each in close)}" if close else ""

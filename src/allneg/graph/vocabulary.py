@@ -1,0 +1,39 @@
+"""Names and their ids: an id is a position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from allneg.errors import BadData, near, printable
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names of a graph. Ids are positions in the two tuples."""
+
+    entities: tuple[str, ...]  # name of entity 0, 1, …; each once
+    relations: tuple[str, ...]  # name of relation 0, 1, …; each once
+
+    @cached_property
+    def entity_ids(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.entities)}
+
+    @cached_property
+    def relation_ids(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.relations)}
+
+    def entity(self, name: str) -> int:
+        """The id of an entity; an unknown name is a `BadData` that suggests close ones."""
+        return _find(name, self.entity_ids, "entity")
+
+    def relation(self, name: str) -> int:
+        """The id of a relation; an unknown name is a `BadData` that suggests close ones."""
+        return _find(name, self.relation_ids, "relation")
+
+
+def _find(name: str, ids: Mapping[str, int], kind: str) -> int:
+    if name not in ids:
+        raise BadData(f"no {kind} is called {printable(name)}{near(name, ids)}")
+    return ids[name]

@@ -1,0 +1,8 @@
+"""Rows × rows → scores. A kernel is one function with several engines."""
+
+from allneg.kernels.dot import dot
+from allneg.kernels.l1 import l1
+from allneg.kernels.l2 import l2
+from allneg.kernels.modulus import modulus
+
+__all__ = ["dot", "l1", "l2", "modulus"]

@@ -1,0 +1,30 @@
+"""How the reference engines cut their work, so that (B, N, W) is never stored whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+# Numbers in one block of differences. A CPU likes a block that stays in its cache; a GPU
+# wants enough of them to be busy.
+_CPU_BLOCK = 1 << 20
+_GPU_BLOCK = 1 << 26
+
+
+def blocks(query: Tensor, table: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Slices of queries and of rows whose differences fit one block, covering all pairs."""
+    size = _CPU_BLOCK if query.device.type == "cpu" else _GPU_BLOCK
+    b, n = len(query), len(table)
+    pairs = max(1, size // max(1, query.shape[1]))
+    rows = min(max(1, n), pairs)
+    queries = max(1, pairs // rows)
+    for i in range(0, b, queries):
+        for j in range(0, n, rows):
+            yield slice(i, min(i + queries, b)), slice(j, min(j + rows, n))
+
+
+def wide(rows: Tensor) -> Tensor:
+    """The same rows in the dtype we accumulate in: float32 for anything narrower."""
+    return rows.float() if rows.dtype in (torch.bfloat16, torch.float16) else rows
