@@ -1,12 +1,12 @@
 """What can go wrong in a way a person can mend: one line of what and where, one of what to do.
 
-    Problem                 1  anything below; the number is the exit code
-    ├── BadRecipe           2  a setting or an argument
-    ├── BadData             3  a file of triples, an archive, a download
-    ├── BadRun              4  a run's folder: unreadable, damaged, of another version
-    ├── Diverged            5  a loss or a score that is not finite
-    ├── OutOfResources      6  memory, disk, a device that went away
-    └── Interrupted   130/143  Ctrl-C or SIGTERM, after the run was saved
+Problem                 1  anything below; the number is the exit code
+├── BadRecipe           2  a setting or an argument
+├── BadData             3  a file of triples, an archive, a download
+├── BadRun              4  a run's folder: unreadable, damaged, of another version
+├── Diverged            5  a loss or a score that is not finite
+├── OutOfResources      6  memory, disk, a device that went away
+└── Interrupted   130/143  Ctrl-C or SIGTERM, after the run was saved
 """
 
 from __future__ import annotations

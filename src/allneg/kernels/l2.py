@@ -25,7 +25,7 @@ def l2(query: Tensor, table: Tensor) -> Tensor:
         square = (query.unsqueeze(1) - table).square().sum(-1)
         safe = torch.where(square > 0, square, 1.0).sqrt()
         return -torch.where(square > 0, safe, 0.0)
-    out: Tensor = _L2.apply(query, table)  # type: ignore[no-untyped-call]
+    out: Tensor = _L2.apply(query, table)
     return out
 
 

@@ -1,0 +1,99 @@
+"""Ranks → a report: MRR, mean rank and Hits, by side, relation and category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from allneg.graph.check import relation_categories
+
+from allneg.evaluation.ranks import Ranking
+from allneg.graph.graph import Graph
+
+HITS = (1, 3, 10)
+_COLUMNS = {"tail": 0, "head": 1}
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Means over questions."""
+
+    mrr: float  # of 1 / rank
+    mr: float  # of the rank
+    hits: Mapping[str, float]  # share of ranks up to "1", "3", "10"
+    count: int  # questions
+
+    @classmethod
+    def of(cls, ranks: npt.NDArray[np.floating[Any]]) -> Metrics:
+        flat = ranks.reshape(-1)
+        hits = {str(k): float((flat <= k).mean()) for k in HITS}
+        return cls(float((1 / flat).mean()), float(flat.mean()), hits, len(flat))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mrr": self.mrr, "mr": self.mr, "hits": dict(self.hits), "count": self.count}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The numbers of one ranking, with the protocol they were made under."""
+
+    mrr: float
+    mr: float
+    hits: Mapping[str, float]
+    count: int  # questions: two a triple
+    by_side: Mapping[str, Any]  # "head", "tail": mrr, mr, hits, count
+    by_relation: Mapping[str, Any]  # name: the same, with category, head and tail
+    by_category: Mapping[str, Any]  # "1-1", "1-n", "n-1", "n-n": the same, with head and tail
+    optimistic: Mapping[str, Any]  # the same, with ties counted for the answer
+    pessimistic: Mapping[str, Any]  # the same, with ties counted against it
+    unseen: Mapping[str, Any]  # questions about entities not in train: the same, and dropped
+    candidates: int  # entities that could be an answer
+    protocol: Mapping[str, Any]  # the rules in full
+
+    @classmethod
+    def of(cls, ranking: Ranking, graph: Graph) -> Report:
+        ranks, relation = ranking.ranks, ranking.triples[:, 1]
+        whole = Metrics.of(ranks)
+        category = np.array(relation_categories(graph))
+        names = graph.vocabulary.relations
+        by_relation = {
+            names[r]: {**_both(ranks[relation == r]), "category": str(category[r])}
+            for r in np.unique(relation)
+        }
+        by_category = {
+            name: _both(ranks[category[relation] == name]) for name in np.unique(category[relation])
+        }
+        touches = ~(graph.seen[ranking.triples[:, 0]] & graph.seen[ranking.triples[:, 2]])
+        unseen = {"triples": int(touches.sum()), "dropped": ranking.dropped}
+        if touches.any():
+            unseen |= Metrics.of(ranks[touches]).to_json()
+        return cls(
+            **whole.to_json(),
+            by_side={side: Metrics.of(ranks[:, i]).to_json() for side, i in _COLUMNS.items()},
+            by_relation=by_relation,
+            by_category={str(name): each for name, each in by_category.items()},
+            optimistic=Metrics.of(1.0 + ranking.better).to_json(),
+            pessimistic=Metrics.of(1.0 + ranking.better + ranking.equal).to_json(),
+            unseen=unseen,
+            candidates=ranking.n_candidates,
+            protocol={
+                **ranking.protocol.to_json(ranking.split),
+                "in_words": ranking.protocol.in_words(ranking.split),
+            },
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Report:
+        return cls(**said)
+
+
+def _both(ranks: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Metrics of some triples' questions, and of each side's alone."""
+    sides = {side: Metrics.of(ranks[:, i]).to_json() for side, i in _COLUMNS.items()}
+    return {**Metrics.of(ranks).to_json(), **sides}

@@ -1,0 +1,138 @@
+"""Archives of triples, read in place: nothing is ever unpacked onto the disk.
+
+Every member is looked at before any is read, and one that could do harm (a path that leads
+outside, a link, a device, far too many bytes) refuses the whole archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from allneg.errors import BadData, printable
+from allneg.graph.files import DAMAGE, TripleFile, choose_splits, triple_file
+
+_TAR = (".tar.xz", ".tar.gz", ".tgz", ".txz", ".tar")
+_MOST_BYTES = 10 << 30  # unpacked
+_MOST_RATIO = 250  # unpacked to packed, beyond what any text of triples reaches …
+_FREE_BYTES = 64 << 20  # … unless it is small anyway
+_MOST_MEMBERS = 10_000
+_LARGEST_READ = 16 << 20  # tar headers are read whole; a larger one is an attack
+
+
+def is_archive(path: Path) -> bool:
+    return path.name.lower().endswith((*_TAR, ".zip"))
+
+
+@contextmanager
+def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
+    """The files of the splits in an archive, by split; they can be read while it is open."""
+    with ExitStack() as stack:
+        try:
+            openers = _zip(path, stack) if path.name.lower().endswith(".zip") else _tar(path, stack)
+        except DAMAGE as error:
+            raise BadData(f"{path}: not a whole archive ({error}); get it again") from None
+        chosen = choose_splits(openers, str(path))
+        yield {
+            split: triple_file(f"{path}:{name}", openers[name]) for split, name in chosen.items()
+        }
+
+
+def _tar(path: Path, stack: ExitStack) -> dict[str, Callable[[], IO[bytes]]]:
+    raw = stack.enter_context(path.open("rb"))
+    name = path.name.lower()
+    unpacked: IO[bytes] = raw
+    if name.endswith(("xz",)):
+        unpacked = cast("IO[bytes]", stack.enter_context(lzma.open(raw, "rb")))
+    elif name.endswith("gz"):
+        unpacked = cast("IO[bytes]", stack.enter_context(gzip.open(raw, "rb")))
+    limited = cast("IO[bytes]", _SmallReads(unpacked, path))
+    tar = stack.enter_context(tarfile.open(fileobj=limited, mode="r:"))
+    guard, openers = _Guard(path), {}
+    for member in tar:
+        guard.look(member.name, member.size)
+        if member.isdir():
+            continue
+        if not member.isreg():
+            raise _refusal(path, f"{printable(member.name)} is a link or a device, not a file")
+        openers[member.name] = _tar_opener(tar, member)
+    return openers
+
+
+def _tar_opener(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
+    return lambda: cast("IO[bytes]", tar.extractfile(member))
+
+
+def _zip(path: Path, stack: ExitStack) -> dict[str, Callable[[], IO[bytes]]]:
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    guard, openers = _Guard(path), {}
+    for member in archive.infolist():
+        # orig_filename is the name as it is written; filename has been made harmless already.
+        guard.look(member.orig_filename, member.file_size)
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise _refusal(path, f"{printable(member.filename)} is a link or a device, not a file")
+        if member.flag_bits & 1:
+            raise _refusal(path, f"{printable(member.filename)} is locked by a password")
+        if not member.is_dir():
+            openers[member.filename] = _zip_opener(archive, member)
+    return openers
+
+
+def _zip_opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
+    def opened() -> IO[bytes]:
+        try:
+            return archive.open(member)
+        except NotImplementedError as error:
+            raise BadData(f"{archive.filename}:{member.filename}: {error}; pack it anew") from None
+
+    return opened
+
+
+class _Guard:
+    """Refuses an archive for one of its names, or once its members are too many or too large."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.bytes, self.members = path, 0, 0
+        self.allowed = min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
+
+    def look(self, name: str, n_bytes: int) -> None:
+        parts = name.replace("\\", "/").split("/")
+        if parts[0] == "" or parts[0].endswith(":") or ".." in parts or "\0" in name:
+            raise _refusal(self.path, f"{printable(name)} leads outside of the archive")
+        self.bytes += n_bytes
+        self.members += 1
+        if self.bytes > self.allowed:
+            raise _refusal(self.path, f"it would unpack to more than {self.allowed:,} bytes")
+        if self.members > _MOST_MEMBERS:
+            raise _refusal(self.path, f"it has more than {_MOST_MEMBERS:,} members")
+
+
+def _refusal(path: Path, why: str) -> BadData:
+    return BadData(f"{path}: refused: {why}; pack train, valid and test as plain files")
+
+
+class _SmallReads(io.RawIOBase):
+    """A stream that refuses to hand out very much at once: tarfile reads a header whole."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream, self.path = stream, path
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _LARGEST_READ:
+            raise _refusal(self.path, "it has an overlong header")
+        return self.stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()

@@ -1,0 +1,72 @@
+"""Is a file the one we mean? Told by its content, whatever its line ends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from allneg.graph.files import DAMAGE, TripleFile
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is known of a file's content, with LF at the line ends; at least one thing is."""
+
+    lines: int
+    sha256: str | None = None
+    git_blob: str | None = None  # sha1 of b"blob SIZE\\0" and the content
+    characters: int | None = None  # where no hash is known
+
+    def wrong(self, file: TripleFile) -> str | None:
+        """What does not fit, or None."""
+        try:
+            found = _measured(file, self.git_blob is not None)
+        except (*DAMAGE, UnicodeDecodeError) as error:
+            return f"it cannot be read ({error})"
+        for what in ("lines", "sha256", "git_blob", "characters"):
+            expected = getattr(self, what)
+            if expected is not None and expected != getattr(found, what):
+                return f"{what} should be {expected}, but is {getattr(found, what)}"
+        return None
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _measured(file: TripleFile, with_blob: bool) -> Content:
+    sha256, lines, characters, size = hashlib.sha256(), 0, 0, 0
+    for block in _blocks(file):
+        sha256.update(block)
+        lines += block.count(b"\n")
+        # Every byte but the continuations of UTF-8 begins a character.
+        characters += len(block) - len(block.translate(None, _STARTS))
+        size += len(block)
+    blob = None
+    if with_blob:
+        # The size comes first in a blob, so that it takes a second pass.
+        sha1 = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        for block in _blocks(file):
+            sha1.update(block)
+        blob = sha1.hexdigest()
+    return Content(lines, sha256.hexdigest(), blob, characters)
+
+
+_STARTS = bytes(byte for byte in range(256) if byte & 0xC0 != 0x80)
+
+
+def _blocks(file: TripleFile) -> Iterator[bytes]:
+    """The file with LF for CRLF, a block at a time."""
+    with file.open() as stream:
+        held = b""
+        while block := stream.read(_BLOCK):
+            block = held + block
+            # A CR at the very end waits for what follows it.
+            held = b"\r" if block.endswith(b"\r") else b""
+            yield block.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        yield held

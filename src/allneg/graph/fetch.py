@@ -1,0 +1,143 @@
+"""Files from the web into the cache: all of them, checked, or none."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from allneg.errors import BadData, OutOfResources
+
+_SECONDS = 30  # without a byte
+_TRIES = 3  # each goes on where the last was cut off
+_BLOCK = 1 << 18
+_MOST_BYTES = 1 << 30  # a file
+
+
+def fetch_folder(
+    name: str,
+    urls: Mapping[str, str],
+    cache: Path,
+    wrong: Callable[[Path], str | None],
+) -> Path:
+    """The folder `cache/name` with each file of `urls`, once `wrong` finds nothing amiss in it.
+
+    Only one process fetches; the others wait for it. Files grow in a folder beside, where a
+    later call finds what an interrupted one has got.
+    """
+    # Imported here: it brings asyncio along, which only a download should wait for.
+    from filelock import FileLock
+
+    target, parts = cache / name, cache / f".{name}.parts"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / f".{name}.lock"):
+            if target.is_dir() and not wrong(target):
+                return target  # by another process, while this one waited
+            _refuse_if_offline(name, urls)
+            parts.mkdir(exist_ok=True)
+            resumed = any(parts.iterdir())
+            _fetch_all(name, urls, parts)
+            problem = wrong(parts)
+            if problem and resumed:
+                # What was there may have been the beginning of something else.
+                _empty(parts)
+                _fetch_all(name, urls, parts)
+                problem = wrong(parts)
+            if problem:
+                _empty(parts)
+                raise BadData(
+                    f"{name}: what came from {_host(urls)} is not the published set: {problem}; "
+                    "nothing was kept. Try again later, or put the set into ALLNEG_DATA"
+                )
+            shutil.rmtree(target, ignore_errors=True)
+            parts.rename(target)
+    except OSError as error:
+        raise OutOfResources(
+            f"{cache}: cannot be written ({error.strerror or error}); "
+            "make room, or set ALLNEG_HOME to another folder"
+        ) from None
+    return target
+
+
+def _refuse_if_offline(name: str, urls: Mapping[str, str]) -> None:
+    if os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0"):
+        raise BadData(
+            f"{name} is not on this machine, and ALLNEG_OFFLINE forbids to fetch it from "
+            f"{_host(urls)}; put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+        )
+
+
+def _fetch_all(name: str, urls: Mapping[str, str], folder: Path) -> None:
+    for file, url in urls.items():
+        _fetch(name, url, folder / file)
+
+
+def _fetch(name: str, url: str, target: Path) -> None:
+    """One whole file at `target`; what is fetched so far lies in `target` with .part behind."""
+    if target.exists():
+        return  # whole, from an earlier call; the check of the folder has the last word
+    part = target.with_name(target.name + ".part")
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            reason = _go_on(url, part)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416:
+                # The part is longer than the file: it began as something else.
+                part.unlink(missing_ok=True)
+            reason = f"{error.code} {error.reason}"
+        except urllib.error.URLError as error:
+            reason = str(error.reason)
+        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            reason = str(error) or type(error).__name__
+        else:
+            if not reason:
+                part.rename(target)
+                return
+    got = part.stat().st_size if part.exists() else 0
+    kept = f" after {got:,} bytes, which the next try goes on from" if got else ""
+    raise BadData(
+        f"{name} could not be fetched: {url}: {reason}{kept}.\n"
+        f"Try again, or put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+    )
+
+
+def _go_on(url: str, part: Path) -> str:
+    """Fetch what `part` lacks; what went wrong, or an empty text."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity", "User-Agent": "allneg"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        goes_on = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(
+            f"bytes {have}-"
+        )
+        length = answer.headers.get("Content-Length")
+        expected = int(length) if length and length.isdecimal() else None
+        got = 0
+        with part.open("ab" if goes_on else "wb") as out:
+            while block := answer.read(_BLOCK):
+                got += len(block)
+                if got > _MOST_BYTES:
+                    return f"more than {_MOST_BYTES:,} bytes"
+                out.write(block)
+    if expected is not None and got < expected:
+        return f"cut off: {got:,} of {expected:,} bytes came"
+    return ""
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _host(urls: Mapping[str, str]) -> str:
+    return urllib.parse.urlsplit(next(iter(urls.values()))).netloc

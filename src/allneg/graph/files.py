@@ -1,0 +1,99 @@
+"""Where triples lie: in a folder, in an archive, or in one file."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import IO, cast
+
+from allneg.errors import BadData, printable
+from allneg.graph.graph import SPLITS
+
+# What reading a packed file raises when it is damaged or cut off.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
+
+_SPLIT_FILE = re.compile(rf"({'|'.join(SPLITS)})\.(txt|tsv|csv)(\.gz|\.xz)?")
+
+
+@dataclass(frozen=True)
+class TripleFile:
+    """A file of triples that can be opened."""
+
+    where: str  # its name in messages
+    separator: str  # between fields: a tab, or a comma in .csv
+    open: Callable[[], AbstractContextManager[IO[bytes]]]  # unpacked bytes from the start
+
+
+def triple_file(where: str, open_raw: Callable[[], IO[bytes]]) -> TripleFile:
+    """A file that is unpacked as the end of its name says: .gz, .xz, or as it is."""
+    name = where.lower()
+    separator = "," if re.search(r"\.csv(\.gz|\.xz)?$", name) else "\t"
+    if name.endswith((".gz", ".xz")):
+        return TripleFile(where, separator, lambda: _unpacked(open_raw, name))
+    return TripleFile(where, separator, open_raw)
+
+
+def one_file(path: Path) -> TripleFile:
+    return triple_file(str(path), lambda: path.open("rb"))
+
+
+def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
+    """The files of the splits that a folder holds, by split."""
+    found = {each.name: each for each in folder.iterdir() if each.is_file()}
+    chosen = choose_splits(found, where)
+    return {
+        split: triple_file(f"{where}/{name}", _opener(found[name]))
+        for split, name in chosen.items()
+    }
+
+
+def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
+    """Which of a folder's or an archive's names are train, valid and test; train must be there."""
+    names = list(names)
+    chosen: dict[str, str] = {}
+    for name in sorted(names):
+        match = _SPLIT_FILE.fullmatch(name.rpartition("/")[2])
+        if not match:
+            continue
+        split = match[1]
+        if split in chosen:
+            raise BadData(
+                f"{where}: two files for {split}: {printable(chosen[split])} and {printable(name)}; "
+                "keep one of them"
+            )
+        chosen[split] = name
+    if "train" not in chosen:
+        raise BadData(
+            f"{where}: no train file; it should be called train.txt, train.tsv or train.csv, "
+            f"perhaps with .gz or .xz{_some(names)}"
+        )
+    return {split: chosen[split] for split in SPLITS if split in chosen}
+
+
+def _opener(file: Traversable) -> Callable[[], IO[bytes]]:
+    return lambda: file.open("rb")
+
+
+@contextmanager
+def _unpacked(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
+    # Neither gzip nor lzma closes a file it was handed, so both are closed here.
+    with open_raw() as raw:
+        unpack = gzip.open if name.endswith(".gz") else lzma.open
+        with unpack(raw, "rb") as stream:
+            yield cast("IO[bytes]", stream)
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "; it is empty"
+    shown = ", ".join(printable(name) for name in sorted(names)[:3])
+    return f"; found {shown}{' and more' if len(names) > 3 else ''}"

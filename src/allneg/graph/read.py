@@ -1,0 +1,147 @@
+"""Text → ids: `read_graph` takes a name, a folder, an archive or one file of triples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
+
+from allneg.errors import BadData, near
+from allneg.graph.archive import archive_files, is_archive
+from allneg.graph.files import TripleFile, folder_files, one_file
+from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.keys import first_places, triple_keys
+from allneg.graph.lines import Ids, read_lines
+from allneg.graph.names import name_notes
+from allneg.graph.order import order_notes
+from allneg.graph.split import renumbered, split_triples
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Data
+
+_USUAL = Data()
+
+
+def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
+    """The graph of a known set's name, a folder, an archive, or one file of triples.
+
+    A folder or an archive (.tar.xz, .tar.gz, .tgz, .zip) holds train, valid and test as .txt,
+    .tsv or .csv, perhaps with .gz or .xz; valid and test may be missing. One file is split by
+    `settings`. Names are kept exactly; ids follow their first appearance, train first. What was
+    mended or looks odd is in the graph's `notes`. A text that is a known set's name means that
+    set; write ./NAME for a folder of the same name.
+    """
+    if isinstance(source, str) and source in KNOWN_NAMES:
+        return _read_known(source, settings)
+    path = Path(source)
+    if path.is_dir():
+        return _graph(path.resolve().name, folder_files(path, str(path)), settings)
+    if path.is_file():
+        if is_archive(path):
+            with archive_files(path) as files:
+                return _graph(path.name, files, settings)
+        return _graph(path.name, {"": one_file(path)}, settings)
+    if path.exists():
+        raise BadData(f"{path}: neither a file nor a folder")
+    raise BadData(
+        f"{source}: no such file or folder, and no known set of that name"
+        f"{near(str(source), KNOWN_NAMES)}; known: {', '.join(KNOWN_NAMES)}"
+    )
+
+
+def _read_known(name: str, settings: Data) -> Graph:
+    folder = embedded(name)
+    if folder is not None:
+        return _graph(name, folder_files(folder, name), settings)
+    path, notes = find_dataset(name)
+    graph = read_graph(path, settings)
+    return replace(graph, name=name, notes=(*notes, *graph.notes))
+
+
+def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
+    entities, relations = Ids(), Ids()
+    notes: list[str] = []
+    splits = {split: np.empty((0, 3), dtype=np.int64) for split in SPLITS}
+    for split, file in files.items():
+        triples, found = read_lines(file, settings, entities, relations)
+        notes += found
+        if len(triples) == 0 and split in ("train", ""):
+            raise BadData(f"{file.where}: no triples in it; train needs at least one")
+        splits[split] = triples
+    vocabulary = Vocabulary(tuple(entities), tuple(relations))
+    if "" in splits:
+        splits, found = split_triples(splits[""], vocabulary, settings)
+        splits, vocabulary = renumbered(splits, vocabulary)
+        notes += found
+    graph = Graph(name, vocabulary, splits["train"], splits["valid"], splits["test"])
+    notes += order_notes(graph, settings.columns, name)
+    notes += [f"{name}: {split} is empty" for split in SPLITS if not len(graph.split(split))]
+    for mend in (_without_duplicates, _without_unseen):
+        graph, found = mend(graph, settings)
+        notes += found
+    notes += [f"{name}: {note}" for note in name_notes(graph.vocabulary)]
+    return replace(graph, notes=tuple(notes))
+
+
+def _without_duplicates(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
+    """The graph with each triple once a split, unless settings keep them; overlaps are noted."""
+    keys = dict(
+        zip(
+            SPLITS,
+            triple_keys([graph.split(s) for s in SPLITS], graph.n_entities, graph.n_relations),
+            strict=True,
+        )
+    )
+    notes, changed = [], {}
+    for split in SPLITS:
+        places = first_places(keys[split])
+        copies = len(keys[split]) - len(places)
+        if copies:
+            kept = settings.keep_duplicates
+            notes.append(
+                f"{graph.name}: {copies:,} duplicate triples in {split} "
+                f"{'kept' if kept else 'left out'}"
+            )
+            if not kept:
+                changed[split] = graph.split(split)[places]
+    for one, other in combinations(SPLITS, 2):
+        common = len(np.intersect1d(keys[one], keys[other]))
+        if common:
+            notes.append(f"{graph.name}: {common:,} triples are in both {one} and {other}")
+    return _with_splits(graph, changed), notes
+
+
+def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
+    """Counts names that occur in valid or test only; leaves their triples out if settings say."""
+    # Train is read first, so that its names are the first ones.
+    n_entities = int(graph.train[:, [0, 2]].max()) + 1
+    n_relations = int(graph.train[:, 1].max()) + 1
+    new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
+    if not new_entities and not new_relations:
+        return graph, []
+    changed, counts = {}, []
+    for split in ("valid", "test"):
+        head, relation, tail = graph.split(split).T
+        seen = (head < n_entities) & (relation < n_relations) & (tail < n_entities)
+        changed[split] = graph.split(split)[seen]
+        counts.append(f"{int((~seen).sum()):,} {split}")
+    said = (
+        f"{graph.name}: {new_entities:,} entities and {new_relations:,} relations are not in train; "
+        f"they touch {' and '.join(counts)} triples, "
+    )
+    if not settings.drop_unseen:
+        return graph, [said + "which are kept"]
+    kept = Vocabulary(
+        graph.vocabulary.entities[:n_entities], graph.vocabulary.relations[:n_relations]
+    )
+    return replace(_with_splits(graph, changed), vocabulary=kept), [
+        said + "which are left out, names and triples (data.drop_unseen)"
+    ]
+
+
+def _with_splits(graph: Graph, changed: Mapping[str, Triples]) -> Graph:
+    splits = {split: changed.get(split, graph.split(split)) for split in SPLITS}
+    return replace(graph, train=splits["train"], valid=splits["valid"], test=splits["test"])

@@ -1,0 +1,68 @@
+"""What every model is: formulas that turn rows into query rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Generator, Tensor, nn
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """Formulas; owns no parameters, sees no ids, devices or processes.
+
+    A model is asked two questions, (head, relation, ?) and (?, relation, tail). Each becomes
+    a query row, and `compare` gives the query's score with any entity rows, so that both
+    questions of one triple get the same score.
+    """
+
+    dim: int  # coordinates a row; complex ones where the model says so
+    scale: float  # size of the first values
+    norm: int = 1  # of the distance, for the models that have one
+
+    entity_parts: ClassVar[int] = 1  # an entity row is so many times `dim` wide
+    relation_parts: ClassVar[int] = 1  # likewise a relation row
+
+    @property
+    def entity_width(self) -> int:
+        return self.entity_parts * self.dim
+
+    @property
+    def relation_width(self) -> int:
+        return self.relation_parts * self.dim
+
+    @abstractmethod
+    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The query of (head, relation, ?): (B, W), (B, V) -> (B, W)."""
+
+    @abstractmethod
+    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+        """The query of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
+
+    @abstractmethod
+    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
+        """Scores: (B, W), (N, W) -> (B, N), or with each query's own rows (B, K, W) -> (B, K)."""
+
+    def start_entities(self, rows: Tensor, generator: Generator) -> None:
+        """Fill new entity rows."""
+        nn.init.normal_(rows, std=self.scale, generator=generator)
+
+    def start_relations(self, rows: Tensor, generator: Generator) -> None:
+        """Fill new relation rows."""
+        nn.init.normal_(rows, std=self.scale, generator=generator)
+
+    def entity_squares(self, rows: Tensor) -> Tensor:
+        """Squared modulus of each coordinate, for penalties: (B, W) -> (B, coordinates)."""
+        return rows.square()
+
+    def relation_squares(self, rows: Tensor) -> Tensor:
+        """Squared modulus of each coordinate, for penalties: (B, V) -> (B, coordinates)."""
+        return rows.square()
+
+
+def squared_modulus(rows: Tensor) -> Tensor:
+    """re² + im² of rows that hold real parts, then imaginary parts: (B, 2D) -> (B, D)."""
+    re, im = rows.chunk(2, dim=-1)
+    return re.square() + im.square()

@@ -1,0 +1,21 @@
+"""DistMult (Yang et al., 2015): a relation weighs each coordinate of the inner product."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from allneg.kernels import dot
+from allneg.models.base import Model
+
+
+class DistMult(Model):
+    """score(h, r, t) = sum_k h_k r_k t_k"""
+
+    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+        return head * relation
+
+    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+        return tail * relation
+
+    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
+        return dot(query, entities)

@@ -1,0 +1,27 @@
+"""What large rows cost: a sum over each question's own three factors."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from allneg.graph.questions import Questions
+from allneg.models import Model
+from allneg.recipe import Penalty
+from allneg.scoring.tables import Tables
+
+
+def penalties(model: Model, tables: Tables, questions: Questions, penalty: Penalty) -> Tensor:
+    """Each question's penalty, weighted: (B,).
+
+    `l2` sums the squared moduli of the head's, relation's and tail's coordinates, `n3` their
+    cubes (Lacroix et al., 2018). A rare entity is penalised as rarely as it is asked about.
+    """
+    relation = tables.relation_rows(questions.relation, questions.side)
+    factors = (
+        model.entity_squares(tables.rows(questions.entity)),
+        model.relation_squares(relation),
+        model.entity_squares(tables.rows(questions.answer)),
+    )
+    power = {"l2": 1.0, "n3": 1.5}[penalty.name]
+    sums = [squares.pow(power).sum(1) for squares in factors]
+    return penalty.weight * (sums[0] + sums[1] + sums[2])

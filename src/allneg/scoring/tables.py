@@ -1,0 +1,83 @@
+"""All the parameters: a table of entity rows and a table of relation rows."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from allneg.graph.questions import Side
+from allneg.models import Model
+from allneg.scoring.shard import Shard
+
+_ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
+
+
+class Tables(nn.Module):
+    """The rows of entities and relations.
+
+    With `reciprocal`, a head question has a relation row of its own, `n_relations` further
+    down; nobody outside sees those doubled ids. Rows are looked up by `F.embedding` alone:
+    its gradient adds up in the same order on every run, which indexing with [] does not.
+    """
+
+    def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(entities)  # float (n, W)
+        self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
+        self.shard = shard
+        self.reciprocal = reciprocal
+
+    @classmethod
+    def start(
+        cls, model: Model, n_relations: int, shard: Shard, reciprocal: bool, seed: int
+    ) -> Tables:
+        """New tables whose first values depend on the seed and the row alone."""
+        rows = n_relations * (2 if reciprocal else 1)
+        entities = torch.empty(len(shard), model.entity_width)
+        relations = torch.empty(rows, model.relation_width)
+        _fill(entities, shard.start, seed, 0, model.start_entities, model.entity_width)
+        _fill(relations, 0, seed, 1, model.start_relations, model.relation_width)
+        return cls(entities, relations, shard, reciprocal)
+
+    @property
+    def n_relations(self) -> int:
+        return len(self.relations) // (2 if self.reciprocal else 1)
+
+    @property
+    def device(self) -> torch.device:
+        return self.entities.device
+
+    def rows(self, entity: Tensor) -> Tensor:
+        """Entity rows: (B,) -> (B, W), or (B, K) -> (B, K, W)."""
+        return F.embedding(entity, self.entities)
+
+    def relation_rows(self, relation: Tensor, side: Side) -> Tensor:
+        """The relation rows of questions that ask for `side`: (B,) -> (B, V)."""
+        if self.reciprocal and side == "head":
+            relation = relation + self.n_relations
+        return F.embedding(relation, self.relations)
+
+
+def _fill(rows: Tensor, first: int, seed: int, table: int, start: object, width: int) -> None:
+    """Fill `rows`, which begin at row `first` of their table, block by block."""
+    assert callable(start)
+    for block in range(first // _ROWS_A_SEED, -(-(first + len(rows)) // _ROWS_A_SEED)):
+        generator = Generator().manual_seed(mixed_seed(seed, table, block))
+        values = torch.empty(_ROWS_A_SEED, width)
+        start(values, generator)
+        low = max(first, block * _ROWS_A_SEED)
+        high = min(first + len(rows), (block + 1) * _ROWS_A_SEED)
+        offset = block * _ROWS_A_SEED
+        rows[low - first : high - first] = values[low - offset : high - offset]
+
+
+def mixed_seed(*numbers: int) -> int:
+    """One 63-bit seed from several numbers: near numbers give unrelated seeds (splitmix64)."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        state ^= state >> 31
+    return state >> 1

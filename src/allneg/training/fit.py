@@ -1,0 +1,144 @@
+"""The loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Generator
+
+from allneg.errors import Diverged, Interrupted
+from allneg.evaluation import Report, evaluate
+from allneg.graph.questions import batches
+from allneg.run import Run
+from allneg.run.checkpoint import State
+from allneg.run.files import write_json
+from allneg.scoring.tables import mixed_seed
+from allneg.training.hardware import prepare
+from allneg.training.learner import Learner
+from allneg.training.patience import judged, spent
+from allneg.training.watch import Watch
+
+_STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
+
+
+def fit(
+    run: Run, watch: Watch | None = None, stopped_by: Callable[[], int] = lambda: 0
+) -> Report | None:
+    """Train a run from where it stands, and report on test; None where there is nothing to rank.
+
+    `stopped_by` gives the number of a signal that came in, or 0; the run is then saved, and
+    `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
+    alone, so a resumed run goes on as if it had never stopped.
+    """
+    recipe, graph, watch = run.recipe, run.graph, watch or Watch()
+    device = prepare(recipe.hardware)
+    learner, state = Learner(recipe, graph, device), State()
+    if (saved := run.last()) is not None:
+        learner.restore(saved)
+        state = saved.state
+    run.rewind(state.epoch)
+    run.say("running")
+
+    train = torch.from_numpy(graph.train).to(device)
+    size, seed = recipe.training.batch_size, recipe.training.seed
+    n_steps = 2 * math.ceil(len(train) / size)
+    total = torch.tensor(state.loss, dtype=torch.float64, device=device)
+    clock = _Clock(state.seconds)
+    while state.epoch < recipe.training.epochs and not spent(state, recipe):
+        rate = learner.set_rate(state)
+        order = Generator(device).manual_seed(mixed_seed(seed, 2, state.epoch))
+        chance = Generator(device)
+        for step, questions in enumerate(batches(train, size, order)):
+            if step < state.step:
+                continue  # done before the interruption
+            chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
+            total += learner.gradients(questions, chance)
+            look = device.type == "cpu" or step % _STEPS_A_LOOK == 0 or step + 1 == n_steps
+            if look and not math.isfinite(total):
+                _diverge(run, learner, state, f"the loss at epoch {state.epoch + 1}, step {step}")
+            learner.optimizer.step()
+            state = replace(state, step=step + 1)
+            watch.stepped(state, n_steps)
+            if signal_number := stopped_by():
+                state = replace(state, loss=float(total), seconds=clock.seconds)
+                run.save(learner.checkpoint(state))
+                run.say("interrupted", epoch=state.epoch, step=state.step)
+                goes_on = f"stopped and saved; `allneg resume {run.folder}` goes on"
+                raise Interrupted(goes_on, signal_number)
+
+        state = replace(state, epoch=state.epoch + 1, step=0, loss=0.0)
+        entry: dict[str, Any] = {"epoch": state.epoch, "loss": float(total) / n_steps, "rate": rate}
+        total.zero_()
+        last = state.epoch == recipe.training.epochs
+        if len(graph.valid) and (last or state.epoch % recipe.evaluation.every == 0):
+            try:
+                report = evaluate(
+                    learner.model, learner.tables, graph, "valid", block=recipe.evaluation.block
+                )
+            except Diverged:
+                _diverge(run, learner, state, f"a score of valid after epoch {state.epoch}")
+            state = judged(state, report.mrr, recipe)
+            if state.best_epoch == state.epoch:
+                learner.keep()
+            entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
+            watch.ranked(state, report)
+        run.note({**entry, "seconds": clock.seconds})
+        if last or spent(state, recipe) or clock.due(recipe.training.save_seconds):
+            state = replace(state, seconds=clock.seconds)
+            run.save(learner.checkpoint(state))
+    return _finish(run, learner, state)
+
+
+def _finish(run: Run, learner: Learner, state: State) -> Report | None:
+    """Report on test by the best weights; on valid where there is no test."""
+    learner.return_to_best()
+    graph = run.graph
+    split = "test" if len(graph.test) else "valid"
+    report = None
+    if len(graph.split(split)):
+        block = run.recipe.evaluation.block
+        report = evaluate(learner.model, learner.tables, graph, split, block=block)
+        write_json(run.folder / "report.json", report.to_json())
+    run.say("finished", epoch=state.epoch, best_epoch=state.best_epoch or state.epoch)
+    return report
+
+
+def _diverge(run: Run, learner: Learner, state: State, what: str) -> None:
+    """Keep the last good weights and end."""
+    if not learner.is_finite and learner.best:
+        # The tables are spoiled: go back to the best ones, with a fresh optimiser.
+        learner.return_to_best()
+        learner.optimizer.state.clear()
+        state = replace(state, epoch=state.best_epoch, step=0)
+    if learner.is_finite:
+        run.save(learner.checkpoint(replace(state, loss=0.0)))
+    run.say("diverged", epoch=state.epoch, step=state.step)
+    rate = learner.recipe.optimizer.learning_rate
+    raise Diverged(
+        f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
+        "The last good weights are kept; lower optimizer.learning_rate or raise penalty.weight."
+    )
+
+
+class _Clock:
+    """Seconds spent training, counted from those of earlier sessions."""
+
+    def __init__(self, before: float) -> None:
+        self._start = time.perf_counter() - before
+        self._saved = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+    def due(self, every: float) -> bool:
+        """Have `every` seconds passed since this was last true?"""
+        if time.perf_counter() - self._saved < every:
+            return False
+        self._saved = time.perf_counter()
+        return True

@@ -1,0 +1,46 @@
+"""Where a run computes: device, threads, precision, determinism."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from allneg.errors import BadRecipe
+from allneg.recipe import Hardware
+
+
+def prepare(settings: Hardware) -> torch.device:
+    """Set torch up as asked and return the device; a missing one is a `BadRecipe`."""
+    device = find_device(settings.device)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
+    if settings.deterministic:
+        # cuBLAS asks for this before its first call, or refuses to be deterministic.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(settings.deterministic)
+    return device
+
+
+def find_device(name: str) -> torch.device:
+    """`auto` is the first CUDA device, or the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise BadRecipe(f"hardware.device: {name!r} is no device; try {_available()}") from None
+    here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(_mps())}
+    if (device.index or 0) >= here.get(device.type, 0):
+        raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
+    return device
+
+
+def _available() -> str:
+    names = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    return ", ".join(names + ["mps"] * _mps())
+
+
+def _mps() -> bool:
+    return torch.backends.mps.is_available()

@@ -1,0 +1,90 @@
+"""What learns: tables, their optimiser, and the objective they are fitted to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from allneg.graph.graph import Graph
+from allneg.graph.known import KnownAnswers
+from allneg.graph.questions import Questions
+from allneg.recipe import Recipe
+from allneg.run import make_model
+from allneg.run.checkpoint import Checkpoint, State
+from allneg.scoring import Objective, Shard, Tables
+from allneg.training.optimizer import (
+    make_optimizer,
+    optimizer_tensors,
+    rate_at,
+    restore_optimizer,
+)
+
+
+class Learner:
+    """Takes steps, and can be put away in a checkpoint and taken out again."""
+
+    def __init__(self, recipe: Recipe, graph: Graph, device: torch.device) -> None:
+        self.recipe = recipe
+        self.model = make_model(recipe)
+        self.tables = Tables.start(
+            self.model,
+            graph.n_relations,
+            Shard.whole(graph.n_entities),
+            recipe.model.reciprocal,
+            recipe.training.seed,
+        ).to(device)
+        self.optimizer = make_optimizer(recipe.optimizer, self.tables)
+        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
+        self.objective = Objective(
+            self.model,
+            recipe.loss,
+            recipe.penalty,
+            known.to(device),
+            recipe.model.entity_dropout,
+            recipe.model.relation_dropout,
+            narrow=recipe.hardware.precision == "bf16",
+        )
+        self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
+
+    def gradients(self, questions: Questions, chance: Generator) -> Tensor:
+        """Lay the batch's gradients down at the tables; its loss and penalty, one number."""
+        self.optimizer.zero_grad()
+        size = self.recipe.training.micro_batch or len(questions)
+        total = torch.zeros((), device=self.tables.device)
+        for value in self.objective.parts(self.tables, questions, size, chance):
+            value.backward()  # type: ignore[no-untyped-call]
+            total += value.detach()
+        return total
+
+    def set_rate(self, state: State) -> float:
+        """The learning rate of the epoch after `state`, which the next steps take."""
+        rate = rate_at(self.recipe.optimizer, state)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def keep(self) -> None:
+        """Remember the tables as the best so far."""
+        self.best = {name: each.clone() for name, each in self.tables.state_dict().items()}
+
+    def return_to_best(self) -> None:
+        """Put the best tables in place, where valid chose some."""
+        if self.best:
+            self.tables.load_state_dict(self.best)
+
+    @property
+    def is_finite(self) -> bool:
+        return all(bool(each.isfinite().all()) for each in self.tables.parameters())
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        # Right after the best ranking the tables are the best: no need to write them twice.
+        best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best
+        memory = optimizer_tensors(self.optimizer, self.tables)
+        return Checkpoint(state, self.tables.state_dict(), memory, best)
+
+    def restore(self, saved: Checkpoint) -> None:
+        self.tables.load_state_dict(dict(saved.tables))
+        restore_optimizer(self.optimizer, self.tables, dict(saved.optimizer))
+        if saved.state.best_epoch:
+            best = saved.best or saved.tables
+            self.best = {name: each.to(self.tables.device) for name, each in best.items()}

@@ -1,0 +1,23 @@
+"""When to keep the weights, lower the rate, and stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from allneg.recipe import Recipe
+from allneg.run.checkpoint import State
+
+
+def judged(state: State, mrr: float, recipe: Recipe) -> State:
+    """The state after a ranking of valid gave `mrr`."""
+    if mrr > state.best_mrr:
+        return replace(state, best_mrr=mrr, best_epoch=state.epoch, stale=0, since_drop=0)
+    state = replace(state, stale=state.stale + 1, since_drop=state.since_drop + 1)
+    if recipe.optimizer.schedule == "plateau" and state.since_drop >= recipe.optimizer.every:
+        state = replace(state, drops=state.drops + 1, since_drop=0)
+    return state
+
+
+def spent(state: State, recipe: Recipe) -> bool:
+    """Has valid gained nothing for too long?"""
+    return state.stale >= recipe.evaluation.patience

@@ -1,0 +1,57 @@
+"""From a graph's name to a finished run, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from allneg.graph import read_graph
+from allneg.recipe import Recipe, load_tables, merged, parse_settings
+from allneg.run import Run, new_folder
+from allneg.training.fit import fit
+from allneg.training.watch import Watch
+
+
+def train(
+    data: str | Path,
+    *,
+    model: str | None = None,
+    recipe: Recipe | str | Path | None = None,
+    settings: Iterable[str] = (),
+    out: str | Path | None = None,
+    watch: Watch | None = None,
+    stopped_by: Callable[[], int] = lambda: 0,
+) -> Run:
+    """Train on `data`, a known set's name or a path, and return the finished run.
+
+    `settings` are texts such as "training.epochs=20"; they count above the
+    recipe, and `data` and `model` above them. The run is written to `out`, or to a new folder under runs/.
+    """
+    plan = planned(data, model=model, recipe=recipe, settings=settings)
+    watch = watch or Watch()
+    graph = read_graph(plan.data.name, plan.data)
+    for line in graph.notes:
+        watch.said(line)
+    run = Run.create(Path(out) if out is not None else new_folder(plan), plan, graph)
+    with run.held():
+        fit(run, watch, stopped_by)
+    return run
+
+
+def planned(
+    data: str | Path,
+    *,
+    model: str | None = None,
+    recipe: Recipe | str | Path | None = None,
+    settings: Iterable[str] = (),
+) -> Recipe:
+    """The whole recipe that these arguments ask for, checked as one."""
+    where, tables = "recipe", {}
+    if isinstance(recipe, Recipe):
+        tables = recipe.to_tables()
+    elif recipe is not None:
+        where, tables = Path(recipe).name, load_tables(recipe)
+    tables = merged(merged(tables, parse_settings(settings)), {"data": {"name": str(data)}})
+    if model is not None:
+        tables = merged(tables, {"model": {"name": model}})
+    return Recipe.from_tables(tables, where)
