@@ -44,7 +44,7 @@ def clean(text: str) -> str:
 
 def _show(cell: object) -> str:
     if cell is None:
-        return "–"
+        return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, int):

@@ -14,7 +14,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Content:
-    """What is known of a file's content, with LF at the line ends; at least one thing is."""
+    """What is known of a file's content; all but `git_blob` with LF at the line ends."""
 
     lines: int
     sha256: str | None = None
@@ -24,8 +24,8 @@ class Content:
     def wrong(self, file: TripleFile) -> str | None:
         """What does not fit, or None."""
         try:
-            found = _measured(file, self.git_blob is not None)
-        except (*DAMAGE, UnicodeDecodeError) as error:
+            found = _measured(file, blob=self.git_blob is not None)
+        except DAMAGE as error:
             return f"it cannot be read ({error})"
         for what in ("lines", "sha256", "git_blob", "characters"):
             expected = getattr(self, what)
@@ -39,34 +39,40 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _measured(file: TripleFile, with_blob: bool) -> Content:
-    sha256, lines, characters, size = hashlib.sha256(), 0, 0, 0
-    for block in _blocks(file):
+def _measured(file: TripleFile, blob: bool) -> Content:
+    sha256, lines, characters = hashlib.sha256(), 0, 0
+    for block in _with_line_feeds(file):
         sha256.update(block)
         lines += block.count(b"\n")
-        # Every byte but the continuations of UTF-8 begins a character.
-        characters += len(block) - len(block.translate(None, _STARTS))
-        size += len(block)
-    blob = None
-    if with_blob:
-        # The size comes first in a blob, so that it takes a second pass.
-        sha1 = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        for block in _blocks(file):
-            sha1.update(block)
-        blob = sha1.hexdigest()
-    return Content(lines, sha256.hexdigest(), blob, characters)
+        characters += len(block) - len(block.translate(None, _CHARACTER_STARTS))
+    return Content(lines, sha256.hexdigest(), _git_blob(file) if blob else None, characters)
 
 
-_STARTS = bytes(byte for byte in range(256) if byte & 0xC0 != 0x80)
+def _git_blob(file: TripleFile) -> str:
+    # The size comes first in a blob, so that it takes two passes.
+    size = sum(len(block) for block in _blocks(file))
+    sha1 = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    for block in _blocks(file):
+        sha1.update(block)
+    return sha1.hexdigest()
+
+
+# In UTF-8, every byte that does not continue a character.
+_CHARACTER_STARTS = bytes(byte for byte in range(256) if byte & 0xC0 != 0x80)
+
+
+def _with_line_feeds(file: TripleFile) -> Iterator[bytes]:
+    """The file with LF for CRLF, a block at a time."""
+    held = b""
+    for block in _blocks(file):
+        whole = held + block
+        # A CR at the very end waits for what follows it.
+        held = whole[-1:] if whole.endswith(b"\r") else b""
+        yield whole.removesuffix(b"\r").replace(b"\r\n", b"\n")
+    yield held
 
 
 def _blocks(file: TripleFile) -> Iterator[bytes]:
-    """The file with LF for CRLF, a block at a time."""
     with file.open() as stream:
-        held = b""
         while block := stream.read(_BLOCK):
-            block = held + block
-            # A CR at the very end waits for what follows it.
-            held = b"\r" if block.endswith(b"\r") else b""
-            yield block.removesuffix(b"\r").replace(b"\r\n", b"\n")
-        yield held
+            yield block

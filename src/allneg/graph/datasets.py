@@ -8,8 +8,9 @@ or an archive NAME.tar.xz; what is nowhere is fetched from its public origin int
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -148,13 +149,16 @@ def find_dataset(name: str) -> tuple[Path, list[str]]:
             )
         return path, []
     cache = cache_folder()
-    notes = []
+    damaged = []
     for path in _candidates(cache, name):
         wrong = _wrong(name, path)
         if not wrong:
             return path, []
-        notes.append(f"{path}: damaged, or of another version ({wrong}); fetched again")
-    return _fetch(name, cache), notes
+        damaged.append(f"{path}: damaged, or of another version ({wrong})")
+    try:
+        return _fetch(name, cache), [f"{text}; fetched again" for text in damaged]
+    except BadData as problem:
+        raise BadData("\n".join([*damaged, str(problem)])) from None
 
 
 def here(name: str) -> Path | str | None:
@@ -212,5 +216,4 @@ def _wrong_files(dataset: Dataset, found: Mapping[str, TripleFile]) -> str | Non
 def _fetch(name: str, cache: Path) -> Path:
     dataset = DATASETS[name]
     urls = {f"{split}.txt": f"{ORIGIN}/{dataset.origin}/{split}.txt" for split in dataset.files}
-    check: Callable[[Path], str | None] = lambda path: _wrong(name, path)  # noqa: E731
-    return fetch_folder(name, urls, cache, check)
+    return fetch_folder(name, urls, cache, partial(_wrong, name))

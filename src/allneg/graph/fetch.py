@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 from allneg.errors import BadData, OutOfResources
 
@@ -68,8 +69,8 @@ def fetch_folder(
 def _refuse_if_offline(name: str, urls: Mapping[str, str]) -> None:
     if os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0"):
         raise BadData(
-            f"{name} is not on this machine, and ALLNEG_OFFLINE forbids to fetch it from "
-            f"{_host(urls)}; put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+            f"{name} would have to be fetched from {_host(urls)}, and ALLNEG_OFFLINE forbids it.\n"
+            f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
         )
 
 
@@ -83,55 +84,65 @@ def _fetch(name: str, url: str, target: Path) -> None:
     if target.exists():
         return  # whole, from an earlier call; the check of the folder has the last word
     part = target.with_name(target.name + ".part")
-    reason = ""
     for _ in range(_TRIES):
-        try:
-            reason = _go_on(url, part)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 416:
-                # The part is longer than the file: it began as something else.
-                part.unlink(missing_ok=True)
-            reason = f"{error.code} {error.reason}"
-        except urllib.error.URLError as error:
-            reason = str(error.reason)
-        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            reason = str(error) or type(error).__name__
-        else:
-            if not reason:
-                part.rename(target)
-                return
-    got = part.stat().st_size if part.exists() else 0
-    kept = f" after {got:,} bytes, which the next try goes on from" if got else ""
-    raise BadData(
-        f"{name} could not be fetched: {url}: {reason}{kept}.\n"
-        f"Try again, or put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
-    )
+        cut = _go_on(name, url, part)
+        if cut is None:
+            part.rename(target)
+            return
+    raise _failure(name, url, f"{cut}; what came is kept, and the next try goes on from there")
 
 
-def _go_on(url: str, part: Path) -> str:
-    """Fetch what `part` lacks; what went wrong, or an empty text."""
+def _go_on(name: str, url: str, part: Path) -> str | None:
+    """Fetch what `part` lacks; how it was cut off, or None."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity", "User-Agent": "allneg"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-        goes_on = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(
-            f"bytes {have}-"
+    try:
+        answer = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=_SECONDS
         )
-        length = answer.headers.get("Content-Length")
-        expected = int(length) if length and length.isdecimal() else None
-        got = 0
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416 and have:
+            # The part is as long as the file, or longer: it began as something else.
+            part.unlink()
+            return _go_on(name, url, part)
+        raise _failure(name, url, f"{error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _failure(name, url, str(getattr(error, "reason", error))) from None
+    with answer:
+        place = answer.headers.get("Content-Range", "")
+        goes_on = answer.status == 206 and place.startswith(f"bytes {have}-")
         with part.open("ab" if goes_on else "wb") as out:
-            while block := answer.read(_BLOCK):
-                got += len(block)
-                if got > _MOST_BYTES:
-                    return f"more than {_MOST_BYTES:,} bytes"
-                out.write(block)
+            return _pour(answer, out)
+
+
+def _pour(answer: http.client.HTTPResponse, out: IO[bytes]) -> str | None:
+    length = answer.headers.get("Content-Length") or ""
+    expected = int(length) if length.isdecimal() else None
+    got = 0
+    while True:
+        try:
+            block = answer.read(_BLOCK)
+        except (OSError, http.client.HTTPException) as error:
+            return f"cut off after {got:,} bytes ({error})"
+        if not block:
+            break
+        got += len(block)
+        if got > _MOST_BYTES:
+            return f"more than {_MOST_BYTES:,} bytes"
+        out.write(block)
     if expected is not None and got < expected:
         return f"cut off: {got:,} of {expected:,} bytes came"
-    return ""
+    return None
+
+
+def _failure(name: str, url: str, reason: str) -> BadData:
+    return BadData(
+        f"{name} could not be fetched from {url}: {reason}.\n"
+        f"Try again, or put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+    )
 
 
 def _empty(folder: Path) -> None:

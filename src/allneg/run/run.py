@@ -141,6 +141,11 @@ class Run:
         path = self.folder / "status.json"
         return dict(read_json(path)) if path.exists() else {"state": "new"}
 
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, device and command of the training's start."""
+        return dict(read_json(self.folder / "environment.json"))
+
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch: loss, learning rate, seconds and, where it was ranked, valid."""
         path = self.folder / "metrics.jsonl"

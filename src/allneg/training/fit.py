@@ -43,6 +43,7 @@ def fit(
         state = saved.state
     run.rewind(state.epoch)
     run.say("running")
+    watch.began(recipe.training.epochs)
 
     train = torch.from_numpy(graph.train).to(device)
     size, seed = recipe.training.batch_size, recipe.training.seed

@@ -52,7 +52,7 @@ class Learner:
         size = self.recipe.training.micro_batch or len(questions)
         total = torch.zeros((), device=self.tables.device)
         for value in self.objective.parts(self.tables, questions, size, chance):
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             total += value.detach()
         return total
 

@@ -24,8 +24,8 @@ def train(
 ) -> Run:
     """Train on `data`, a known set's name or a path, and return the finished run.
 
-    `settings` are texts such as "training.epochs=20"; they count above the
-    recipe, and `data` and `model` above them. The run is written to `out`, or to a new folder under runs/.
+    `settings` are texts such as "training.epochs=20"; they count above the recipe, and `data`
+    and `model` above them. The run is written to `out`, or to a new folder under runs/.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     watch = watch or Watch()

@@ -9,6 +9,9 @@ from allneg.run.checkpoint import State
 class Watch:
     """Told of each step and ranking; this one keeps silent."""
 
+    def began(self, epochs: int) -> None:
+        """Training begins, for at most so many epochs."""
+
     def said(self, line: str) -> None:
         """A line about the run as a whole."""
 

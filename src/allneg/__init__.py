@@ -1,0 +1,60 @@
+"""Knowledge-base completion with every entity as a negative.
+
+>>> import allneg
+>>> run = allneg.train("countries", model="complex")
+>>> run.report.mrr
+>>> allneg.load(run.folder).tails("France", "borders", k=5)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allneg.errors import Problem
+    from allneg.evaluation import Report, evaluate
+    from allneg.graph import Graph, read_graph
+    from allneg.recipe import Recipe
+    from allneg.run import Run
+    from allneg.serving.predictor import Predictor, load
+    from allneg.training import Watch, fit, train
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Graph",
+    "Predictor",
+    "Problem",
+    "Recipe",
+    "Report",
+    "Run",
+    "Watch",
+    "evaluate",
+    "fit",
+    "load",
+    "read_graph",
+    "train",
+]
+
+_HOMES = {
+    "Graph": "graph",
+    "Predictor": "serving.predictor",
+    "Problem": "errors",
+    "Recipe": "recipe",
+    "Report": "evaluation",
+    "Run": "run",
+    "Watch": "training",
+    "evaluate": "evaluation",
+    "fit": "training",
+    "load": "serving.predictor",
+    "read_graph": "graph",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Names are looked up when they are used: importing allneg does not wait for torch.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'allneg' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"allneg.{_HOMES[name]}"), name)

@@ -1,0 +1,36 @@
+"""`allneg evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allneg.cli.options import device_option, json_option, run_argument
+
+
+@click.command()
+@run_argument
+@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test")
+@click.option(
+    "--protocol",
+    "rules",
+    type=click.Choice(["allneg", "kbc", "libkge", "pykeen"]),
+    default="allneg",
+    show_default=True,
+    help="Whose rules for ties, filters and unseen entities.",
+)
+@device_option
+@json_option
+def command(run: Path, split: str, rules: str, device: str | None, as_json: bool) -> None:
+    """Rank a split by RUN's best weights and print the report."""
+    from allneg.cli.reports import show
+    from allneg.evaluation import evaluate, protocol
+    from allneg.run import Run
+    from allneg.training.hardware import find_device
+
+    opened, place = Run.open(run), find_device(device or "auto")
+    block = opened.recipe.evaluation.block
+    tables = opened.tables().to(place)
+    report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)
+    show(report, opened, as_json)

@@ -1,0 +1,57 @@
+"""`allneg info`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allneg.cli.options import json_option, run_argument
+from allneg.cli.say import json_document, table
+
+
+@click.command()
+@run_argument
+@json_option
+def command(run: Path, as_json: bool) -> None:
+    """Say what RUN is and how far it came."""
+    from allneg.run import Run
+
+    opened = Run.open(run)
+    graph, metrics = opened.graph, opened.metrics()
+    said = {
+        "schema_version": 1,
+        "run": str(opened.folder),
+        "status": opened.status,
+        "data": {
+            "name": graph.name,
+            "entities": graph.n_entities,
+            "relations": graph.n_relations,
+            "train": len(graph.train),
+            "valid": len(graph.valid),
+            "test": len(graph.test),
+        },
+        "recipe": opened.recipe.to_tables(),
+        "environment": opened.environment,
+        "epochs": len(metrics),
+        "seconds": metrics[-1]["seconds"] if metrics else 0.0,
+        "mrr": opened.report.mrr if opened.finished else None,
+    }
+    if as_json:
+        json_document(said)
+        return
+    rows: list[tuple[str, object]] = [
+        ("state", opened.status["state"]),
+        ("data", graph.name),
+        ("entities", graph.n_entities),
+        ("relations", graph.n_relations),
+        (
+            "train / valid / test",
+            f"{len(graph.train):,} / {len(graph.valid):,} / {len(graph.test):,}",
+        ),
+        ("epochs", len(metrics)),
+        ("seconds", f"{said['seconds']:.1f}"),
+        ("test MRR", said["mrr"]),
+    ]
+    table(str(opened.folder), ("", "value"), rows)
+    print(opened.recipe.to_toml(), end="")

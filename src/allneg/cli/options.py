@@ -1,0 +1,27 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PART.FIELD=VALUE",
+    help="A setting of the recipe, such as training.epochs=20. May be repeated.",
+)
+device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:
+    """Settings with the flags that were given on top: device="cpu" is hardware.device=cpu."""
+    names = {"device": "hardware.device", "seed": "training.seed"}
+    given = [f"{names[name]}={value}" for name, value in flags.items() if value is not None]
+    return [*settings, *given]

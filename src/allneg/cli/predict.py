@@ -1,0 +1,139 @@
+"""`allneg predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from allneg.cli.options import device_option, json_option, run_argument
+from allneg.cli.say import json_document, note, table
+from allneg.errors import BadData, printable
+
+if TYPE_CHECKING:
+    from allneg.graph.questions import Side
+    from allneg.serving.predictor import Predictor
+
+
+@click.command()
+@run_argument
+@click.option("--head", metavar="NAME", help="Ask for tails: (head, relation, ?).")
+@click.option("--tail", metavar="NAME", help="Ask for heads: (?, relation, tail).")
+@click.option("--relation", metavar="NAME")
+@click.option(
+    "--questions",
+    "file",
+    type=click.Path(path_type=Path),
+    help="A file of questions: head, relation, tail a line, tabs between, ? for what is asked.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--new", is_flag=True, help="Leave out the facts that are known.")
+@device_option
+@json_option
+def command(
+    run: Path,
+    head: str | None,
+    tail: str | None,
+    relation: str | None,
+    file: Path | None,
+    top: int,
+    new: bool,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Answer a question by RUN: names in, names out."""
+    asked = _asked(head, relation, tail, file)
+    from allneg.serving.predictor import Predictor
+
+    predictor = Predictor.load(run, device or "auto")
+    if file is None:
+        _show_one(predictor, *asked[0], top, new, as_json)
+    else:
+        _show_many(predictor, asked, top, new, as_json)
+
+
+def _asked(
+    head: str | None, relation: str | None, tail: str | None, file: Path | None
+) -> list[tuple[Side, str, str]]:
+    """(side asked for, known entity, relation) of every question."""
+    if file is not None:
+        if head or tail or relation:
+            raise click.UsageError("--questions stands alone: leave out --head, --tail, --relation")
+        return _read(file)
+    if relation is None or (head is None) == (tail is None):
+        raise click.UsageError("say --relation and one of --head (asks for tails) or --tail")
+    return [("tail", head, relation)] if head is not None else [("head", str(tail), relation)]
+
+
+def _read(file: Path) -> list[tuple[Side, str, str]]:
+    try:
+        lines = file.read_bytes().decode().splitlines()
+    except OSError as error:
+        raise BadData(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise BadData(f"{file}: not UTF-8 (byte {error.start:,})") from None
+    asked: list[tuple[Side, str, str]] = []
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
+            raise BadData(
+                f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
+                f"found {printable(line)}"
+            )
+        head, relation, tail = fields
+        asked.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
+    return asked
+
+
+def _show_one(
+    predictor: Predictor, side: Side, entity: str, relation: str, top: int, new: bool, as_json: bool
+) -> None:
+    found = predictor.answer([(entity, relation)], side, top, new)[0]
+    if as_json:
+        json_document([each.to_json() for each in found])
+        return
+    question = f"{entity} — {relation} — ?" if side == "tail" else f"? — {relation} — {entity}"
+    rows = [
+        (
+            i,
+            each.entity,
+            each.score,
+            each.probability,
+            f"known ({each.known})" if each.known else "new",
+        )
+        for i, each in enumerate(found, 1)
+    ]
+    table(question, ("#", "answer", "score#", "probability#", ""), rows)
+    if not found:
+        note("every entity is known as an answer")
+
+
+def _show_many(
+    predictor: Predictor, asked: list[tuple[Side, str, str]], top: int, new: bool, as_json: bool
+) -> None:
+    """All answers, in the order of the questions; each side is asked in one go."""
+    answers: dict[int, Any] = {}
+    sides: tuple[Side, Side] = ("tail", "head")
+    for side in sides:
+        places = [i for i, (each, _, _) in enumerate(asked) if each == side]
+        pairs = [asked[i][1:] for i in places]
+        answers |= dict(zip(places, predictor.answer(pairs, side, top, new), strict=True))
+    if as_json:
+        json_document(
+            [
+                {
+                    "head": entity if side == "tail" else None,
+                    "relation": relation,
+                    "tail": entity if side == "head" else None,
+                    "answers": [each.to_json() for each in answers[i]],
+                }
+                for i, (side, entity, relation) in enumerate(asked)
+            ]
+        )
+        return
+    for i, (side, entity, relation) in enumerate(asked):
+        for each in answers[i]:
+            head, tail = (entity, each.entity) if side == "tail" else (each.entity, entity)
+            mark = each.known or "new"
+            print(f"{head}\t{relation}\t{tail}\t{each.score:.6g}\t{each.probability:.6g}\t{mark}")

@@ -1,0 +1,115 @@
+"""Progress of a training on stderr, and the signals that end it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from allneg.cli.say import clean
+from allneg.evaluation import Report
+from allneg.run.checkpoint import State
+from allneg.training import Watch
+
+_SECONDS_A_LINE = 10.0  # between two lines where there is no terminal
+
+
+@contextlib.contextmanager
+def watched(quiet: bool) -> Iterator[tuple[Watch, Callable[[], int]]]:
+    """A watch for this terminal, and a function that says which signal came in, or 0."""
+    with contextlib.ExitStack() as stack:
+        watch = Watch()
+        if not quiet:
+            watch = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
+        yield watch, stack.enter_context(_signals())
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Callable[[], int]]:
+    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once."""
+    came: list[int] = []
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
+
+    for each in before:
+        signal.signal(each, note)
+    try:
+        yield lambda: came[0] if came else 0
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _Lines(Watch):
+    """A plain line now and then."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def said(self, line: str) -> None:
+        print(clean(line), file=sys.stderr)
+
+    def stepped(self, state: State, n_steps: int) -> None:
+        if time.monotonic() - self._last >= _SECONDS_A_LINE:
+            self._last = time.monotonic()
+            print(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}", file=sys.stderr)
+
+    def ranked(self, state: State, report: Report) -> None:
+        best = " (best)" if state.stale == 0 else ""
+        print(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}", file=sys.stderr)
+
+
+class _Bar(Watch):
+    """A progress bar over all epochs; early stopping may end it sooner."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("at most"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[mrr]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("reading", total=None, mrr="")
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def began(self, epochs: int) -> None:
+        self._epochs = epochs
+
+    def said(self, line: str) -> None:
+        self._console.print(clean(line), markup=False, highlight=False)
+
+    def stepped(self, state: State, n_steps: int) -> None:
+        self._progress.update(
+            self._task,
+            description=f"epoch {state.epoch + 1} of {self._epochs}",
+            completed=state.epoch * n_steps + state.step,
+            total=self._epochs * n_steps,
+        )
+
+    def ranked(self, state: State, report: Report) -> None:
+        self._progress.update(
+            self._task, mrr=f"valid MRR {report.mrr:.4f}, best {state.best_mrr:.4f}"
+        )

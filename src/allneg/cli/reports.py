@@ -1,0 +1,54 @@
+"""A report as people read it and as programs do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from allneg.cli.say import json_document, note, table
+from allneg.evaluation import Report
+from allneg.run import Run
+
+_COLUMNS = ("MRR#", "MR#", "Hits@1#", "Hits@3#", "Hits@10#", "questions#")
+_MOST_RELATIONS = 20
+
+
+def print_report(run: Run, as_json: bool) -> None:
+    """The report of a run; where there was nothing to rank, say so."""
+    if not run.finished and run.status["state"] == "finished":
+        note("trained; there is no valid or test split, so there is no report")
+        return
+    show(run.report, run, as_json)
+
+
+def show(report: Report, run: Run, as_json: bool) -> None:
+    """A report on stdout: one JSON document, or tables."""
+    if as_json:
+        json_document({"schema_version": 1, "run": str(run.folder), **report.to_json()})
+        return
+    rule, split = report.protocol, report.protocol["split"]
+    rows = [
+        ("all", *_cells(report.to_json())),
+        *(("? " + side, *_cells(report.by_side[side])) for side in ("tail", "head")),
+        *((name, *_cells(each)) for name, each in report.by_category.items()),
+    ]
+    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", ("", *_COLUMNS), rows)
+    relations = sorted(report.by_relation.items(), key=lambda each: -each[1]["count"])
+    rows = [(name, *_cells(each)) for name, each in relations[:_MOST_RELATIONS]]
+    table("by relation", ("relation", *_COLUMNS), rows)
+    if len(relations) > _MOST_RELATIONS:
+        print(f"and {len(relations) - _MOST_RELATIONS:,} relations more (--json has all)")
+    print(f"protocol {rule['name']}: {rule['in_words']}; {report.candidates:,} candidates")
+    spread = (report.optimistic["mrr"], report.pessimistic["mrr"])
+    print(f"MRR with ties for the answer {spread[0]:.4f}, against it {spread[1]:.4f}")
+    if report.unseen["triples"] or report.unseen["dropped"]:
+        few = report.unseen
+        print(
+            f"{few['triples']:,} triples touch entities not in train, {few['dropped']:,} left out"
+        )
+    print(f"run: {run.folder}")
+
+
+def _cells(said: Mapping[str, Any]) -> tuple[object, ...]:
+    hits = said["hits"]
+    return (said["mrr"], f"{said['mr']:,.1f}", hits["1"], hits["3"], hits["10"], said["count"])

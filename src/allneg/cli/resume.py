@@ -1,0 +1,27 @@
+"""`allneg resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allneg.cli.options import json_option, quiet_option, run_argument
+
+
+@click.command()
+@run_argument
+@json_option
+@quiet_option
+def command(run: Path, as_json: bool, quiet: bool) -> None:
+    """Go on with RUN from its last checkpoint, as if it had never stopped."""
+    from allneg.cli.progress import watched
+    from allneg.cli.reports import print_report
+    from allneg.run import Run
+    from allneg.training import fit
+
+    opened = Run.open(run)
+    if not opened.finished:
+        with watched(quiet) as (watch, stopped_by), opened.held():
+            fit(opened, watch, stopped_by)
+    print_report(opened, as_json)

@@ -1,0 +1,50 @@
+"""`allneg train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allneg.cli.options import device_option, json_option, quiet_option, set_option, with_flags
+
+
+@click.command()
+@click.argument("data")
+@click.option("--model", metavar="NAME", help="complex, distmult, simple, transe or rotate.")
+@click.option("--recipe", type=click.Path(path_type=Path), help="A TOML file of settings.")
+@set_option
+@click.option("--seed", type=int, help="Of first values, shuffling and sampling.")
+@device_option
+@click.option("--out", type=click.Path(path_type=Path), help="The run's folder, to be made.")
+@click.option("--print-recipe", is_flag=True, help="Print the whole recipe and stop.")
+@json_option
+@quiet_option
+def command(
+    data: str,
+    model: str | None,
+    recipe: Path | None,
+    settings: tuple[str, ...],
+    seed: int | None,
+    device: str | None,
+    out: Path | None,
+    print_recipe: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Train a model on DATA: the name of a known set (`allneg data list`) or a path.
+
+    The run's folder holds the recipe, the weights, the metrics and the report.
+    """
+    from allneg.cli.progress import watched
+    from allneg.cli.reports import print_report
+    from allneg.training.train import planned, train
+
+    chosen = with_flags(settings, device=device, seed=seed)
+    plan = planned(data, model=model, recipe=recipe, settings=chosen)
+    if print_recipe:
+        click.echo(plan.to_toml(), nl=False)
+        return
+    with watched(quiet) as (watch, stopped_by):
+        run = train(data, recipe=plan, out=out, watch=watch, stopped_by=stopped_by)
+    print_report(run, as_json)

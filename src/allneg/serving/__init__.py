@@ -1,0 +1,1 @@
+"""Run → answers by name."""
