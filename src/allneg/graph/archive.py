@@ -6,19 +6,17 @@ outside, a link, a device, far too many bytes) refuses the whole archive.
 
 from __future__ import annotations
 
-import gzip
 import io
-import lzma
 import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 from allneg.errors import BadData, printable
-from allneg.graph.files import DAMAGE, TripleFile, choose_splits, triple_file
+from allneg.graph.files import DAMAGE, TripleFile, choose_splits, triple_file, unpacked
 
 _TAR = (".tar.xz", ".tar.gz", ".tgz", ".txz", ".tar")
 _MOST_BYTES = 10 << 30  # unpacked
@@ -26,6 +24,8 @@ _MOST_RATIO = 250  # unpacked to packed, beyond what any text of triples reaches
 _FREE_BYTES = 64 << 20  # … unless it is small anyway
 _MOST_MEMBERS = 10_000
 _LARGEST_READ = 16 << 20  # tar headers are read whole; a larger one is an attack
+
+_Members: TypeAlias = dict[str, Callable[[], IO[bytes]]]  # by name, each to be opened
 
 
 def is_archive(path: Path) -> bool:
@@ -35,56 +35,52 @@ def is_archive(path: Path) -> bool:
 @contextmanager
 def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
     """The files of the splits in an archive, by split; they can be read while it is open."""
-    with ExitStack() as stack:
-        try:
-            openers = _zip(path, stack) if path.name.lower().endswith(".zip") else _tar(path, stack)
-        except DAMAGE as error:
-            raise BadData(f"{path}: not a whole archive ({error}); get it again") from None
-        chosen = choose_splits(openers, str(path))
-        yield {
-            split: triple_file(f"{path}:{name}", openers[name]) for split, name in chosen.items()
-        }
+    opened = _zip if path.name.lower().endswith(".zip") else _tar
+    try:
+        with opened(path) as members:
+            chosen = choose_splits(members, str(path))
+            yield {
+                split: triple_file(f"{path}:{name}", members[name])
+                for split, name in chosen.items()
+            }
+    except DAMAGE as error:
+        raise BadData(f"{path}: not a whole archive ({error}); get it again") from None
 
 
-def _tar(path: Path, stack: ExitStack) -> dict[str, Callable[[], IO[bytes]]]:
-    raw = stack.enter_context(path.open("rb"))
-    name = path.name.lower()
-    unpacked: IO[bytes] = raw
-    if name.endswith(("xz",)):
-        unpacked = cast("IO[bytes]", stack.enter_context(lzma.open(raw, "rb")))
-    elif name.endswith("gz"):
-        unpacked = cast("IO[bytes]", stack.enter_context(gzip.open(raw, "rb")))
-    limited = cast("IO[bytes]", _SmallReads(unpacked, path))
-    tar = stack.enter_context(tarfile.open(fileobj=limited, mode="r:"))
-    guard, openers = _Guard(path), {}
-    for member in tar:
-        guard.look(member.name, member.size)
-        if member.isdir():
-            continue
-        if not member.isreg():
-            raise _refusal(path, f"{printable(member.name)} is a link or a device, not a file")
-        openers[member.name] = _tar_opener(tar, member)
-    return openers
+@contextmanager
+def _tar(path: Path) -> Iterator[_Members]:
+    with unpacked(lambda: path.open("rb"), path.name) as stream:
+        limited = cast("IO[bytes]", _SmallReads(stream, path))
+        with tarfile.open(fileobj=limited, mode="r:") as tar:
+            guard, members = _Guard(path), {}
+            for member in tar:
+                guard.look(member.name, member.size)
+                if member.isdir():
+                    continue
+                if not member.isreg():
+                    raise _refusal(path, f"{printable(member.name)} is a link or a device")
+                members[member.name] = _tar_opener(tar, member)
+            yield members
 
 
 def _tar_opener(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
     return lambda: cast("IO[bytes]", tar.extractfile(member))
 
 
-def _zip(path: Path, stack: ExitStack) -> dict[str, Callable[[], IO[bytes]]]:
-    archive = stack.enter_context(zipfile.ZipFile(path))
-    guard, openers = _Guard(path), {}
-    for member in archive.infolist():
-        # orig_filename is the name as it is written; filename has been made harmless already.
-        guard.look(member.orig_filename, member.file_size)
-        kind = stat.S_IFMT(member.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise _refusal(path, f"{printable(member.filename)} is a link or a device, not a file")
-        if member.flag_bits & 1:
-            raise _refusal(path, f"{printable(member.filename)} is locked by a password")
-        if not member.is_dir():
-            openers[member.filename] = _zip_opener(archive, member)
-    return openers
+@contextmanager
+def _zip(path: Path) -> Iterator[_Members]:
+    with zipfile.ZipFile(path) as archive:
+        guard, members = _Guard(path), {}
+        for member in archive.infolist():
+            # orig_filename is the name as it is written; filename has been made harmless already.
+            guard.look(member.orig_filename, member.file_size)
+            if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refusal(path, f"{printable(member.filename)} is a link or a device")
+            if member.flag_bits & 1:
+                raise _refusal(path, f"{printable(member.filename)} is locked by a password")
+            if not member.is_dir():
+                members[member.filename] = _zip_opener(archive, member)
+        yield members
 
 
 def _zip_opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:

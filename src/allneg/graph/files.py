@@ -34,12 +34,24 @@ class TripleFile:
 
 
 def triple_file(where: str, open_raw: Callable[[], IO[bytes]]) -> TripleFile:
-    """A file that is unpacked as the end of its name says: .gz, .xz, or as it is."""
-    name = where.lower()
-    separator = "," if re.search(r"\.csv(\.gz|\.xz)?$", name) else "\t"
-    if name.endswith((".gz", ".xz")):
-        return TripleFile(where, separator, lambda: _unpacked(open_raw, name))
-    return TripleFile(where, separator, open_raw)
+    """A file that is read as the end of its name says: unpacked or not, .csv or not."""
+    separator = "," if re.search(r"\.csv(\.gz|\.xz)?$", where.lower()) else "\t"
+    return TripleFile(where, separator, lambda: unpacked(open_raw, where))
+
+
+@contextmanager
+def unpacked(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
+    """The bytes inside a file whose name may end in gz or xz."""
+    # Neither gzip nor lzma closes a file it was handed, so both are closed here.
+    with open_raw() as raw:
+        if name.lower().endswith("gz"):
+            with gzip.open(raw, "rb") as stream:
+                yield cast("IO[bytes]", stream)
+        elif name.lower().endswith("xz"):
+            with lzma.open(raw, "rb") as packed:
+                yield cast("IO[bytes]", packed)
+        else:
+            yield raw
 
 
 def one_file(path: Path) -> TripleFile:
@@ -67,7 +79,7 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
         split = match[1]
         if split in chosen:
             raise BadData(
-                f"{where}: two files for {split}: {printable(chosen[split])} and {printable(name)}; "
+                f"{where}: {printable(chosen[split])} and {printable(name)} are both {split}; "
                 "keep one of them"
             )
         chosen[split] = name
@@ -81,15 +93,6 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
 
 def _opener(file: Traversable) -> Callable[[], IO[bytes]]:
     return lambda: file.open("rb")
-
-
-@contextmanager
-def _unpacked(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
-    # Neither gzip nor lzma closes a file it was handed, so both are closed here.
-    with open_raw() as raw:
-        unpack = gzip.open if name.endswith(".gz") else lzma.open
-        with unpack(raw, "rb") as stream:
-            yield cast("IO[bytes]", stream)
 
 
 def _some(names: list[str]) -> str:

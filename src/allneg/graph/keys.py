@@ -30,3 +30,18 @@ def triple_keys(parts: Sequence[Triples], n_entities: int, n_relations: int) -> 
 def first_places(keys: Keys) -> npt.NDArray[np.int64]:
     """Where each different key stands for the first time, in order."""
     return np.sort(np.unique(keys, return_index=True)[1])
+
+
+def copies(ordered: Keys) -> int:
+    """How many of the sorted keys are not the first of their kind."""
+    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+
+
+def common(one: Keys, other: Keys) -> int:
+    """How many different keys two sorted arrays share."""
+    fewer, more = sorted((one, other), key=len)
+    if not len(fewer):
+        return 0
+    wanted = np.unique(fewer)
+    places = np.searchsorted(more, wanted).clip(max=len(more) - 1)
+    return int(np.count_nonzero(more[places] == wanted))

@@ -6,7 +6,6 @@ whole; one that does not is gone through line by line, which finds the mistake o
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import IO
 import numpy as np
 
 from allneg.errors import BadData, BadRecipe, printable
+from allneg.graph.fields import complaint, cut, header
 from allneg.graph.files import DAMAGE, TripleFile
 from allneg.graph.graph import Triples
 from allneg.graph.magic import refuse_if_not_text
@@ -24,10 +24,6 @@ _BLOCK = 1 << 22  # bytes read at once
 _LONGEST_LINE = 1 << 20  # bytes; names are short, and memory must stay bounded
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = ord("\n")
-_LETTERS = {
-    "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
-    "h": "h", "r": "r", "t": "t",
-}  # fmt: skip
 
 
 class Ids(dict[str, int]):
@@ -171,38 +167,25 @@ class _Reader:
                     f"{self.file.where}:{number}: a NUL character in {printable(line)}; "
                     "is this UTF-16 text or a binary file? Turn it into UTF-8"
                 )
-            fields, wrong = _cut(line, self.file.separator)
+            fields, wrong = cut(line, self.file.separator)
             if wrong is None:
                 kept += fields
             elif self.skipped < self.settings.skip_bad_lines:
                 self.skipped += 1
             else:
-                raise BadData(self._bad_line(number, line, wrong))
+                before = f" (left out before: {self.skipped:,})" if self.skipped else ""
+                said = complaint(number, line, self.file.separator, wrong)
+                raise BadData(f"{self.file.where}:{number}: {said}{before}")
         return kept
 
     def _is_header(self, fields: list[str]) -> bool:
-        letters = "".join(_LETTERS.get(name.strip().lower(), "?") for name in fields)
-        if sorted(letters) != sorted("hrt"):
-            return False
-        if letters != self.settings.columns:
+        letters, columns = header(fields), self.settings.columns
+        if letters not in (None, columns):
             raise BadData(
-                f"{self.file.where}:1: the columns are called {', '.join(fields)}, but data.columns "
-                f"is {self.settings.columns}; say data.columns={letters}"
+                f"{self.file.where}: the columns are called {', '.join(fields)}, "
+                f"and data.columns is {columns}; say data.columns={letters}"
             )
-        return True
-
-    def _bad_line(self, number: int, line: str, wrong: str) -> str:
-        where = f"{self.file.where}:{number}"
-        if number == 1 and line.strip().isdecimal():
-            return (
-                f"{where}: the file begins with a count, {printable(line)}: take that line out, and "
-                "say the order of the columns, which is often data.columns=htr in such files"
-            )
-        skipped = f" ({self.skipped:,} bad lines were left out before)" if self.skipped else ""
-        return (
-            f"{where}: expected head, relation, tail; {wrong}: {printable(line)}"
-            f"{_hint(line, self.file.separator)}{skipped}"
-        )
+        return letters is not None
 
 
 @contextmanager
@@ -246,33 +229,3 @@ def _is_regular(data: bytes, separator: str) -> bool:
         and (np.diff(ends, prepend=-1) > 1).all()
         and (np.diff(ends[2::3], prepend=-1) <= _LONGEST_LINE).all()
     )
-
-
-def _cut(line: str, separator: str) -> tuple[list[str], str | None]:
-    """A line's fields, and what is wrong with them if something is."""
-    if separator == "," and '"' in line:
-        try:
-            fields = next(csv.reader([line], strict=True))
-        except csv.Error as error:
-            return [], f"found quotes that do not match ({error})"
-        if any("\t" in name for name in fields):
-            return fields, "found a tab inside a name"
-    else:
-        fields = line.split(separator)
-    if len(fields) != 3:
-        return fields, f"found {len(fields)} field{'' if len(fields) == 1 else 's'}"
-    if "" in fields:
-        return fields, f"found an empty {('first', 'second', 'third')[fields.index('')]} field"
-    return fields, None
-
-
-def _hint(line: str, separator: str) -> str:
-    if separator == "," and line.count("\t") == 2:
-        return "; the fields are separated by tabs: call the file .tsv"
-    if separator == "\t" and line.count(",") == 2 and "\t" not in line:
-        return "; the fields are separated by commas: call the file .csv"
-    if separator not in line and len(line.split()) == 3:
-        return "; the fields are separated by spaces: put tabs between them"
-    if "\r" in line:
-        return "; the line has carriage returns in it: end lines with line feeds"
-    return "; data.skip_bad_lines=N leaves out up to N such lines a file"

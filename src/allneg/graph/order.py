@@ -13,7 +13,7 @@ _FEWEST = 5  # names in the relations' column; toy graphs prove nothing
 def order_notes(graph: Graph, columns: str, where: str) -> list[str]:
     """A note where the order of columns looks odd; a `BadData` where it is surely wrong.
 
-    Sure means: the column read as relations has more names than another column, and most of
+    Sure means: the column read as relations has twice the names of another column, and half of
     them are entities too. More names alone is odd only: a graph of many attributes with few
     values looks like that.
     """
@@ -28,7 +28,7 @@ def order_notes(graph: Graph, columns: str, where: str) -> list[str]:
         f"{where}: read as {columns}, there are {len(relations):,} relations but only {fewest:,} "
         f"{'tails' if letter == 't' else 'heads'}"
     )
-    if 2 * both >= len(relations):
+    if len(relations) >= 2 * fewest and 2 * both >= len(relations):
         raise BadData(
             f"{said}, and {both:,} relations are entities too: the columns are in another order.\n"
             f"Say which it is: data.columns={likely}, most likely"

@@ -8,13 +8,13 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
 
 from allneg.errors import BadData, near
 from allneg.graph.archive import archive_files, is_archive
+from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
 from allneg.graph.files import TripleFile, folder_files, one_file
 from allneg.graph.graph import SPLITS, Graph, Triples
-from allneg.graph.keys import first_places, triple_keys
+from allneg.graph.keys import common, copies, first_places, triple_keys
 from allneg.graph.lines import Ids, read_lines
 from allneg.graph.names import name_notes
 from allneg.graph.order import order_notes
@@ -37,13 +37,8 @@ def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
     if isinstance(source, str) and source in KNOWN_NAMES:
         return _read_known(source, settings)
     path = Path(source)
-    if path.is_dir():
-        return _graph(path.resolve().name, folder_files(path, str(path)), settings)
-    if path.is_file():
-        if is_archive(path):
-            with archive_files(path) as files:
-                return _graph(path.name, files, settings)
-        return _graph(path.name, {"": one_file(path)}, settings)
+    if path.is_dir() or path.is_file():
+        return _read_path(path, path.resolve().name, settings)
     if path.exists():
         raise BadData(f"{path}: neither a file nor a folder")
     raise BadData(
@@ -57,8 +52,17 @@ def _read_known(name: str, settings: Data) -> Graph:
     if folder is not None:
         return _graph(name, folder_files(folder, name), settings)
     path, notes = find_dataset(name)
-    graph = read_graph(path, settings)
-    return replace(graph, name=name, notes=(*notes, *graph.notes))
+    graph = _read_path(path, name, settings)
+    return replace(graph, notes=(*notes, *graph.notes))
+
+
+def _read_path(path: Path, name: str, settings: Data) -> Graph:
+    if path.is_dir():
+        return _graph(name, folder_files(path, str(path)), settings)
+    if is_archive(path):
+        with archive_files(path) as files:
+            return _graph(name, files, settings)
+    return _graph(name, {"": one_file(path)}, settings)
 
 
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
@@ -88,29 +92,21 @@ def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
 
 def _without_duplicates(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
     """The graph with each triple once a split, unless settings keep them; overlaps are noted."""
-    keys = dict(
-        zip(
-            SPLITS,
-            triple_keys([graph.split(s) for s in SPLITS], graph.n_entities, graph.n_relations),
-            strict=True,
-        )
-    )
+    parts = [graph.split(split) for split in SPLITS]
+    keys = triple_keys(parts, graph.n_entities, graph.n_relations)
+    ordered = {split: np.sort(each) for split, each in zip(SPLITS, keys, strict=True)}
     notes, changed = [], {}
-    for split in SPLITS:
-        places = first_places(keys[split])
-        copies = len(keys[split]) - len(places)
-        if copies:
-            kept = settings.keep_duplicates
-            notes.append(
-                f"{graph.name}: {copies:,} duplicate triples in {split} "
-                f"{'kept' if kept else 'left out'}"
-            )
-            if not kept:
-                changed[split] = graph.split(split)[places]
+    for split, part, each in zip(SPLITS, parts, keys, strict=True):
+        n_copies = copies(ordered[split])
+        if n_copies and settings.keep_duplicates:
+            notes.append(f"{graph.name}: {n_copies:,} duplicate triples in {split} are kept")
+        elif n_copies:
+            notes.append(f"{graph.name}: {n_copies:,} duplicate triples in {split} are left out")
+            changed[split] = part[first_places(each)]
     for one, other in combinations(SPLITS, 2):
-        common = len(np.intersect1d(keys[one], keys[other]))
-        if common:
-            notes.append(f"{graph.name}: {common:,} triples are in both {one} and {other}")
+        shared = common(ordered[one], ordered[other])
+        if shared:
+            notes.append(f"{graph.name}: {shared:,} triples are in both {one} and {other}")
     return _with_splits(graph, changed), notes
 
 
@@ -129,8 +125,8 @@ def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
         changed[split] = graph.split(split)[seen]
         counts.append(f"{int((~seen).sum()):,} {split}")
     said = (
-        f"{graph.name}: {new_entities:,} entities and {new_relations:,} relations are not in train; "
-        f"they touch {' and '.join(counts)} triples, "
+        f"{graph.name}: {new_entities:,} entities and {new_relations:,} relations are not in "
+        f"train; they touch {' and '.join(counts)} triples, "
     )
     if not settings.drop_unseen:
         return graph, [said + "which are kept"]

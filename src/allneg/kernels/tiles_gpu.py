@@ -7,7 +7,7 @@ product does; nothing of size B x N x W exists. No atomics: the same bytes every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ class Shape:
     others: int  # coordinates a thread keeps; in `scores`, rows of the table
     warps: int  # warps of a program
     step: int  # turns of the inner loop written out
+    registers: int | None = None  # the most a thread may use, when the compiler takes too many
 
 
 # Chosen by benchmarks/tune.py on an H200; the key is PARTS.
@@ -82,7 +83,8 @@ def _launch_scores(columns: Tensor, table: Tensor, out: Tensor, parts: int, shap
     _scores[grid](
         columns, rows, out, b, n, columns.shape[1], rows.shape[1], dim, out.stride(0),
         PARTS=parts, M1=shape.rows, M2=shape.warps, N1=shape.others, N2=_LANES, STEP=shape.step,
-        ASM=not _INTERPRETED, num_warps=shape.warps, num_stages=1,
+        ASM=not _INTERPRETED, num_warps=shape.warps, num_stages=1, maxnreg=shape.registers,
+        enable_fp_fusion=True,
     )  # fmt: skip
 
 
@@ -98,7 +100,14 @@ def _pulled(grad: Tensor, rows: Tensor, others: Tensor, parts: int, shape: Shape
         rows, others = _widened(rows, parts, shape.others), _widened(others, parts, shape.others)
         out = _pulled(grad, rows, others, parts, shape).view(n, parts, shape.others)
         return out[..., :dim].reshape(n, width)
-    shape = _gradient_fitting(shape, n, dim)
+    return _launch_gradients(grad, rows, others, parts, _gradient_fitting(shape, n, dim))
+
+
+def _launch_gradients(
+    grad: Tensor, rows: Tensor, others: Tensor, parts: int, shape: Shape
+) -> Tensor:
+    n, width = rows.shape
+    dim = width // parts
     grid = (
         triton.cdiv(dim, shape.others * shape.warps),
         triton.cdiv(n, shape.rows * _LANES),
@@ -110,7 +119,8 @@ def _pulled(grad: Tensor, rows: Tensor, others: Tensor, parts: int, shape: Shape
     _gradients[(*grid, splits)](
         grad, rows, others, out, n, len(others), dim, grad.stride(0), part,
         PARTS=parts, M1=shape.rows, D1=shape.others, D2=shape.warps, M2=_LANES, STEP=shape.step,
-        ASM=not _INTERPRETED, num_warps=shape.warps, num_stages=1,
+        ASM=not _INTERPRETED, num_warps=shape.warps, num_stages=1, maxnreg=shape.registers,
+        enable_fp_fusion=True,
     )  # fmt: skip
     return out[0] if splits == 1 else out.sum(0)
 
@@ -130,7 +140,7 @@ def _fitting(shape: Shape, n_queries: int) -> Shape:
     rows = shape.rows
     while rows > 1 and rows * shape.warps > n_queries:
         rows //= 2
-    return Shape(rows, shape.others, shape.warps, shape.step)
+    return replace(shape, rows=rows)
 
 
 def _gradient_fitting(shape: Shape, n_rows: int, dim: int) -> Shape:
@@ -144,7 +154,7 @@ def _gradient_fitting(shape: Shape, n_rows: int, dim: int) -> Shape:
         return triton.cdiv(dim, tile) * tile * (1 + 0.1 / warps)
 
     fits = [each for each in (8, 4, 2, 1) if each <= warps and each * shape.others <= dim]
-    return Shape(rows, shape.others, min(fits, key=work), shape.step)
+    return replace(shape, rows=rows, warps=min(fits, key=work))
 
 
 def _splits(tiles: int, warps: int, n_others: int, device: torch.device) -> int:
@@ -218,7 +228,11 @@ def _half_sign(x: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
         return tl.where(x > 0, 1.0, tl.where(x < 0, 0.0, 0.5))
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_rows", "out_stride"])
+@triton.jit(
+    do_not_specialize=[
+        "n_queries", "n_rows", "query_stride", "table_stride", "dim", "out_stride"
+    ]
+)  # fmt: skip
 def _scores(
     query, table, out, n_queries, n_rows, query_stride, table_stride, dim, out_stride,
     PARTS: tl.constexpr, M1: tl.constexpr, M2: tl.constexpr, N1: tl.constexpr, N2: tl.constexpr,
@@ -248,7 +262,7 @@ def _scores(
     _put(place, -total, (m0 + m < n_queries) & (n0 + n < n_rows), ASM)
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_others", "grad_stride", "part"])
+@triton.jit(do_not_specialize=["n_rows", "n_others", "dim", "grad_stride", "part"])
 def _gradients(
     grad, rows, others, out, n_rows, n_others, dim, grad_stride, part,
     PARTS: tl.constexpr, M1: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, M2: tl.constexpr,

@@ -1,0 +1,104 @@
+"""How every benchmark measures: median time, peak extra memory, and on which machine."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import resource
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one way of doing the work took."""
+
+    milliseconds: float  # median over the repeats
+    extra_mib: float  # peak memory beyond what was there before
+
+
+def measure(work: Callable[[], object], device: torch.device, seconds: float) -> Measured:
+    """Run `work` until `seconds` are over, five times at least, once or twice if it is slow."""
+    first = _timed(work, device)  # compiles, warms caches
+    extra = _extra_bytes(work, device)
+    repeats = max(1 if first > seconds else 5, min(50, int(seconds / max(first, 1e-4))))
+    times = [_timed(work, device) for _ in range(repeats)]
+    return Measured(round(statistics.median(times) * 1e3, 4), round(extra / 2**20, 1))
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    """The names and versions a number depends on."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    return {
+        "machine": name,
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "python": platform.python_version(),
+    }
+
+
+def _timed(work: Callable[[], object], device: torch.device) -> float:
+    if device.type == "cuda":
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        torch.cuda.synchronize(device)
+        return start.elapsed_time(end) / 1e3
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _extra_bytes(work: Callable[[], object], device: torch.device) -> int:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    return _extra_resident(work)
+
+
+def _extra_resident(work: Callable[[], object]) -> int:
+    """Peak resident memory during `work` less the level before it, sampled each millisecond."""
+    before, peak, done = _resident(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, _resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    done.set()
+    watcher.join()
+    return max(0, max(peak, _resident()) - before)
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return str(__import__(package).__version__)
+    except ImportError:
+        return "none"

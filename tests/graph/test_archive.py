@@ -1,0 +1,121 @@
+"""An archive that could do harm is refused, and nothing is ever written."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from allneg.errors import BadData
+from allneg.graph import archive, read_graph
+
+TRAIN = b"a\tr\tb\n"
+
+
+def tar_with(path: Path, member: tarfile.TarInfo, content: bytes = b"") -> Path:
+    """A good train file, and `member` behind it."""
+    with tarfile.open(path, "w:gz") as tar:
+        good = tarfile.TarInfo("train.txt")
+        good.size = len(TRAIN)
+        tar.addfile(good, io.BytesIO(TRAIN))
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.parent.rglob("*"))
+
+
+@pytest.mark.battery(15)
+@pytest.mark.parametrize("name", ["../valid.txt", "/tmp/valid.txt", "x/../../valid.txt", "..\\v.txt"])
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / ("x.tar.gz" if kind == "tar" else "x.zip")
+    if kind == "tar":
+        tar_with(path, tarfile.TarInfo(name), TRAIN)
+    else:
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("train.txt", TRAIN)
+            packed.writestr(name, TRAIN)
+    before = everything(tmp_path)
+    with pytest.raises(BadData, match="refused: .*leads outside"):
+        read_graph(path)
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.battery(15)
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+)
+def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("valid.txt")
+    member.type, member.linkname = kind, "/etc/passwd"
+    with pytest.raises(BadData, match="'valid.txt' is a link or a device"):
+        read_graph(tar_with(tmp_path / "x.tar.gz", member))
+
+
+@pytest.mark.battery(15)
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("valid.txt")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
+        packed.writestr("train.txt", TRAIN)
+        packed.writestr(link, "/etc/passwd")
+    with pytest.raises(BadData, match="'valid.txt' is a link or a device"):
+        read_graph(tmp_path / "x.zip")
+
+
+@pytest.mark.battery(15)
+def test_more_than_ten_gigabytes_are_refused_by_what_the_archive_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_MOST_RATIO", 1 << 60)
+    header = tarfile.TarInfo("train.txt")
+    header.size = (10 << 30) + 1
+    with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
+        file.write(header.tobuf())
+    with pytest.raises(BadData, match="more than 10,737,418,240 bytes"):
+        read_graph(tmp_path / "x.tar.gz")
+
+
+@pytest.mark.battery(15)
+def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("train.txt", b"a\tr\tb\n" * (12 << 20))
+    with pytest.raises(BadData, match="would unpack to more than"):
+        read_graph(tmp_path / "x.zip")
+
+
+@pytest.mark.battery(15)
+def test_an_overlong_header_is_refused_unread(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("train.txt")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 32
+    with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
+        file.write(header.tobuf())
+    with pytest.raises(BadData, match="overlong header"):
+        read_graph(tmp_path / "x.tar.gz")
+
+
+@pytest.mark.battery(13)
+def test_what_is_called_an_archive_and_is_none_is_refused(tmp_path: Path) -> None:
+    for name in ("x.zip", "x.tar.xz", "x.tgz"):
+        (tmp_path / name).write_bytes(TRAIN)
+        with pytest.raises(BadData, match="not a whole archive"):
+            read_graph(tmp_path / name)
+
+
+def test_a_damaged_member_of_a_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("train.txt", TRAIN * 100)
+    content = bytearray(path.read_bytes())
+    content[content.index(TRAIN)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadData, match=r"x\.zip:train\.txt: damaged"):
+        read_graph(path)

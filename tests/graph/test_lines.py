@@ -1,0 +1,282 @@
+"""A line is three exact names, or a message that says where and what."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allneg.errors import BadData, BadRecipe
+from allneg.graph import Graph, lines, read_graph
+from allneg.graph.fields import cut
+from allneg.recipe import Data
+
+Read = Callable[..., Graph]
+
+
+def named(graph: Graph, split: str = "train") -> list[tuple[str, str, str]]:
+    """The triples of a split as names."""
+    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
+    return [(entities[h], relations[r], entities[t]) for h, r, t in graph.split(split).tolist()]
+
+
+def test_ids_follow_first_appearance_heads_and_tails_by_turns(read: Read) -> None:
+    graph = read(b"b\tr\ta\nc\ts\tb\n", b"a\tr\td\n", b"e\tq\ta\n")
+    assert graph.vocabulary.entities == ("b", "a", "c", "d", "e")
+    assert graph.vocabulary.relations == ("r", "s", "q")
+    assert graph.train.tolist() == [[0, 0, 1], [2, 1, 0]]
+    assert graph.train.dtype == np.int64
+    assert graph.test.tolist() == [[4, 2, 1]]
+
+
+@pytest.mark.battery(1)
+@pytest.mark.parametrize("empty", [b"", b"\n\n", b"   \n\n", b"\xef\xbb\xbf", b"\r\n\r\n"])
+def test_a_train_file_without_triples_is_refused_by_name(read: Read, empty: bytes) -> None:
+    with pytest.raises(BadData, match=r"toy/train\.txt: no triples in it"):
+        read(empty)
+    assert BadData.exit_code == 3
+
+
+@pytest.mark.battery(1)
+def test_an_empty_or_missing_valid_or_test_is_noted(read: Read) -> None:
+    graph = read(b"a\tr\tb\n", valid=b"")
+    assert graph.valid.shape == graph.test.shape == (0, 3)
+    assert "toy: valid is empty" in graph.notes
+    assert "toy: test is empty" in graph.notes
+
+
+@pytest.mark.battery(2)
+@pytest.mark.parametrize("ending", ["txt", "csv"])
+@pytest.mark.parametrize("fields, found", [(1, "1 field"), (2, "2 fields"), (4, "4 fields")])
+def test_a_line_with_other_than_three_fields_is_named(
+    read: Read, fields: int, found: str, ending: str
+) -> None:
+    separator = b"\t" if ending == "txt" else b","
+    bad = separator.join([b"\x1b[31mx"] * fields)
+    good = separator.join([b"a", b"r", b"b"]) + b"\n"
+    with pytest.raises(BadData, match=rf"train\.{ending}:3: expected head.*found {found}: ") as told:
+        read(good * 2 + bad + b"\n" + good, ending=ending)
+    assert "\x1b" not in str(told.value)
+    assert "x1b[31m" in str(told.value)
+
+
+@pytest.mark.battery(2)
+def test_at_most_so_many_bad_lines_are_left_out_and_counted(read: Read) -> None:
+    text = b"a\tr\tb\nx\ny\tz\nb\tr\ta\n"
+    graph = read(text, skip_bad_lines=2)
+    assert named(graph) == [("a", "r", "b"), ("b", "r", "a")]
+    assert any("bad lines left out (data.skip_bad_lines): 2" in note for note in graph.notes)
+    with pytest.raises(BadData, match=r"train\.txt:3: .*left out before: 1"):
+        read(text, skip_bad_lines=1)
+
+
+@pytest.mark.battery(3)
+@pytest.mark.parametrize(
+    "line, which", [(b"\tr\tb", "first"), (b"a\t\tb", "second"), (b"a\tr\t", "third")]
+)
+def test_an_empty_field_is_a_bad_line(read: Read, line: bytes, which: str) -> None:
+    with pytest.raises(BadData, match=rf"train\.txt:2: .*found an empty {which} field"):
+        read(b"a\tr\tb\n" + line + b"\n")
+    assert len(read(b"a\tr\tb\n" + line + b"\n", skip_bad_lines=1).train) == 1
+
+
+@pytest.mark.battery(4)
+def test_a_byte_order_mark_is_left_out_once_and_noted(read: Read) -> None:
+    graph = read("\ufeffa\tr\tb\n\ufeffa\tr\tc\n".encode())
+    assert graph.vocabulary.entities == ("a", "b", "\ufeffa", "c")
+    assert any("byte order mark" in note for note in graph.notes)
+
+
+@pytest.mark.battery(5)
+def test_crlf_ends_a_line_and_a_lone_cr_stays_in_its_name(read: Read) -> None:
+    graph = read(b"a\tr\tb\r\nb\tr\tc\na\rz\tr\tb\r\n")
+    assert named(graph) == [("a", "r", "b"), ("b", "r", "c"), ("a\rz", "r", "b")]
+    assert any(note.endswith("carriage returns inside names, kept: 1") for note in graph.notes)
+
+
+@pytest.mark.battery(5)
+def test_lines_ended_by_cr_alone_are_explained(read: Read) -> None:
+    with pytest.raises(BadData, match="end lines with line feeds"):
+        read(b"a\tr\tb\rb\tr\tc\r")
+
+
+@pytest.mark.battery(6)
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf", b"a\tr\tb\r\n" * 7])
+def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(read: Read, start: bytes) -> None:
+    content = start + b"a\tr\tb\nK\xf6ln\tr\tb\n"
+    line, offset = content[: content.index(b"\xf6")].count(b"\n") + 1, content.index(b"\xf6")
+    with pytest.raises(BadData, match=rf"train\.txt:{line}: not utf-8 at byte {offset} \(0xf6\)"):
+        read(content)
+
+
+@pytest.mark.battery(6)
+def test_another_encoding_can_be_said(read: Read) -> None:
+    assert read(b"K\xf6ln\tr\tb\n", encoding="latin-1").vocabulary.entities == ("Köln", "b")
+    for wrong in ("no-such-code", "utf-16"):
+        with pytest.raises(BadRecipe, match=r"data\.encoding"):
+            read(b"a\tr\tb\n", encoding=wrong)
+
+
+@pytest.mark.battery(7)
+def test_a_nul_is_refused(read: Read) -> None:
+    with pytest.raises(BadData, match=r"train\.txt:2: a NUL character in 'x\\x00y\\tr\\tb'"):
+        read(b"a\tr\tb\nx\x00y\tr\tb\n")
+
+
+@pytest.mark.battery(7)
+def test_other_control_characters_are_kept(read: Read) -> None:
+    name = "\x1b[2J\x07\x7f\u2028\x85\x1c\x0b"
+    assert read(f"{name}\tr\tb\n".encode()).vocabulary.entities == (name, "b")
+
+
+@pytest.mark.battery(8)
+def test_an_endless_line_is_refused_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    with path.open("wb") as file:
+        file.write(b"a\tr\tb\n")
+        file.truncate(200 << 20)
+        file.seek(0, 2)
+        file.write(b"\n")
+    tracemalloc.start()
+    with pytest.raises(BadData, match=r"train\.txt:2: a line of more than 1,048,576 bytes"):
+        read_graph(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+@pytest.mark.battery(8)
+def test_a_long_line_of_many_byte_characters_is_refused_too(read: Read) -> None:
+    # Fewer characters than bytes: what counts is bytes, or a cut line would pass as a whole one.
+    with pytest.raises(BadData, match="a line of more than"):
+        read("a\tr\t".encode() + "€".encode() * 400_000)
+
+
+@pytest.mark.battery(9)
+def test_names_are_kept_exactly(read: Read) -> None:
+    names = ["NA", "null", "nan", "007", "1e5", '"x"', '"', " x", "x ", "é", "e\u0301", "#", "\\N"]
+    text = "".join(f"{name}\t{name}\t{name}\n" for name in names)
+    graph = read(text.encode())
+    assert named(graph) == [(name, name, name) for name in names]
+
+
+@pytest.mark.battery(9)
+def test_twins_are_kept_apart_and_noted(read: Read) -> None:
+    graph = read(" x\tr\tx\né\tr\te\u0301\n".encode())
+    assert graph.n_entities == 4
+    assert any("only in spaces" in note and "' x' and 'x'" in note for note in graph.notes)
+    assert any("Unicode form" in note and r"'e\u0301' and '\xe9'" in note for note in graph.notes)
+
+
+@pytest.mark.battery(13)
+@pytest.mark.parametrize(
+    "start, kind",
+    [
+        ("a\tr\tb\n".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08\x00", "gzip"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (b"\xfd7zXZ\x00", "xz"),
+        (b"\x89PNG\r\n", "a picture"),
+        (b"x" * 257 + b"ustar\x00", "a tar archive"),
+    ],
+)
+def test_what_is_not_text_is_recognised(read: Read, start: bytes, kind: str) -> None:
+    with pytest.raises(BadData, match=rf"train\.txt: this is {kind}"):
+        read(start)
+
+
+@pytest.mark.battery(13)
+def test_utf16_without_a_mark_is_suspected(read: Read) -> None:
+    with pytest.raises(BadData, match="UTF-16"):
+        read("a\tr\tb\n".encode("utf-16-le"))
+
+
+def test_csv_takes_quotes_and_tsv_does_not(read: Read) -> None:
+    graph = read(b'"Washington, D.C.",capital of,"the ""States"""\nx,y,z\n', ending="csv")
+    assert named(graph) == [
+        ("Washington, D.C.", "capital of", 'the "States"'),
+        ("x", "y", "z"),
+    ]
+
+
+def test_quotes_left_open_in_csv_are_a_bad_line(read: Read) -> None:
+    with pytest.raises(BadData, match=r"train\.csv:2: .*quotes that do not match"):
+        read(b'a,b,c\n"x,y,z\n', ending="csv")
+
+
+def test_no_name_holds_a_tab(read: Read) -> None:
+    with pytest.raises(BadData, match="a tab inside a name"):
+        read(b'"x\ty",r,z\n', ending="csv")
+
+
+def test_a_line_of_column_names_is_left_out_and_noted(read: Read) -> None:
+    graph = read(b"Head,Relation,Tail\na,r,b\n", ending="csv")
+    assert named(graph) == [("a", "r", "b")]
+    assert any("names the columns" in note for note in graph.notes)
+
+
+def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) -> None:
+    with pytest.raises(BadData, match=r"say data\.columns=htr"):
+        read(b"head\ttail\trelation\na\tb\tr\n")
+    assert named(read(b"head\ttail\trelation\na\tb\tr\n", columns="htr")) == [("a", "r", "b")]
+
+
+@pytest.mark.parametrize(
+    "content, ending, advice",
+    [
+        (b"a r b\n", "txt", "put tabs between them"),
+        (b"a,r,b\n", "txt", "call the file .csv"),
+        (b"a\tr\tb\n", "csv", "call the file .tsv"),
+    ],
+)
+def test_another_separator_is_recognised(
+    read: Read, content: bytes, ending: str, advice: str
+) -> None:
+    with pytest.raises(BadData, match=advice):
+        read(content, ending=ending)
+
+
+def test_columns_must_be_three_letters(read: Read) -> None:
+    with pytest.raises(BadRecipe, match=r"data\.columns"):
+        read(b"a\tr\tb\n", columns="hr")
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1 << 22])
+@pytest.mark.parametrize("ending", ["txt", "csv"])
+def test_blocks_of_any_size_read_the_same_as_a_plain_loop(
+    read: Read, monkeypatch: pytest.MonkeyPatch, block: int, ending: str
+) -> None:
+    dice = random.Random(0)
+    separator, letters = ("\t", "aé€😀\r ") if ending == "txt" else (",", "aé€😀 ")
+    rows = []
+    for _ in range(300):
+        fields = ["".join(dice.choices(letters, k=dice.randint(1, 3))) for _ in range(3)]
+        if ending == "csv" and dice.random() < 0.2:
+            fields[0] = f'"{fields[0]},""{fields[0]}"'
+        # A CR before the line's end would belong to the line's end.
+        rows.append(separator.join(fields).rstrip("\r") + "x" + dice.choice(["\n", "\r\n", "\n\n"]))
+    text = "".join(rows).rstrip("\n")
+    plain = [
+        tuple(cut(line.removesuffix("\r"), separator)[0]) for line in text.split("\n") if line
+    ]
+    monkeypatch.setattr(lines, "_BLOCK", block)
+    graph = read(text.encode(), ending=ending, keep_duplicates=True)
+    assert named(graph) == plain
+
+
+def test_many_lines_are_read_in_bounded_memory(tmp_path: Path) -> None:
+    """Beyond the ids, memory stays at a few blocks however long the file is."""
+    n_lines = 400_000
+    with (tmp_path / "train.tsv").open("w") as file:
+        file.writelines(f"entity/{i % 97}\trelation\tentity/{i % 89}\n" for i in range(n_lines))
+    (tmp_path / "valid.tsv").write_text("entity/1\trelation\tentity/2\n")
+    tracemalloc.start()
+    graph = read_graph(tmp_path, Data(keep_duplicates=True))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(graph.train) == n_lines
+    assert peak < 5 * graph.train.nbytes + (80 << 20)

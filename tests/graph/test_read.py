@@ -1,0 +1,245 @@
+"""`read_graph` finds triples wherever they lie, and says what it mended."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from allneg.errors import BadData
+from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph.benchmarks import DATASETS
+from allneg.recipe import Data
+
+Read = Callable[..., Graph]
+
+CONTENT = {"train": b"a\tr\tb\nb\tr\tc\n", "valid": b"a\tr\tc\n", "test": b"c\tr\ta\n"}
+
+
+def is_the_toy(graph: Graph) -> bool:
+    ids = graph.train.tolist(), graph.valid.tolist(), graph.test.tolist()
+    return ids == ([[0, 0, 1], [1, 0, 2]], [[0, 0, 2]], [[2, 0, 0]])
+
+
+def pack_tar(path: Path, inside: str = "") -> Path:
+    with tarfile.open(path, "w:xz" if path.name.endswith("xz") else "w:gz") as tar:
+        # Out of order on purpose: train must be read first all the same.
+        for split in ("test", "valid", "train"):
+            member = tarfile.TarInfo(f"{inside}{split}.txt")
+            member.size = len(CONTENT[split])
+            tar.addfile(member, io.BytesIO(CONTENT[split]))
+    return path
+
+
+@pytest.mark.parametrize(
+    "ending, pack",
+    [("txt", bytes), ("tsv", bytes), ("txt.gz", gzip.compress), ("tsv.xz", lzma.compress)],
+)
+def test_a_folder_may_hold_text_packed_or_not(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    for split, content in CONTENT.items():
+        (tmp_path / f"{split}.{ending}").write_bytes(pack(content))
+    graph = read_graph(str(tmp_path))
+    assert is_the_toy(graph)
+    assert graph.name == tmp_path.name
+    assert graph.notes == ()
+
+
+@pytest.mark.parametrize("name", ["x.tar.xz", "x.tar.gz", "x.tgz"])
+@pytest.mark.parametrize("inside", ["", "some/folder/"])
+def test_an_archive_is_read_in_place(tmp_path: Path, name: str, inside: str) -> None:
+    assert is_the_toy(read_graph(pack_tar(tmp_path / name, inside)))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_zip_is_read_in_place(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._train.txt", b"\0\0")
+        for split, content in CONTENT.items():
+            archive.writestr(f"toy/{split}.tsv", content)
+    assert is_the_toy(read_graph(tmp_path / "x.zip"))
+
+
+@pytest.mark.parametrize("cut", [0, 20, 60, -90])
+@pytest.mark.parametrize("name", ["x.tar.xz", "x.tar.gz"])
+def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path, name: str, cut: int) -> None:
+    path = pack_tar(tmp_path / name)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(BadData, match=r"x\.tar"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_packed_file_that_is_cut_off_is_refused(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    ending = "gz" if pack is gzip.compress else "xz"
+    packed = pack(b"".join(b"%d\tr\t%d\n" % (i, i * i) for i in range(5000)))
+    (tmp_path / f"train.txt.{ending}").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(BadData, match=rf"train\.txt\.{ending}: damaged or cut off"):
+        read_graph(tmp_path)
+
+
+def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
+    for ending in ("txt", "tsv"):
+        (tmp_path / f"train.{ending}").write_bytes(CONTENT["train"])
+    with pytest.raises(BadData, match=r"'train\.tsv' and 'train\.txt' are both train"):
+        read_graph(tmp_path)
+
+
+def test_a_folder_without_train_is_refused_with_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "triples.nt").touch()
+    with pytest.raises(BadData, match=r"no train file.*found 'triples\.nt'"):
+        read_graph(tmp_path)
+
+
+def test_an_unknown_name_suggests_near_ones() -> None:
+    with pytest.raises(BadData, match=r"fb15k237: no such file.*close names: 'fb15k-237'"):
+        read_graph("fb15k237")
+
+
+@pytest.mark.battery(10)
+def test_duplicates_are_left_out_and_counted(read: Read) -> None:
+    train, test = b"a\tr\tb\nb\tr\ta\na\tr\tb\na\tr\tb\n", b"b\tr\tb\nb\tr\tb\n"
+    graph = read(train, test=test)
+    assert graph.train.tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert graph.test.tolist() == [[1, 0, 1]]
+    assert "toy: 2 duplicate triples in train are left out" in graph.notes
+    assert "toy: 1 duplicate triples in test are left out" in graph.notes
+    kept = read(train, test=test, keep_duplicates=True)
+    assert len(kept.train) == 4
+    assert "toy: 2 duplicate triples in train are kept" in kept.notes
+
+
+@pytest.mark.battery(11)
+def test_triples_in_two_splits_are_counted(read: Read) -> None:
+    graph = read(b"a\tr\tb\nb\tr\ta\nc\tr\ta\n", b"a\tr\tb\na\tr\tc\n", b"a\tr\tb\nc\tr\ta\n")
+    assert [note for note in graph.notes if "both" in note] == [
+        "toy: 1 triples are in both train and valid",
+        "toy: 2 triples are in both train and test",
+        "toy: 1 triples are in both valid and test",
+    ]
+
+
+UNSEEN = (b"a\tr\tb\n", b"b\tr\ta\nb\tr\tc\n", b"b\ts\ta\nd\ts\td\nb\tr\tb\n")
+
+
+@pytest.mark.battery(12)
+def test_unseen_names_are_kept_and_counted(read: Read) -> None:
+    graph = read(*UNSEEN)
+    assert (graph.n_entities, graph.n_relations) == (4, 2)
+    assert (len(graph.valid), len(graph.test)) == (2, 3)
+    assert graph.seen.tolist() == [True, True, False, False]
+    assert graph.notes == (
+        "toy: 2 entities and 1 relations are not in train; "
+        "they touch 1 valid and 2 test triples, which are kept",
+    )
+
+
+@pytest.mark.battery(12)
+def test_unseen_names_are_left_out_when_told(read: Read) -> None:
+    graph = read(*UNSEEN, drop_unseen=True)
+    assert graph.vocabulary.entities == ("a", "b")
+    assert graph.vocabulary.relations == ("r",)
+    assert graph.valid.tolist() == [[1, 0, 0]]
+    assert graph.test.tolist() == [[1, 0, 1]]
+    assert graph.notes[0].endswith("left out, names and triples (data.drop_unseen)")
+
+
+def ring(order: str, n_entities: int = 30) -> bytes:
+    """Two relations around a ring, with columns in the given order."""
+    rows = []
+    for i in range(n_entities):
+        for relation, step in ((0, 1), (1, 2)):
+            fields = {"h": i, "r": relation, "t": (i + step) % n_entities}
+            rows.append("\t".join(str(fields[letter]) for letter in order) + "\n")
+    return "".join(rows).encode()
+
+
+@pytest.mark.battery(14)
+@pytest.mark.parametrize("order, other", [("htr", "htr"), ("rht", "rht"), ("rth", "rht")])
+def test_columns_in_another_order_are_noticed(read: Read, order: str, other: str) -> None:
+    # Names are numbers as in OpenKE's files, where relations and entities share them.
+    with pytest.raises(BadData, match=rf"30 relations but only 2 .*\n.*data\.columns={other}"):
+        read(ring(order))
+    assert read(ring(order), columns=order).n_relations == 2
+
+
+@pytest.mark.battery(14)
+def test_a_wrong_setting_of_the_columns_is_noticed(read: Read) -> None:
+    with pytest.raises(BadData, match=r"data\.columns=hrt"):
+        read(ring("hrt"), columns="htr")
+    assert read(ring("hrt")).n_relations == 2
+
+
+@pytest.mark.battery(14)
+def test_many_relations_with_few_tails_are_only_noted(read: Read) -> None:
+    text = "".join(f"gene{i}\tassay{j}\t{'yes' if i % j else 'no'}\n" for i in range(9) for j in range(1, 7))
+    notes = read(text.encode()).notes
+    assert any("6 relations but only 2 tails; if" in note for note in notes)
+
+
+@pytest.mark.battery(14)
+def test_a_count_in_the_first_line_is_noticed(read: Read) -> None:
+    with pytest.raises(BadData, match=r"train\.txt:1: the file begins with a count, '60'.*columns"):
+        read(b"60\n" + ring("htr"))
+
+
+def test_the_embedded_sets_are_read_by_name() -> None:
+    for name in ("countries", "countries-hard"):
+        graph = read_graph(name)
+        assert graph.name == name
+        assert all(len(graph.split(split)) > 100 for split in SPLITS)
+        assert graph.seen.all()
+
+
+@pytest.mark.parametrize("name", ["fb15k", "wn18", "fb15k-237", "wn18rr"])
+@pytest.mark.usefixtures("published")
+def test_the_published_sets_have_their_published_sizes(name: str) -> None:
+    graph, known = read_graph(name), DATASETS[name]
+    assert (graph.n_entities, graph.n_relations) == (known.n_entities, known.n_relations)
+    for split in SPLITS:
+        assert len(graph.split(split)) == known.files[split].lines
+
+
+@pytest.mark.usefixtures("published")
+def test_ids_equal_those_of_a_plain_loop_on_a_published_set(published: Path) -> None:
+    entities: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    graph = read_graph("wn18rr")
+    with tarfile.open(published / "wn18rr.tar.xz") as tar:
+        for split in SPLITS:
+            member = tar.extractfile(f"{split}.txt")
+            assert member is not None
+            rows = [line.split("\t") for line in member.read().decode().splitlines()]
+            ids = [
+                [
+                    entities.setdefault(head, len(entities)),
+                    relations.setdefault(relation, len(relations)),
+                    entities.setdefault(tail, len(entities)),
+                ]
+                for head, relation, tail in rows
+            ]
+            assert graph.split(split).tolist() == ids
+
+
+def test_reading_does_not_wait_for_torch() -> None:
+    code = "import sys, allneg.graph.check; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_one_file_may_be_packed(tmp_path: Path) -> None:
+    path = tmp_path / "facts.tsv.gz"
+    path.write_bytes(gzip.compress(b"".join(CONTENT.values())))
+    graph = read_graph(path, Data(valid_share=0, test_share=0))
+    assert len(graph.train) == 4
+    assert graph.name == "facts.tsv.gz"
