@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import json
 import math
+import re
 import tomllib
 import types
 import typing
@@ -21,7 +22,9 @@ from typing import Any, Literal
 
 from allneg.errors import BadRecipe
 
-_LARGEST_FILE = 1 << 20  # a recipe is a page; a gigabyte of TOML is a mistake or an attack
+# A recipe is a page. The time to read a key of many dots grows with its square: 16 KiB of them
+# take a second or two.
+_LARGEST_FILE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Loss:
     temperature: float = 1.0  # of self-adversarial weights
     mask_known: bool = False  # a question's other train answers are no negatives
     subsampling: bool = False  # weigh questions by 1/sqrt of how often their pairs occur
+    block: int = 1 << 28  # scores held at once; beyond, blocks of rows are compared in turn
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,8 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text  # a bare word: complex, cuda:1, a path
-    except RecursionError:
-        raise BadRecipe("--set: the value is nested too deeply") from None
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        raise BadRecipe(f"--set: {_shown(text)} is no value for a setting") from None
 
 
 def load_tables(path: Path | str) -> dict[str, Any]:
@@ -197,7 +201,7 @@ def load_tables(path: Path | str) -> dict[str, Any]:
         return tomllib.loads(text.decode())
     except OSError as error:
         raise BadRecipe(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise BadRecipe(f"{path.name}: not TOML: {error}") from None
     except RecursionError:
         raise BadRecipe(f"{path.name}: nested too deeply; a recipe has two levels") from None
@@ -231,10 +235,10 @@ def _read_part(
     for name, value in table.items():
         where = f"{part}.{name}"
         if name not in hints:
-            meant = _meant(name, hints, f"{part}.") or _meant(where, _all_settings())
+            meant = _meant(name, hints, f"{part}.") or _meant_elsewhere(name)
             mistakes.append(f"{where} is not a setting{meant}")
             continue
-        if hints[name] in (float, float | None) and type(value) is int:
+        if hints[name] in (float, float | None) and type(value) is int and abs(value) <= _LARGEST:
             value = float(value)
         wrong = _wrong(hints[name], value) or _outside(where, value)
         if wrong:
@@ -253,12 +257,20 @@ def _wrong(hint: Any, value: Any) -> str | None:
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    if type(value) is str and not _is_unicode(value):
+        return "must be Unicode, which TOML is written in"
     return None if type(value) is hint else f"must be {names[hint]}"
 
 
+def _is_unicode(text: str) -> bool:
+    """A path whose bytes are not UTF-8 comes as a text with lone surrogates."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+_LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
 _POSITIVE = {
-    "model.dim", "model.scale", "loss.count", "loss.temperature", "optimizer.learning_rate",
-    "optimizer.decay", "optimizer.every", "training.epochs", "training.batch_size",
+    "model.dim", "model.scale", "loss.count", "loss.temperature", "loss.block",
+    "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs", "training.batch_size",
     "training.micro_batch", "evaluation.every", "evaluation.patience", "evaluation.block",
     "hardware.threads",
 }  # fmt: skip
@@ -272,7 +284,9 @@ def _outside(where: str, value: Any) -> str | None:
     """What range a number must be in, if `value` is not in it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value):
+    if isinstance(value, int) and value > _LARGEST:
+        return f"must be at most {_LARGEST}"
+    if isinstance(value, float) and not math.isfinite(value):
         return "must be finite"
     if where in _POSITIVE and value <= 0:
         return "must be more than 0"
@@ -313,8 +327,18 @@ def _meant(word: str, words: Iterable[str], prefix: str = "") -> str:
     return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
+def _meant_elsewhere(name: str) -> str:
+    """As `_meant`, for a field that may belong to another part."""
+    homes = {each.partition(".")[2]: each.partition(".")[0] for each in _all_settings()}
+    close = difflib.get_close_matches(name, homes, n=1, cutoff=0.5)
+    return f"; did you mean {homes[close[0]]}.{close[0]}?" if close else ""
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        return "what is too much to show"
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -322,6 +346,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # A JSON string is a TOML string, once DEL is escaped too.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        # A JSON string is a TOML string, once DEL is escaped too; the controls above it go along,
+        # since recipes are printed on terminals.
+        text = json.dumps(value, ensure_ascii=False)
+        return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return repr(value)

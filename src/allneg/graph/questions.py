@@ -25,7 +25,7 @@ class Questions:
     @classmethod
     def of(cls, triples: Tensor, side: Side) -> Questions:
         """The questions that ask for `side` of each triple: (B, 3)."""
-        head, relation, tail = triples.unbind(1)
+        head, relation, tail = triples.T.contiguous().unbind(0)
         return (
             cls(side, head, relation, tail) if side == "tail" else cls(side, tail, relation, head)
         )

@@ -25,7 +25,7 @@ def l2(query: Tensor, table: Tensor) -> Tensor:
         square = (query.unsqueeze(1) - table).square().sum(-1)
         safe = torch.where(square > 0, square, 1.0).sqrt()
         return -torch.where(square > 0, safe, 0.0)
-    out: Tensor = _L2.apply(query, table)
+    out: Tensor = _L2.apply(query, table)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -42,7 +42,7 @@ class _L2(torch.autograd.Function):
         return -distance
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         query, table, distance = ctx.saved_tensors
         q, e = wide(query), wide(table)

@@ -25,6 +25,7 @@ from allneg.run.files import (
 )
 
 _MANIFEST = "manifest.json"
+_PROOFS = {"bytes", "sha256"}
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,14 @@ class Checkpoint:
 
 def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
     """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last."""
-    folder.mkdir(exist_ok=True)
+    before = _pointed(folder)
+    if name == before:
+        # The same moment again, as when a resumed run diverges at once. What `last` points at
+        # must stay until `last` points elsewhere.
+        name += "-again"
     temporary, final = folder / (TEMPORARY + name), folder / name
     with full_disk_named(final):
+        folder.mkdir(exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         files = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
@@ -66,11 +72,9 @@ def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
             write_tensors(temporary / f"{each}.safetensors", tensors)
         write_json(temporary / "state.json", asdict(checkpoint.state))
         write_json(temporary / _MANIFEST, _manifest(temporary))
-        if final.exists():  # the same moment saved twice: an interrupt right after a save
-            shutil.rmtree(final)
+        shutil.rmtree(final, ignore_errors=True)  # from a save that did not get to move `last`
         os.rename(temporary, final)
         sync_folder(folder)
-        before = _pointed(folder)
         write_text(folder / "last", name + "\n")
         for old in folder.iterdir():
             if old.is_dir() and old.name not in (name, before):
@@ -109,7 +113,10 @@ def load_best(folder: Path) -> dict[str, Tensor]:
 
 def verify(where: Path) -> None:
     """Check every file of a checkpoint against its manifest."""
-    for name, said in read_json(where / _MANIFEST).items():
+    manifest = read_json(where / _MANIFEST)
+    if not _is_manifest(manifest):
+        raise BadRun(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
+    for name, said in manifest.items():
         path = where / name
         if not path.is_file():
             raise BadRun(f"{path}: missing; the checkpoint is not whole")
@@ -118,6 +125,14 @@ def verify(where: Path) -> None:
             raise BadRun(f"{path}: {found:,} bytes where {said['bytes']:,} were written; damaged")
         if sha256(path) != said["sha256"]:
             raise BadRun(f"{path}: its SHA-256 is not the manifest's; the file is damaged")
+
+
+def _is_manifest(said: Any) -> bool:
+    return (
+        isinstance(said, dict)
+        and said.keys() >= {"tables.safetensors", "optimizer.safetensors", "state.json"}
+        and all(isinstance(each, dict) and each.keys() == _PROOFS for each in said.values())
+    )
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,12 +57,22 @@ class Run:
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
         """A new run in a folder that must not hold anything yet."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise BadRecipe(
-                f"{folder}: exists already; `allneg resume` it, or choose another --out"
-            )
         with full_disk_named(folder):
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise BadRecipe(
+                    f"{folder}: exists already; `allneg resume` it, or choose another --out"
+                )
             folder.mkdir(parents=True, exist_ok=True)
+        try:
+            cls._write(folder, recipe, graph)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # a part of a run is of no use
+            raise
+        return cls(folder, recipe)
+
+    @staticmethod
+    def _write(folder: Path, recipe: Recipe, graph: Graph) -> None:
+        with full_disk_named(folder):
             (folder / "checkpoints").mkdir()
         write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
         write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
@@ -72,7 +82,6 @@ class Run:
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
         write_json(folder / "run.json", {"format_version": FORMAT_VERSION, "data": graph.name})
-        return cls(folder, recipe)
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
@@ -82,7 +91,8 @@ class Run:
             raise BadRun(
                 f"{folder}: not a run (it has no run.json); `allneg train … --out` makes one"
             )
-        version = read_json(folder / "run.json").get("format_version")
+        said = read_json(folder / "run.json")
+        version = said.get("format_version") if isinstance(said, dict) else None
         if not isinstance(version, int) or version > FORMAT_VERSION:
             raise BadRun(
                 f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
@@ -112,6 +122,11 @@ class Run:
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, checked to fit the recipe and the vocabulary."""
         found = checkpoint.load_best(self.folder / "checkpoints")
+        self._check_shapes(found)
+        shard = Shard.whole(self.graph.n_entities)
+        return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
+
+    def _check_shapes(self, found: Mapping[str, torch.Tensor]) -> None:
         rows = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
         wanted = {
             "entities": (self.graph.n_entities, self.model.entity_width),
@@ -121,8 +136,6 @@ class Run:
             have = tuple(found[name].shape) if name in found else None
             if have != shape:
                 raise BadRun(f"{self.folder}: the weights' {name} are {have}, the recipe's {shape}")
-        shard = Shard.whole(self.graph.n_entities)
-        return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
 
     @property
     def report(self) -> Report:
@@ -130,7 +143,10 @@ class Run:
         path = self.folder / "report.json"
         if not path.exists():
             raise BadRun(f"{self.folder}: not finished, so there is no report; `allneg resume` it")
-        return Report.from_json(read_json(path))
+        try:
+            return Report.from_json(read_json(path))
+        except TypeError as error:
+            raise BadRun(f"{path}: not a report ({error}); `allneg evaluate` ranks again") from None
 
     @property
     def finished(self) -> bool:
@@ -149,8 +165,9 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch: loss, learning rate, seconds and, where it was ranked, valid."""
         path = self.folder / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        # A line without its end was cut by a full disk or a kill; its epoch is trained again.
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics."""
@@ -174,8 +191,11 @@ class Run:
         checkpoint.save(self.folder / "checkpoints", name, saved)
 
     def last(self) -> checkpoint.Checkpoint | None:
-        """The last checkpoint, or None when there is none yet."""
-        return checkpoint.load(self.folder / "checkpoints")
+        """The last checkpoint, checked as `tables` are, or None when there is none yet."""
+        saved = checkpoint.load(self.folder / "checkpoints")
+        if saved is not None:
+            self._check_shapes(saved.tables)
+        return saved
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -189,15 +209,21 @@ class Run:
         except OSError as error:
             raise BadRecipe(f"{self.folder}: cannot be written ({error.strerror})") from None
         try:
-            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-            for left in (self.folder / "checkpoints").glob(TEMPORARY + "*"):
-                shutil.rmtree(left)
-            for left in self.folder.glob(TEMPORARY + "*"):
-                left.unlink()
+            with full_disk_named(holder):
+                holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                self._sweep()
             yield
         finally:
             holder.unlink(missing_ok=True)
             lock.release()
+
+    def _sweep(self) -> None:
+        """Remove what a killed process was in the middle of writing."""
+        for left in list(self.folder.rglob(TEMPORARY + "*")):
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink(missing_ok=True)
 
 
 def make_model(recipe: Recipe) -> Model:

@@ -1,66 +1,158 @@
-"""Scores → losses: one number a question, from its answer's score and its rivals'."""
+"""Scores → losses: each loss as a fold over blocks of rivals' scores, and its slopes.
+
+A block of scores (B, c) comes with everything that is no rival, the answer included, struck
+out as -inf; the answer's score `a` (B,) comes apart. So every loss sees its rivals a block at
+a time, keeps a few numbers a question, and gives the slope of the loss at any score later:
+
+    memory = loss.fold(memory, scores)   over all blocks
+    loss.value(memory, a)                the loss of each question
+    loss.slopes(memory, a, scores)       d loss / d scores of a block, in place of them
+    loss.answer_slope(memory, a)         d loss / d a
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.recipe import Loss
+from allneg.recipe import Loss as Settings
 
 
-def losses(scores: Tensor, target: Tensor, hidden: Tensor | None, settings: Loss) -> Tensor:
-    """The loss of each question: (B, C) -> (B,).
+@dataclass(frozen=True)
+class Loss(ABC):
+    """One loss a question. `memory` is (k, B): what the fold keeps of the rivals so far."""
 
-    `target` (B,) is the answer's column. `hidden` (B, C) marks columns that are no rivals;
-    what it says of the answer's own column does not matter.
+    settings: Settings
+
+    @abstractmethod
+    def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def value(self, memory: Tensor, answer: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor: ...
+
+
+class Softmax(Loss):
+    """-log of the answer's share of Σ exp; `smoothing` of the label is spread over all candidates.
+
+    The memory is the log-sum-exp of the rivals and, with smoothing, their sum and number.
     """
-    answer = scores.gather(1, target.unsqueeze(1))
-    if settings.name == "softmax":
-        return _softmax(scores, answer, target, hidden, settings.smoothing)
-    rival = torch.ones_like(scores, dtype=torch.bool) if hidden is None else ~hidden
-    rival = rival.scatter(1, target.unsqueeze(1), False)
-    return _BY_NAME[settings.name](scores, answer.squeeze(1), rival, settings)
+
+    def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
+        total = scores.logsumexp(1)
+        if not self.settings.smoothing:
+            new = total.unsqueeze(0)
+        else:
+            there = scores > -torch.inf
+            new = torch.stack([total, scores.masked_fill(~there, 0.0).sum(1), there.sum(1)])
+        if memory is None:
+            return new
+        return torch.cat([torch.logaddexp(memory[:1], new[:1]), memory[1:] + new[1:]])
+
+    def value(self, memory: Tensor, answer: Tensor) -> Tensor:
+        # log(exp R + exp a) - a, with R the rivals' log-sum-exp.
+        plain = F.softplus(memory[0] - answer)
+        if not self.settings.smoothing:
+            return plain
+        mean = (memory[1] + answer) / (memory[2] + 1)
+        return plain + self.settings.smoothing * (answer - mean)
+
+    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
+        total = torch.logaddexp(memory[0], answer).unsqueeze(1)
+        if not self.settings.smoothing:
+            return scores.sub_(total).exp_()
+        share = (self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
+        flat = torch.where(scores > -torch.inf, share, 0.0)
+        return scores.sub_(total).exp_().sub_(flat)
+
+    def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
+        plain = -torch.sigmoid(memory[0] - answer)
+        if not self.settings.smoothing:
+            return plain
+        return plain + self.settings.smoothing * (1 - 1 / (memory[2] + 1))
 
 
-def _softmax(
-    scores: Tensor, answer: Tensor, target: Tensor, hidden: Tensor | None, smoothing: float
-) -> Tensor:
-    """-log of the answer's share; `smoothing` of the label is spread over all candidates."""
-    if hidden is not None:
-        hidden = hidden.scatter(1, target.unsqueeze(1), False)
-        scores = scores.masked_fill(hidden, -torch.inf)
-    if not smoothing:
-        return F.cross_entropy(scores, target, reduction="none")
-    total = scores.logsumexp(1)
-    if hidden is None:
-        mean = scores.mean(1)
-    else:
-        mean = scores.masked_fill(hidden, 0.0).sum(1) / (~hidden).sum(1)
-    return total - (1 - smoothing) * answer.squeeze(1) - smoothing * mean
-
-
-def _margin(scores: Tensor, answer: Tensor, rival: Tensor, settings: Loss) -> Tensor:
+class Margin(Loss):
     """The paper's TransE loss: the answer's distance, plus a hinge for every rival's."""
-    return -answer + _sum((scores + settings.margin).relu(), rival)
+
+    def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
+        new = (scores + self.settings.margin).relu_().sum(1).unsqueeze(0)
+        return new if memory is None else memory + new
+
+    def value(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return memory[0] - answer
+
+    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).gt_(0)
+
+    def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return torch.full_like(answer, -1.0)
 
 
-def _logistic(scores: Tensor, answer: Tensor, rival: Tensor, settings: Loss) -> Tensor:
-    """-log sigmoid of the answer, and of minus every rival."""
-    rivals = _sum(F.softplus(scores + settings.margin), rival)
-    return F.softplus(-(answer + settings.margin)) + rivals
+class Logistic(Loss):
+    """-log sigmoid of the answer, and of minus every rival, each with the margin added."""
+
+    def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
+        new = F.softplus(scores + self.settings.margin).sum(1).unsqueeze(0)
+        return new if memory is None else memory + new
+
+    def value(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return memory[0] + F.softplus(-(answer + self.settings.margin))
+
+    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).sigmoid_()
+
+    def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return -torch.sigmoid(-(answer + self.settings.margin))
 
 
-def _self_adversarial(scores: Tensor, answer: Tensor, rival: Tensor, settings: Loss) -> Tensor:
-    """RotatE's loss (Sun et al., 2019): rivals weigh as their softmax, which has no gradient."""
-    tempered = (settings.temperature * scores.detach()).masked_fill(~rival, -torch.inf)
-    weight = tempered.softmax(1).nan_to_num(0.0)  # a question without rivals has no weights
-    rivals = _sum(weight * F.softplus(scores + settings.margin), rival)
-    return (F.softplus(-(answer + settings.margin)) + rivals) / 2
+class SelfAdversarial(Loss):
+    """RotatE's loss (Sun et al., 2019): rivals weigh as their softmax, which has no slope.
+
+    The memory is the log-sum-exp of the tempered rivals, and their weighted mean loss.
+    """
+
+    def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
+        tempered = scores * self.settings.temperature
+        total = tempered.logsumexp(1)
+        # A block without rivals weighs nothing; -inf - -inf would be NaN.
+        weight = tempered.sub_(_anchor(total).unsqueeze(1)).exp_()
+        mean = (weight * F.softplus(scores + self.settings.margin)).sum(1)
+        new = torch.stack([total, mean])
+        if memory is None:
+            return new
+        both = torch.logaddexp(memory[0], total)
+        old_share, new_share = (memory[0] - _anchor(both)).exp(), (total - _anchor(both)).exp()
+        return torch.stack([both, memory[1] * old_share + mean * new_share])
+
+    def value(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return (memory[1] + F.softplus(-(answer + self.settings.margin))) / 2
+
+    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
+        slope = torch.sigmoid(scores + self.settings.margin)
+        weight = scores.mul_(self.settings.temperature).sub_(_anchor(memory[0]).unsqueeze(1)).exp_()
+        return weight.mul_(slope).div_(2)
+
+    def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
+        return -torch.sigmoid(-(answer + self.settings.margin)) / 2
 
 
-_BY_NAME = {"margin": _margin, "logistic": _logistic, "self-adversarial": _self_adversarial}
+LOSSES: dict[str, type[Loss]] = {
+    "softmax": Softmax,
+    "margin": Margin,
+    "logistic": Logistic,
+    "self-adversarial": SelfAdversarial,
+}
 
 
-def _sum(values: Tensor, where: Tensor) -> Tensor:
-    return values.masked_fill(~where, 0.0).sum(1)
+def _anchor(total: Tensor) -> Tensor:
+    return torch.where(total > -torch.inf, total, 0.0)

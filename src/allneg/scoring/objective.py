@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
@@ -12,29 +12,27 @@ from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
 from allneg.models import Model
 from allneg.recipe import Loss, Penalty
-from allneg.scoring.loss import losses
+from allneg.scoring.loss import LOSSES
 from allneg.scoring.penalty import penalties
-from allneg.scoring.scores import queries
-from allneg.scoring.tables import Tables
+from allneg.scoring.scores import query_of
+from allneg.scoring.streamed import Rivals, losses
+from allneg.scoring.tables import Looked, Tables
 
 
 @dataclass(frozen=True)
 class Drawn:
     """What chance decides for a batch, drawn once so that every part of the batch sees it."""
 
-    candidates: Tensor | None  # ids: (C,) sorted, shared; (B, C) own, the answer first; None: all
-    offset: Tensor | None  # (C,): added to shared scores, the sample's correction
-    keep_entity: Tensor | None  # (B, W): dropout's factors
-    keep_relation: Tensor | None  # (B, V)
+    shared: Tensor | None = None  # int64 (C,): candidates of the batch, sorted
+    offset: Tensor | None = None  # (C,): added to their scores, the sample's correction
+    own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
+    keep_entity: Tensor | None = None  # (B, W): dropout's factors
+    keep_relation: Tensor | None = None  # (B, V)
 
     def part(self, some: slice) -> Drawn:
-        own = self.candidates is not None and self.candidates.dim() == 2
-        return Drawn(
-            self.candidates[some] if own and self.candidates is not None else self.candidates,
-            self.offset,
-            None if self.keep_entity is None else self.keep_entity[some],
-            None if self.keep_relation is None else self.keep_relation[some],
-        )
+        by_question = ("own", "keep_entity", "keep_relation")
+        cut = {name: getattr(self, name) for name in by_question}
+        return replace(self, **{k: v[some] for k, v in cut.items() if v is not None})
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,11 @@ class Objective:
     relation_dropout: float = 0.0
     narrow: bool = False  # compare in bfloat16
 
+    @property
+    def has_chance(self) -> bool:
+        """Does anything depend on the generator?"""
+        return bool(self.entity_dropout or self.relation_dropout or self.loss.negatives != "all")
+
     def value(self, tables: Tables, questions: Questions, generator: Generator) -> Tensor:
         """The batch's mean loss and mean penalty: one number."""
         return next(self.parts(tables, questions, len(questions), generator))
@@ -62,47 +65,42 @@ class Objective:
         for first in range(0, len(questions), size):
             some = slice(first, first + size)
             asked = questions.part(some)
-            value = (share[some] * self.losses(tables, asked, drawn.part(some))).sum()
+            looked = tables.look(asked)
+            value = (share[some] * self.losses(tables, asked, looked, drawn.part(some))).sum()
             if self.penalty.name != "none":
-                each = penalties(self.model, tables, asked, self.penalty)
+                each = penalties(self.model, looked, self.penalty)
                 value = value + each.sum() / len(questions)
             yield value
 
-    def losses(self, tables: Tables, questions: Questions, drawn: Drawn) -> Tensor:
+    def losses(self, tables: Tables, asked: Questions, looked: Looked, drawn: Drawn) -> Tensor:
         """The loss of each question: (B,)."""
-        query = queries(self.model, tables, questions, drawn.keep_entity, drawn.keep_relation)
-        rows: Tensor = tables.entities
-        target = questions.answer
-        if drawn.candidates is not None:
-            rows = tables.rows(drawn.candidates)
-            shared = drawn.candidates.dim() == 1
-            target = (
-                torch.searchsorted(drawn.candidates, target)
-                if shared
-                else target.new_zeros(len(target))
-            )
-        scores = self._compare(query, rows)
-        if drawn.offset is not None:
-            scores = scores + drawn.offset
-        return losses(scores, target, self._hidden(questions, drawn, scores), self.loss)
+        entity, relation = looked.entity, looked.relation
+        if drawn.keep_entity is not None:
+            entity = entity * drawn.keep_entity
+        if drawn.keep_relation is not None:
+            relation = relation * drawn.keep_relation
+        query = query_of(self.model, entity, relation, asked.side, tables.reciprocal)
+        rows, rivals = self._rivals(tables, asked, drawn)
+        loss = LOSSES[self.loss.name](self.loss)
+        return losses(self._compare, query, rows, loss, rivals, self.loss.block)
 
     def draw(self, tables: Tables, questions: Questions, generator: Generator) -> Drawn:
         """Chance's part in this batch."""
-        width, b = self.model.entity_width, len(questions)
-        keep_entity = _keep(b, width, self.entity_dropout, generator)
-        keep_relation = _keep(b, self.model.relation_width, self.relation_dropout, generator)
-        candidates = offset = None
-        n, count = tables.shard.total, self.loss.count
-        if self.loss.negatives == "shared" and count is not None:
+        b, n, count = len(questions), tables.shard.total, self.loss.count or 0
+        drawn = Drawn(
+            keep_entity=_keep(b, self.model.entity_width, self.entity_dropout, generator),
+            keep_relation=_keep(b, self.model.relation_width, self.relation_dropout, generator),
+        )
+        if self.loss.negatives == "shared":
             order = torch.randperm(n, generator=generator, device=generator.device)
             answers = questions.answer.unique()
-            candidates = torch.cat([answers, order[:count]]).unique()
-            if self.loss.correction:
-                offset = _correction(candidates, answers, n)
-        elif self.loss.negatives == "own" and count is not None:
-            rivals = torch.randint(n, (b, count), generator=generator, device=generator.device)
-            candidates = torch.cat([questions.answer.unsqueeze(1), rivals], dim=1)
-        return Drawn(candidates, offset, keep_entity, keep_relation)
+            shared = torch.cat([answers, order[:count]]).unique()
+            offset = _correction(shared, answers, n) if self.loss.correction else None
+            return replace(drawn, shared=shared, offset=offset)
+        if self.loss.negatives == "own":
+            own = torch.randint(n, (b, count), generator=generator, device=generator.device)
+            return replace(drawn, own=torch.cat([questions.answer.unsqueeze(1), own], dim=1))
+        return drawn
 
     def shares(self, questions: Questions) -> Tensor:
         """Each question's share of the batch's loss: (B,), summing to 1."""
@@ -118,27 +116,30 @@ class Objective:
             query, rows = query.bfloat16(), rows.bfloat16()
         return self.model.compare(query, rows).float()
 
-    def _hidden(self, questions: Questions, drawn: Drawn, scores: Tensor) -> Tensor | None:
-        """Which candidates are no rivals, being the answer itself or known: bool (B, C)."""
-        candidates = drawn.candidates
-        if candidates is not None and candidates.dim() == 2:
-            hidden = candidates == questions.answer.unsqueeze(1)
-            return hidden | self.known.contains(questions, candidates) if self._masks else hidden
-        if not self._masks:
-            return None
-        question, answer = self.known.pairs(questions)
-        hidden = torch.zeros_like(scores, dtype=torch.bool)
-        if candidates is None:
-            hidden[question, answer] = True
-            return hidden
-        place = torch.searchsorted(candidates, answer).clamp(max=len(candidates) - 1)
-        present = candidates[place] == answer
-        hidden[question[present], place[present]] = True
-        return hidden
+    def _rivals(self, tables: Tables, asked: Questions, drawn: Drawn) -> tuple[Tensor, Rivals]:
+        """The rows that are compared, and what their scores mean."""
+        masks, target = self.loss.mask_known, asked.answer
+        if drawn.own is not None:
+            hidden = drawn.own == target.unsqueeze(1)
+            if masks:
+                hidden |= self.known.contains(asked, drawn.own)
+            rivals = Rivals(torch.zeros_like(target), drawn.own.shape[1], _pairs(hidden))
+            return tables.rows(drawn.own), rivals
+        known = self.known.pairs(asked) if masks else None
+        if drawn.shared is None:
+            return tables.entities, Rivals(target, len(tables.shard), known)
+        if known is not None:
+            place = torch.searchsorted(drawn.shared, known[1]).clamp(max=len(drawn.shared) - 1)
+            there = drawn.shared[place] == known[1]
+            known = known[0][there], place[there]
+        place = torch.searchsorted(drawn.shared, target)
+        rivals = Rivals(place, len(drawn.shared), known, drawn.offset)
+        return tables.rows(drawn.shared), rivals
 
-    @property
-    def _masks(self) -> bool:
-        return self.loss.mask_known
+
+def _pairs(hidden: Tensor) -> tuple[Tensor, Tensor]:
+    question, column = hidden.nonzero(as_tuple=True)
+    return question, column
 
 
 def _keep(b: int, width: int, dropout: float, generator: Generator) -> Tensor | None:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from allneg.graph.questions import Questions
 from allneg.models import Model
 from allneg.recipe import Penalty
-from allneg.scoring.tables import Tables
+from allneg.scoring.tables import Looked
+
+_POWERS = {"l2": 1.0, "n3": 1.5}
 
 
-def penalties(model: Model, tables: Tables, questions: Questions, penalty: Penalty) -> Tensor:
+def penalties(model: Model, looked: Looked, penalty: Penalty) -> Tensor:
     """Each question's penalty, weighted: (B,).
 
     `l2` sums the squared moduli of the head's, relation's and tail's coordinates, `n3` their
     cubes (Lacroix et al., 2018). A rare entity is penalised as rarely as it is asked about.
     """
-    relation = tables.relation_rows(questions.relation, questions.side)
     factors = (
-        model.entity_squares(tables.rows(questions.entity)),
-        model.relation_squares(relation),
-        model.entity_squares(tables.rows(questions.answer)),
+        model.entity_squares(looked.entity),
+        model.relation_squares(looked.relation),
+        model.entity_squares(looked.answer),
     )
-    power = {"l2": 1.0, "n3": 1.5}[penalty.name]
-    sums = [squares.pow(power).sum(1) for squares in factors]
+    sums = [squares.pow(_POWERS[penalty.name]).sum(1) for squares in factors]
     return penalty.weight * (sums[0] + sums[1] + sums[2])

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from allneg.graph.questions import Questions
+from allneg.graph.questions import Questions, Side
 from allneg.models import Model
 from allneg.scoring.tables import Tables
 
 
 def scores(model: Model, tables: Tables, questions: Questions) -> Tensor:
     """The score of every entity as the answer: (B, n), for the rows this process holds."""
-    return model.compare(queries(model, tables, questions), tables.entities)
+    return model.compare(queries(model, tables, questions), tables.entities)[:, : len(tables.shard)]
 
 
-def queries(
-    model: Model,
-    tables: Tables,
-    questions: Questions,
-    keep_entity: Tensor | None = None,
-    keep_relation: Tensor | None = None,
-) -> Tensor:
-    """The query row of each question: (B, W). The factors are dropout's, if there is any."""
+def queries(model: Model, tables: Tables, questions: Questions) -> Tensor:
+    """The query row of each question: (B, W)."""
     entity = tables.rows(questions.entity)
     relation = tables.relation_rows(questions.relation, questions.side)
-    if keep_entity is not None:
-        entity = entity * keep_entity
-    if keep_relation is not None:
-        relation = relation * keep_relation
+    return query_of(model, entity, relation, questions.side, tables.reciprocal)
+
+
+def query_of(
+    model: Model, entity: Tensor, relation: Tensor, side: Side, reciprocal: bool
+) -> Tensor:
+    """The query of an entity row and a relation row, asked for `side`: (B, W)."""
     # A reciprocal relation row is a relation of its own, asked for its tail.
-    if questions.side == "tail" or tables.reciprocal:
+    if side == "tail" or reciprocal:
         return model.tail_query(entity, relation)
     return model.head_query(entity, relation)

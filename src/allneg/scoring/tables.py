@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from allneg.graph.questions import Side
+from allneg.graph.questions import Questions, Side
 from allneg.models import Model
 from allneg.scoring.shard import Shard
 
 _ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The rows that a batch of questions is about."""
+
+    entity: Tensor  # (B, W)
+    relation: Tensor  # (B, V)
+    answer: Tensor  # (B, W)
 
 
 class Tables(nn.Module):
@@ -23,7 +35,7 @@ class Tables(nn.Module):
 
     def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
         super().__init__()
-        self.entities = nn.Parameter(entities)  # float (n, W)
+        self.entities = nn.Parameter(entities)  # float (n, W), or more rows: padding
         self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
         self.shard = shard
         self.reciprocal = reciprocal
@@ -36,9 +48,19 @@ class Tables(nn.Module):
         rows = n_relations * (2 if reciprocal else 1)
         entities = torch.empty(len(shard), model.entity_width)
         relations = torch.empty(rows, model.relation_width)
-        _fill(entities, shard.start, seed, 0, model.start_entities, model.entity_width)
-        _fill(relations, 0, seed, 1, model.start_relations, model.relation_width)
+        _fill(entities, shard.start, (seed, 0), model.start_entities)
+        _fill(relations, 0, (seed, 1), model.start_relations)
         return cls(entities, relations, shard, reciprocal)
+
+    def padded(self, multiple: int) -> Tables:
+        """The same tables with zero rows after the entities, up to a multiple.
+
+        Matrix products run at full rate only over such widths. The padding stays zero and
+        reaches neither softmax nor ranks nor files.
+        """
+        more = -len(self.shard) % multiple
+        entities = F.pad(self.entities.detach()[: len(self.shard)], (0, 0, 0, more))
+        return Tables(entities, self.relations.detach(), self.shard, self.reciprocal)
 
     @property
     def n_relations(self) -> int:
@@ -58,17 +80,41 @@ class Tables(nn.Module):
             relation = relation + self.n_relations
         return F.embedding(relation, self.relations)
 
+    def look(self, questions: Questions) -> Looked:
+        """The rows of each question, for training, where a gradient to every row is under way."""
+        ids = torch.cat([questions.entity, questions.answer])
+        # A sparse gradient is added to the one that is under way, which is written only once.
+        entity, answer = F.embedding(ids, self.entities, sparse=True).chunk(2)
+        return Looked(entity, self.relation_rows(questions.relation, questions.side), answer)
 
-def _fill(rows: Tensor, first: int, seed: int, table: int, start: object, width: int) -> None:
+    def weights(self) -> dict[str, Tensor]:
+        """What is saved of the tables."""
+        return self.unpadded(dict(self.named_parameters()))
+
+    def unpadded(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors of the tables' shapes, such as `entities` or `entities.sum`, without padding."""
+        n = len(self.shard)
+        return {
+            name: each.detach()[:n] if name.startswith("entities") and each.dim() else each.detach()
+            for name, each in tensors.items()
+        }
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Put back what `weights` gave."""
+        self.entities[: len(self.shard)].copy_(weights["entities"])
+        self.relations.copy_(weights["relations"])
+
+
+def _fill(
+    rows: Tensor, first: int, seed: tuple[int, int], start: Callable[[Tensor, Generator], None]
+) -> None:
     """Fill `rows`, which begin at row `first` of their table, block by block."""
-    assert callable(start)
     for block in range(first // _ROWS_A_SEED, -(-(first + len(rows)) // _ROWS_A_SEED)):
-        generator = Generator().manual_seed(mixed_seed(seed, table, block))
-        values = torch.empty(_ROWS_A_SEED, width)
-        start(values, generator)
-        low = max(first, block * _ROWS_A_SEED)
-        high = min(first + len(rows), (block + 1) * _ROWS_A_SEED)
+        values = torch.empty(_ROWS_A_SEED, rows.shape[1])
+        start(values, Generator().manual_seed(mixed_seed(*seed, block)))
         offset = block * _ROWS_A_SEED
+        low, high = max(first, offset), min(first + len(rows), offset + _ROWS_A_SEED)
         rows[low - first : high - first] = values[low - offset : high - offset]
 
 

@@ -14,10 +14,10 @@ from allneg.errors import BadRecipe, Diverged
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions, Side
+from allneg.hardware import find_device
 from allneg.models import Model
 from allneg.run import Run
 from allneg.scoring import Tables, scores
-from allneg.training.hardware import find_device
 
 _BLOCK = 1 << 26  # scores held at once when many questions are asked
 

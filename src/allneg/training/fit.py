@@ -14,11 +14,11 @@ from torch import Generator
 from allneg.errors import Diverged, Interrupted
 from allneg.evaluation import Report, evaluate
 from allneg.graph.questions import batches
+from allneg.hardware import prepare
 from allneg.run import Run
 from allneg.run.checkpoint import State
 from allneg.run.files import write_json
 from allneg.scoring.tables import mixed_seed
-from allneg.training.hardware import prepare
 from allneg.training.learner import Learner
 from allneg.training.patience import judged, spent
 from allneg.training.watch import Watch

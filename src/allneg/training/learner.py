@@ -19,6 +19,8 @@ from allneg.training.optimizer import (
     restore_optimizer,
 )
 
+_MULTIPLE = 64  # of entity rows on a GPU
+
 
 class Learner:
     """Takes steps, and can be put away in a checkpoint and taken out again."""
@@ -26,13 +28,14 @@ class Learner:
     def __init__(self, recipe: Recipe, graph: Graph, device: torch.device) -> None:
         self.recipe = recipe
         self.model = make_model(recipe)
-        self.tables = Tables.start(
+        tables = Tables.start(
             self.model,
             graph.n_relations,
             Shard.whole(graph.n_entities),
             recipe.model.reciprocal,
             recipe.training.seed,
-        ).to(device)
+        )
+        self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
         self.objective = Objective(
@@ -65,12 +68,12 @@ class Learner:
 
     def keep(self) -> None:
         """Remember the tables as the best so far."""
-        self.best = {name: each.clone() for name, each in self.tables.state_dict().items()}
+        self.best = {name: each.clone() for name, each in self.tables.weights().items()}
 
     def return_to_best(self) -> None:
         """Put the best tables in place, where valid chose some."""
         if self.best:
-            self.tables.load_state_dict(self.best)
+            self.tables.load(self.best)
 
     @property
     def is_finite(self) -> bool:
@@ -80,11 +83,11 @@ class Learner:
         # Right after the best ranking the tables are the best: no need to write them twice.
         best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best
         memory = optimizer_tensors(self.optimizer, self.tables)
-        return Checkpoint(state, self.tables.state_dict(), memory, best)
+        return Checkpoint(state, self.tables.weights(), memory, best)
 
     def restore(self, saved: Checkpoint) -> None:
-        self.tables.load_state_dict(dict(saved.tables))
-        restore_optimizer(self.optimizer, self.tables, dict(saved.optimizer))
+        self.tables.load(saved.tables)
+        restore_optimizer(self.optimizer, self.tables, saved.optimizer)
         if saved.state.best_epoch:
             best = saved.best or saved.tables
             self.best = {name: each.to(self.tables.device) for name, each in best.items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from allneg.errors import BadRun
@@ -16,15 +17,14 @@ from allneg.scoring import Tables
 def make_optimizer(settings: Settings, tables: Tables) -> torch.optim.Optimizer:
     """An optimiser over both tables, in one pass over each where torch has one."""
     parameters = list(tables.parameters())
-    rate = settings.learning_rate
-    on_cpu = tables.device.type == "cpu"
+    rate, device = settings.learning_rate, tables.device.type
     if settings.name == "adagrad":
         # Accumulator 0 and eps 1e-10: the first step moves every number by the rate, whatever
         # its gradient. Published recipes count on it.
-        return torch.optim.Adagrad(parameters, lr=rate, eps=1e-10, fused=on_cpu or None)
+        return torch.optim.Adagrad(parameters, lr=rate, eps=1e-10, fused=device == "cpu" or None)
     if settings.name == "adam":
-        return torch.optim.Adam(parameters, lr=rate, fused=tables.device.type in ("cpu", "cuda"))
-    return torch.optim.SGD(parameters, lr=rate, fused=tables.device.type in ("cpu", "cuda"))
+        return torch.optim.Adam(parameters, lr=rate, fused=device in ("cpu", "cuda"))
+    return torch.optim.SGD(parameters, lr=rate, fused=device in ("cpu", "cuda"))
 
 
 def rate_at(settings: Settings, state: State) -> float:
@@ -34,36 +34,31 @@ def rate_at(settings: Settings, state: State) -> float:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, tables: Tables) -> dict[str, Tensor]:
-    """The optimiser's memory, flat: `entities.sum`, `relations.step`, …"""
+    """The optimiser's memory, flat and without padding: `entities.sum`, `relations.step`, …"""
     tensors = {}
     for name, parameter in tables.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"{name}.{key}"] = torch.as_tensor(value)
-    return tensors
+    return tables.unpadded(tensors)
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tables: Tables, tensors: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer, tables: Tables, tensors: Mapping[str, Tensor]
 ) -> None:
     """Put back what `optimizer_tensors` gave."""
     for name, parameter in tables.named_parameters():
-        mine: dict[str, Any] = dict(optimizer.state.get(parameter, {}))
+        mine = dict(optimizer.state.get(parameter, {}))
         for key, value in tensors.items():
             table, _, part = key.rpartition(".")
             if table != name:
                 continue
+            if value.dim():
+                value = F.pad(value, (0, 0, 0, len(parameter) - len(value)))
             if value.dim() and value.shape != parameter.shape:
-                raise BadRun(
-                    f"the optimiser's {key} is {tuple(value.shape)}, not its table's shape"
-                )
-            device = parameter.device if part != "step" else _step_device(mine, parameter)
-            mine[part] = value.to(device)
+                raise BadRun(f"the optimiser's {key} is {tuple(value.shape)}, not as its table")
+            # A new optimiser's counters say where it keeps them; the rest lies with the table.
+            old = mine.get(part)
+            mine[part] = value.to(old.device if isinstance(old, Tensor) else parameter.device)
         if mine:
             optimizer.state[parameter] = mine
-
-
-def _step_device(state: dict[str, Any], parameter: Tensor) -> torch.device:
-    """Where the step counter lives: a fused optimiser keeps it beside the parameter."""
-    step = state.get("step")
-    return step.device if isinstance(step, Tensor) else parameter.device

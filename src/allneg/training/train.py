@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from allneg.graph import read_graph
+from allneg.hardware import find_device
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.run import Run, new_folder
 from allneg.training.fit import fit
@@ -28,6 +29,7 @@ def train(
     and `model` above them. The run is written to `out`, or to a new folder under runs/.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
+    find_device(plan.hardware.device)  # a missing one is said before anything is written
     watch = watch or Watch()
     graph = read_graph(plan.data.name, plan.data)
     for line in graph.notes:

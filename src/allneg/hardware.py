@@ -19,7 +19,9 @@ def prepare(settings: Hardware) -> torch.device:
     if settings.deterministic:
         # cuBLAS asks for this before its first call, or refuses to be deterministic.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(settings.deterministic)
+    if settings.deterministic != torch.are_deterministic_algorithms_enabled():
+        # Only where it changes something: the call loads a compiler, which takes a second.
+        torch.use_deterministic_algorithms(settings.deterministic)
     return device
 
 

@@ -1,0 +1,142 @@
+"""Query × rows → losses, holding one block of scores at a time and no second copy of it.
+
+Where all scores fit in one block they are kept for the backward pass and turned into slopes in
+place; where they do not, each block is compared again there. Losses and gradients are the same
+to rounding, and the memory is that of one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from allneg.scoring.loss import Loss
+
+Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # queries, rows -> scores
+
+_MULTIPLE = 64  # of rows in a block: odd widths make matrix products slow
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """What the columns of a batch's scores mean."""
+
+    target: Tensor  # int64 (B,): the column of each question's answer
+    count: int  # columns; rows beyond are padding
+    hidden: tuple[Tensor, Tensor] | None = None  # (question, column) pairs that are no rivals
+    offset: Tensor | None = None  # (columns,): added to the scores
+
+
+def losses(
+    compare: Compare, query: Tensor, rows: Tensor, loss: Loss, rivals: Rivals, block: int
+) -> Tensor:
+    """The loss of each question: (B,), holding at most about `block` scores at once.
+
+    `rows` is a table (N, W), or holds each question's own rows (B, C, W), which are few.
+    """
+    n = rows.shape[-2]
+    if rows.dim() == 3 or len(query) * n <= block:
+        size = n
+    else:
+        size = max(_MULTIPLE, block // len(query) // _MULTIPLE * _MULTIPLE)
+    blocks = [_Block(first, min(first + size, n)) for first in range(0, n, size)]
+    out: Tensor = _Losses.apply(  # type: ignore[no-untyped-call]
+        query, rows, compare, loss, rivals, blocks
+    )
+    return out
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Columns `start` to `stop` of the scores."""
+
+    start: int
+    stop: int
+
+    def compared(self, compare: Compare, query: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+        """The query and the block's rows as leaves, and their scores."""
+        with torch.enable_grad():
+            some = rows if rows.dim() == 3 else rows[self.start : self.stop]
+            leaves = query.detach().requires_grad_(), some.detach().requires_grad_()
+            return *leaves, compare(*leaves)
+
+    def strike(self, scores: Tensor, rivals: Rivals) -> Tensor:
+        """Make -inf what is no rival; the answers' scores, where they are in this block."""
+        if rivals.offset is not None:
+            scores += rivals.offset[self.start : self.stop]
+        if self.stop > rivals.count:
+            scores[:, rivals.count - self.start :] = -torch.inf
+        place, here = self._answers(rivals)
+        answer = scores.gather(1, place)
+        if rivals.hidden is not None:
+            question, column = rivals.hidden
+            if not self._is_whole(rivals):
+                mine = (column >= self.start) & (column < self.stop)
+                question, column = question[mine], column[mine]
+            scores[question, column - self.start] = -torch.inf
+        scores.scatter_(1, place, torch.where(here, -torch.inf, scores.gather(1, place)))
+        return torch.where(here, answer, -torch.inf).squeeze(1)
+
+    def put(self, slopes: Tensor, answer: Tensor, rivals: Rivals) -> None:
+        """Write the answers' slopes into their columns."""
+        place, here = self._answers(rivals)
+        slopes.scatter_(1, place, torch.where(here, answer.unsqueeze(1), slopes.gather(1, place)))
+
+    def _answers(self, rivals: Rivals) -> tuple[Tensor, Tensor]:
+        """The answers' columns in this block, and whether they are in it: (B, 1), (B, 1)."""
+        place = rivals.target.unsqueeze(1) - self.start
+        width = self.stop - self.start
+        return place.clamp(0, width - 1), (place >= 0) & (place < width)
+
+    def _is_whole(self, rivals: Rivals) -> bool:
+        return self.start == 0 and self.stop >= rivals.count
+
+
+class _Losses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        rows: Tensor,
+        compare: Compare,
+        loss: Loss,
+        rivals: Rivals,
+        blocks: list[_Block],
+    ) -> Tensor:
+        memory: Tensor | None = None
+        answer = torch.full((len(query),), -torch.inf, device=query.device)
+        ctx.kept = None
+        for block in blocks:
+            compared = block.compared(compare, query, rows)
+            scores = compared[2].detach()
+            answer = torch.maximum(answer, block.strike(scores, rivals))
+            memory = loss.fold(memory, scores)
+            if len(blocks) == 1:
+                ctx.kept = compared
+        assert memory is not None
+        ctx.plan = compare, loss, rivals, blocks
+        ctx.save_for_backward(query, rows, memory, answer)
+        return loss.value(memory, answer)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, rows, memory, answer = ctx.saved_tensors
+        compare, loss, rivals, blocks = ctx.plan
+        to_query, parts = torch.zeros_like(query), []
+        for block in blocks:
+            compared, ctx.kept = ctx.kept, None
+            if compared is None:
+                compared = block.compared(compare, query, rows)
+                block.strike(compared[2].detach(), rivals)
+            slopes = loss.slopes(memory, answer, compared[2].detach())
+            block.put(slopes, loss.answer_slope(memory, answer), rivals)
+            slopes *= grad.unsqueeze(1)
+            now = torch.autograd.grad(compared[2], compared[:2], slopes)
+            to_query += now[0]
+            parts.append(now[1])
+        return to_query, parts[0] if len(parts) == 1 else torch.cat(parts), None, None, None, None
