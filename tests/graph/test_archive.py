@@ -33,7 +33,7 @@ def everything(folder: Path) -> list[Path]:
 
 
 @pytest.mark.battery(15)
-@pytest.mark.parametrize("name", ["../valid.txt", "/tmp/valid.txt", "x/../../valid.txt", "..\\v.txt"])
+@pytest.mark.parametrize("name", ["../v.txt", "/etc/v.txt", "x/../../v.txt", "..\\v.txt"])
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: str) -> None:
     path = tmp_path / ("x.tar.gz" if kind == "tar" else "x.zip")
@@ -44,7 +44,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: s
             packed.writestr("train.txt", TRAIN)
             packed.writestr(name, TRAIN)
     before = everything(tmp_path)
-    with pytest.raises(BadData, match="refused: .*leads outside"):
+    with pytest.raises(BadData, match=r"refused: .*leads outside"):
         read_graph(path)
     assert everything(tmp_path) == before
 
@@ -56,7 +56,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: s
 def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> None:
     member = tarfile.TarInfo("valid.txt")
     member.type, member.linkname = kind, "/etc/passwd"
-    with pytest.raises(BadData, match="'valid.txt' is a link or a device"):
+    with pytest.raises(BadData, match=r"'valid\.txt' is a link or a device"):
         read_graph(tar_with(tmp_path / "x.tar.gz", member))
 
 
@@ -67,7 +67,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         packed.writestr("train.txt", TRAIN)
         packed.writestr(link, "/etc/passwd")
-    with pytest.raises(BadData, match="'valid.txt' is a link or a device"):
+    with pytest.raises(BadData, match=r"'valid\.txt' is a link or a device"):
         read_graph(tmp_path / "x.zip")
 
 

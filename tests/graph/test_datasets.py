@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
+import json
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from allneg.errors import BadData, OutOfResources
 from allneg.graph import benchmarks, read_graph
+from allneg.graph.archive import archive_files
 from allneg.graph.benchmarks import DATASETS, Dataset
-from allneg.graph.content import Content
+from allneg.graph.content import Content, file_sha256
 from allneg.graph.datasets import find_dataset
-
-from .conftest import Origin
+from allneg.graph.files import one_file
 
 TOY = {
     # CRLF as at the origin of one benchmark: hashes are of lines with LF.
@@ -33,6 +38,64 @@ def toy_set() -> Dataset:
         return Content(text.count(b"\n"), hashlib.sha256(text).hexdigest())
 
     return Dataset(8000, 1, "Toy", {split: content(text) for split, text in TOY.items()})
+
+
+class Origin(http.server.ThreadingHTTPServer):
+    """Serves `files` by path, with ranges; `cut` bytes at most an answer where it is set."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, bytes] = {}
+        self.cut: int | None = None
+        self.seconds = 0.0  # before an answer
+        self.ranges = True
+        self.requests: list[tuple[str, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Origin
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        self.server.requests.append((self.path, asked))
+        time.sleep(self.server.seconds)
+        content = self.server.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        if asked and self.server.ranges:
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            start = 0
+            self.send_response(200)
+        rest = content[start:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        self.wfile.write(rest[: self.server.cut])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    with Origin() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -80,7 +143,7 @@ def test_other_content_than_published_never_enters_the_cache(cache: Path, origin
 @pytest.mark.battery(16)
 def test_a_cut_off_download_goes_on_by_range(cache: Path, origin: Origin) -> None:
     origin.cut = 20_000
-    with pytest.raises(BadData, match="cut off: 20,000 of .*goes on from there"):
+    with pytest.raises(BadData, match=r"cut off: 20,000 of .*goes on from there"):
         read_graph("wn18")
     assert entries(cache) == []
     tried = len(origin.requests)
@@ -121,9 +184,7 @@ def test_no_connection_is_one_clear_message(
 
 
 @pytest.mark.battery(16)
-def test_offline_never_tries(
-    cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_never_tries(cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")
     with pytest.raises(BadData, match=r"ALLNEG_OFFLINE forbids it.\n.*wn18\.tar\.xz"):
         read_graph("wn18")
@@ -144,26 +205,24 @@ def test_a_cache_that_cannot_be_written_is_said(
 
 
 _SCRIPT = """
-import sys
+import json, sys
 from allneg.graph import benchmarks, read_graph
-from test_datasets import toy_set
-benchmarks.DATASETS["wn18"] = toy_set()
+from allneg.graph.content import Content
+
+files = {split: Content(*known) for split, known in json.loads(sys.argv[2]).items()}
+benchmarks.DATASETS["wn18"] = benchmarks.Dataset(8000, 1, "Toy", files)
 benchmarks.ORIGIN = sys.argv[1]
 print(len(read_graph("wn18").train))
 """
 
 
 @pytest.mark.battery(17)
-def test_of_several_processes_one_fetches_and_all_succeed(cache: Path, origin: Origin) -> None:
-    code = f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}]\n" + _SCRIPT
-    code = code.replace("from test_datasets", "from graph_toy")
-    helper = cache.parent / "graph_toy.py"
-    helper.write_text(_TOY_MODULE.format(toy=TOY))
-    code = code.replace(repr(str(Path(__file__).parent)), repr(str(cache.parent)))
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, origin.url], stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
+@pytest.mark.usefixtures("cache")
+def test_of_several_processes_one_fetches_and_all_succeed(origin: Origin) -> None:
+    origin.seconds = 0.7  # long enough for all to begin before the first has ended
+    files = {split: (known.lines, known.sha256) for split, known in toy_set().files.items()}
+    command = [sys.executable, "-c", _SCRIPT, origin.url, json.dumps(files)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
     assert [process.communicate(timeout=60)[0] for process in processes] == [b"4000\n"] * 3
     assert len(origin.requests) == 3
 
@@ -232,8 +291,6 @@ def test_an_archive_packed_anew_counts_by_its_content(
 
 
 def test_content_is_known_by_git_blob_or_by_characters(tmp_path: Path) -> None:
-    from allneg.graph.files import one_file
-
     path = tmp_path / "train.txt"
     path.write_bytes(b"hello\n")
     # What `git hash-object` says of that file.
@@ -250,9 +307,6 @@ def test_content_is_known_by_git_blob_or_by_characters(tmp_path: Path) -> None:
 def test_the_hashes_of_content_are_those_of_the_published_archives(
     name: str, published: Path
 ) -> None:
-    from allneg.graph.archive import archive_files
-    from allneg.graph.content import file_sha256
-
     path = published / f"{name}.tar.xz"
     assert file_sha256(path) == DATASETS[name].archive_sha256
     with archive_files(path) as members:

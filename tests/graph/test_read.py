@@ -183,7 +183,9 @@ def test_a_wrong_setting_of_the_columns_is_noticed(read: Read) -> None:
 
 @pytest.mark.battery(14)
 def test_many_relations_with_few_tails_are_only_noted(read: Read) -> None:
-    text = "".join(f"gene{i}\tassay{j}\t{'yes' if i % j else 'no'}\n" for i in range(9) for j in range(1, 7))
+    text = "".join(
+        f"gene{i}\tassay{j}\t{'yes' if i % j else 'no'}\n" for i in range(9) for j in range(1, 7)
+    )
     notes = read(text.encode()).notes
     assert any("6 relations but only 2 tails; if" in note for note in notes)
 

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from allneg import __version__
 from allneg.errors import Problem
 
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
@@ -36,13 +37,23 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of our output has gone (`allneg … | head`): end quietly.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        return result
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="allneg", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def allneg() -> None:
     """Knowledge-base completion with every entity as a negative."""
 
@@ -59,9 +70,8 @@ def main() -> None:
     except click.Abort:
         sys.exit(130)
     except Problem as problem:
-        click.echo(f"allneg: {problem}", err=True)
+        from allneg.cli.say import note
+
+        for line in f"allneg: {problem}".splitlines():
+            note(line)
         sys.exit(problem.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`allneg … | head`): end quietly.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

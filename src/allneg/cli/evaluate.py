@@ -26,8 +26,8 @@ def command(run: Path, split: str, rules: str, device: str | None, as_json: bool
     """Rank a split by RUN's best weights and print the report."""
     from allneg.cli.reports import show
     from allneg.evaluation import evaluate, protocol
+    from allneg.hardware import find_device
     from allneg.run import Run
-    from allneg.training.hardware import find_device
 
     opened, place = Run.open(run), find_device(device or "auto")
     block = opened.recipe.evaluation.block

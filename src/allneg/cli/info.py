@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from allneg.cli.options import json_option, run_argument
-from allneg.cli.say import json_document, table
+from allneg.cli.say import SCHEMA_VERSION, json_document, table
 
 
 @click.command()
@@ -20,7 +20,7 @@ def command(run: Path, as_json: bool) -> None:
     opened = Run.open(run)
     graph, metrics = opened.graph, opened.metrics()
     said = {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "run": str(opened.folder),
         "status": opened.status,
         "data": {

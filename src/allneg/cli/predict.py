@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli.options import device_option, json_option, run_argument
-from allneg.cli.say import json_document, note, table
+from allneg.cli.say import clean, json_document, note, table
 from allneg.errors import BadData, printable
 
 if TYPE_CHECKING:
@@ -68,14 +68,15 @@ def _asked(
 
 def _read(file: Path) -> list[tuple[Side, str, str]]:
     try:
-        lines = file.read_bytes().decode().splitlines()
+        text = file.read_bytes().decode().removeprefix("\ufeff")
     except OSError as error:
         raise BadData(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise BadData(f"{file}: not UTF-8 (byte {error.start:,})") from None
     asked: list[tuple[Side, str, str]] = []
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
+    # Only a line feed ends a line: other characters that split lines may be part of a name.
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
+        fields = line.removesuffix("\r").split("\t")
         if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
             raise BadData(
                 f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
@@ -135,5 +136,6 @@ def _show_many(
     for i, (side, entity, relation) in enumerate(asked):
         for each in answers[i]:
             head, tail = (entity, each.entity) if side == "tail" else (each.entity, entity)
+            names = "\t".join(clean(name) for name in (head, relation, tail))
             mark = each.known or "new"
-            print(f"{head}\t{relation}\t{tail}\t{each.score:.6g}\t{each.probability:.6g}\t{mark}")
+            print(f"{names}\t{each.score:.6g}\t{each.probability:.6g}\t{mark}")

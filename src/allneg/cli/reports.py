@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allneg.cli.say import json_document, note, table
+from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.evaluation import Report
 from allneg.run import Run
 
@@ -16,7 +16,11 @@ _MOST_RELATIONS = 20
 def print_report(run: Run, as_json: bool) -> None:
     """The report of a run; where there was nothing to rank, say so."""
     if not run.finished and run.status["state"] == "finished":
-        note("trained; there is no valid or test split, so there is no report")
+        why = "trained; there is no valid or test split, so there is no report"
+        if as_json:
+            about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}
+            json_document({**about, "mrr": None, "reason": why})
+        note(why)
         return
     show(run.report, run, as_json)
 
@@ -24,7 +28,8 @@ def print_report(run: Run, as_json: bool) -> None:
 def show(report: Report, run: Run, as_json: bool) -> None:
     """A report on stdout: one JSON document, or tables."""
     if as_json:
-        json_document({"schema_version": 1, "run": str(run.folder), **report.to_json()})
+        about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}
+        json_document({**about, **report.to_json()})
         return
     rule, split = report.protocol, report.protocol["split"]
     rows = [

@@ -23,7 +23,7 @@ def json_document(value: Any) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; a column whose name ends in `#` holds numbers and is set to the right."""
-    out = Table(title=title, title_justify="left", header_style="bold")
+    out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
         right = column.endswith("#")
         out.add_column(column.rstrip("#"), justify="right" if right else "left", overflow="fold")

@@ -38,12 +38,16 @@ def command(
     """
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
+    from allneg.cli.say import SCHEMA_VERSION, json_document
     from allneg.training.train import planned, train
 
     chosen = with_flags(settings, device=device, seed=seed)
     plan = planned(data, model=model, recipe=recipe, settings=chosen)
     if print_recipe:
-        click.echo(plan.to_toml(), nl=False)
+        if as_json:
+            json_document({"schema_version": SCHEMA_VERSION, "recipe": plan.to_tables()})
+        else:
+            click.echo(plan.to_toml(), nl=False)
         return
     with watched(quiet) as (watch, stopped_by):
         run = train(data, recipe=plan, out=out, watch=watch, stopped_by=stopped_by)

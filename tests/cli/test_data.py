@@ -1,0 +1,130 @@
+"""`allneg data` as a person or a script meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from allneg.cli.data import command
+from allneg.errors import BadData
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))
+
+
+@pytest.fixture
+def leaky(tmp_path: Path) -> str:
+    """A graph whose test shares a triple with train, in a folder."""
+    chain = "".join(f"e{i}\tr{i}\te{i + 1}\ne{i + 1}\tback{i}\te{i}\n" for i in range(12))
+    (tmp_path / "train.txt").write_text(chain + "e0\tr0\te1\n")
+    (tmp_path / "test.txt").write_text("e0\tr0\te1\ne9\t\x1b[2J\te3\n")
+    return str(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ALLNEG_OFFLINE", "1")
+    monkeypatch.delenv("ALLNEG_DATA", raising=False)
+
+
+def test_list_names_every_known_set() -> None:
+    said = json.loads(run("list", "--json").stdout)
+    assert said["schema_version"] == 1
+    assert [each["name"] for each in said["sets"]] == [
+        "countries", "countries-hard", "fb15k", "wn18", "yago3-10", "fb15k-237", "wn18rr",
+    ]  # fmt: skip
+    by_name = {each["name"]: each for each in said["sets"]}
+    assert by_name["countries"]["where"] == "in the package"
+    assert by_name["fb15k"]["where"] is None
+    assert by_name["fb15k"]["train"] == 483_142
+    assert "to be fetched" in run("list").stdout
+
+
+def test_get_says_where_a_set_is() -> None:
+    assert run("get", "countries").stdout == "countries: in the package\n"
+    assert json.loads(run("get", "countries", "--json").stdout)["where"] == "in the package"
+
+
+@pytest.mark.battery(16)
+def test_get_offline_is_bad_data() -> None:
+    problem = run("get", "fb15k").exception
+    assert isinstance(problem, BadData)
+    assert "ALLNEG_OFFLINE" in str(problem)
+
+
+def test_get_suggests_a_near_name() -> None:
+    assert "close names: 'wn18rr'" in str(run("get", "wn18r").exception)
+
+
+def test_check_prints_tables_and_cuts_long_lists(leaky: str) -> None:
+    said = run("check", leaky)
+    assert said.exit_code == 0
+    assert "… and 2 more; --json lists them all" in said.stdout
+    assert "duplicate triples in train are kept" in said.stderr
+
+
+@pytest.mark.battery(7)
+def test_control_characters_in_names_are_escaped_on_the_screen(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("a\t\x1b[2J\tb\nb\t\x1b[2J\ta\n")
+    said = run("check", str(tmp_path))
+    assert "\x1b[2J" not in said.output
+    assert "x1b[2J" in said.stdout
+
+
+@pytest.mark.battery(11)
+def test_check_is_strict_about_overlaps_when_told(leaky: str) -> None:
+    assert run("check", leaky).exit_code == 0
+    problem = run("check", leaky, "--strict").exception
+    assert isinstance(problem, BadData)
+    assert "train and test 1" in str(problem)
+    assert run("check", "countries", "--strict").exit_code == 0
+
+
+def test_check_gives_one_json_document(leaky: str) -> None:
+    said = json.loads(run("check", leaky, "--json").stdout)
+    assert said["schema_version"] == 1
+    assert said["duplicates"]["train"] == 1
+    assert said["overlaps"]["train and test"] == 1
+    assert len(said["inverse"]) == 12
+
+
+def test_settings_of_the_data_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("bad line\na\tb\tr\n")
+    said = run(
+        "check", str(tmp_path), "--json",
+        "--set", "data.columns=htr", "--set", "data.skip_bad_lines=1",
+    )  # fmt: skip
+    assert json.loads(said.stdout)["category_by_relation"] == {"r": "1-1"}
+
+
+def test_bad_data_leaves_with_three_and_one_line(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("a\tb\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "allneg", "data", "check", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("allneg: ")
+    assert "train.txt:1: expected head, relation, tail; found 2 fields: 'a\\tb'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_does_not_wait_for_torch_or_numpy() -> None:
+    code = (
+        "import sys; sys.argv = ['allneg', 'data', 'check', '--help']\n"
+        "from allneg.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
