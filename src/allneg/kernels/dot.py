@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,8 +11,37 @@ from torch import Tensor
 def dot(query: Tensor, table: Tensor) -> Tensor:
     """The inner product of every query with every row: (B, W), (N, W) -> (B, N).
 
-    A table (B, K, W) holds each query's own rows and gives (B, K).
+    A table (B, K, W) holds each query's own rows and gives (B, K). Under `torch.autocast` the
+    operands of the products are bfloat16; the scores and the gradients stay float32.
     """
     if table.dim() == 3:
         return torch.einsum("bw,bkw->bk", query, table)
+    if torch.is_autocast_enabled(query.device.type):
+        out: Tensor = _Narrow.apply(query, table)  # type: ignore[no-untyped-call]
+        return out
     return query @ table.T
+
+
+class _Narrow(torch.autograd.Function):
+    """Products of bfloat16 operands, added up and given back in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, table: Tensor) -> Tensor:
+        query, table = query.bfloat16(), table.bfloat16()
+        ctx.save_for_backward(query, table)
+        return _product(query, table.T)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        query, table = ctx.saved_tensors
+        grad = grad.bfloat16()
+        return _product(grad, table), _product(grad.T, query)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    with torch.autocast(a.device.type, enabled=False):
+        if a.device.type == "cuda":
+            return torch.mm(a, b, out_dtype=torch.float32)
+        # Elsewhere torch rounds a bfloat16 product to bfloat16: widen the operands instead.
+        return a.float() @ b.float()

@@ -6,7 +6,7 @@ a time, keeps a few numbers a question, and gives the slope of the loss at any s
 
     memory = loss.fold(memory, scores)   over all blocks
     loss.value(memory, a)                the loss of each question
-    loss.slopes(memory, a, scores)       d loss / d scores of a block, in place of them
+    loss.slopes(memory, a, w, scores)    w · d loss / d scores of a block, in place of them
     loss.answer_slope(memory, a)         d loss / d a
 """
 
@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from allneg.kernels.softmax import log_sum_exp, shares
 from allneg.recipe import Loss as Settings
 
 
@@ -35,7 +36,7 @@ class Loss(ABC):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor: ...
+    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor: ...
 
     @abstractmethod
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor: ...
@@ -48,7 +49,7 @@ class Softmax(Loss):
     """
 
     def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
-        total = scores.logsumexp(1)
+        total = log_sum_exp(scores)
         if not self.settings.smoothing:
             new = total.unsqueeze(0)
         else:
@@ -66,13 +67,13 @@ class Softmax(Loss):
         mean = (memory[1] + answer) / (memory[2] + 1)
         return plain + self.settings.smoothing * (answer - mean)
 
-    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
-        total = torch.logaddexp(memory[0], answer).unsqueeze(1)
+    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+        total = torch.logaddexp(memory[0], answer)
         if not self.settings.smoothing:
-            return scores.sub_(total).exp_()
-        share = (self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
-        flat = torch.where(scores > -torch.inf, share, 0.0)
-        return scores.sub_(total).exp_().sub_(flat)
+            return shares(scores, total, weight)
+        flat = (weight * self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
+        flat = torch.where(scores > -torch.inf, flat, 0.0)
+        return shares(scores, total, weight).sub_(flat)
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
         plain = -torch.sigmoid(memory[0] - answer)
@@ -91,8 +92,8 @@ class Margin(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return memory[0] - answer
 
-    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
-        return scores.add_(self.settings.margin).gt_(0)
+    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).gt_(0).mul_(weight.unsqueeze(1))
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
         return torch.full_like(answer, -1.0)
@@ -108,8 +109,8 @@ class Logistic(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return memory[0] + F.softplus(-(answer + self.settings.margin))
 
-    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
-        return scores.add_(self.settings.margin).sigmoid_()
+    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).sigmoid_().mul_(weight.unsqueeze(1))
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
         return -torch.sigmoid(-(answer + self.settings.margin))
@@ -123,9 +124,9 @@ class SelfAdversarial(Loss):
 
     def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
         tempered = scores * self.settings.temperature
-        total = tempered.logsumexp(1)
+        total = log_sum_exp(tempered)
         # A block without rivals weighs nothing; -inf - -inf would be NaN.
-        weight = tempered.sub_(_anchor(total).unsqueeze(1)).exp_()
+        weight = shares(tempered, _anchor(total), torch.ones_like(total))
         mean = (weight * F.softplus(scores + self.settings.margin)).sum(1)
         new = torch.stack([total, mean])
         if memory is None:
@@ -137,10 +138,10 @@ class SelfAdversarial(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return (memory[1] + F.softplus(-(answer + self.settings.margin))) / 2
 
-    def slopes(self, memory: Tensor, answer: Tensor, scores: Tensor) -> Tensor:
+    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
         slope = torch.sigmoid(scores + self.settings.margin)
-        weight = scores.mul_(self.settings.temperature).sub_(_anchor(memory[0]).unsqueeze(1)).exp_()
-        return weight.mul_(slope).div_(2)
+        tempered = scores.mul_(self.settings.temperature)
+        return shares(tempered, _anchor(memory[0]), weight / 2).mul_(slope)
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
         return -torch.sigmoid(-(answer + self.settings.margin)) / 2

@@ -45,7 +45,7 @@ class Objective:
     known: KnownAnswers  # of train
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
-    narrow: bool = False  # compare in bfloat16
+    narrow: bool = False  # matrix products of bfloat16 operands
 
     @property
     def has_chance(self) -> bool:
@@ -112,9 +112,8 @@ class Objective:
         return weight / weight.sum()
 
     def _compare(self, query: Tensor, rows: Tensor) -> Tensor:
-        if self.narrow:
-            query, rows = query.bfloat16(), rows.bfloat16()
-        return self.model.compare(query, rows).float()
+        with torch.autocast(query.device.type, torch.bfloat16, enabled=self.narrow):
+            return self.model.compare(query, rows).float()
 
     def _rivals(self, tables: Tables, asked: Questions, drawn: Drawn) -> tuple[Tensor, Rivals]:
         """The rows that are compared, and what their scores mean."""

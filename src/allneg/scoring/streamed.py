@@ -133,9 +133,8 @@ class _Losses(torch.autograd.Function):
             if compared is None:
                 compared = block.compared(compare, query, rows)
                 block.strike(compared[2].detach(), rivals)
-            slopes = loss.slopes(memory, answer, compared[2].detach())
-            block.put(slopes, loss.answer_slope(memory, answer), rivals)
-            slopes *= grad.unsqueeze(1)
+            slopes = loss.slopes(memory, answer, grad, compared[2].detach())
+            block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
             to_query += now[0]
             parts.append(now[1])

@@ -58,11 +58,10 @@ def fit(
             if step < state.step:
                 continue  # done before the interruption
             chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
-            total += learner.gradients(questions, chance)
+            total += learner.step(questions, chance)
             look = device.type == "cpu" or step % _STEPS_A_LOOK == 0 or step + 1 == n_steps
             if look and not math.isfinite(total):
                 _diverge(run, learner, state, f"the loss at epoch {state.epoch + 1}, step {step}")
-            learner.optimizer.step()
             state = replace(state, step=step + 1)
             watch.stepped(state, n_steps)
             if signal_number := stopped_by():

@@ -7,16 +7,18 @@ from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.questions import Questions, Side
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.training.captured import Captured
 from allneg.training.optimizer import (
     make_optimizer,
     optimizer_tensors,
     rate_at,
     restore_optimizer,
+    set_rate,
 )
 
 _MULTIPLE = 64  # of entity rows on a GPU
@@ -48,9 +50,28 @@ class Learner:
             narrow=recipe.hardware.precision == "bf16",
         )
         self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
+        self._captured: dict[Side, Captured] = {}
 
-    def gradients(self, questions: Questions, chance: Generator) -> Tensor:
-        """Lay the batch's gradients down at the tables; its loss and penalty, one number."""
+    def step(self, questions: Questions, chance: Generator) -> Tensor:
+        """Learn from a batch; its loss and penalty, one number, which may be overwritten later.
+
+        On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
+        a GPU is not waited for.
+        """
+        if self._captures(questions):
+            if questions.side not in self._captured:
+                self._captured[questions.side] = Captured(self._step, questions)
+            return self._captured[questions.side].step(questions)
+        return self._step(questions, chance)
+
+    def _step(self, questions: Questions, chance: Generator) -> Tensor:
+        total = self._gradients(questions, chance)
+        if total.device.type != "cpu" or total.isfinite():
+            self.optimizer.step()
+        return total
+
+    def _gradients(self, questions: Questions, chance: Generator) -> Tensor:
+        """Lay the batch's gradients down at the tables."""
         self.optimizer.zero_grad()
         size = self.recipe.training.micro_batch or len(questions)
         total = torch.zeros((), device=self.tables.device)
@@ -59,11 +80,24 @@ class Learner:
             total += value.detach()
         return total
 
+    def _captures(self, questions: Questions) -> bool:
+        """Is this step one that can be captured: always the same shapes, nothing drawn?"""
+        recipe = self.recipe
+        return (
+            self.tables.device.type == "cuda"
+            and len(questions) == recipe.training.batch_size
+            and recipe.training.micro_batch is None
+            and recipe.optimizer.name != "sgd"
+            and recipe.model.norm == 1  # l2 looks for close pairs, and so waits for the GPU
+            and not recipe.loss.mask_known
+            and not recipe.hardware.deterministic
+            and not self.objective.has_chance
+        )
+
     def set_rate(self, state: State) -> float:
         """The learning rate of the epoch after `state`, which the next steps take."""
         rate = rate_at(self.recipe.optimizer, state)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate)
         return rate
 
     def keep(self) -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from allneg.errors import BadRun
+from allneg.kernels.adagrad import adagrad
 from allneg.recipe import Optimizer as Settings
 from allneg.run.checkpoint import State
 from allneg.scoring import Tables
@@ -17,14 +18,39 @@ from allneg.scoring import Tables
 def make_optimizer(settings: Settings, tables: Tables) -> torch.optim.Optimizer:
     """An optimiser over both tables, in one pass over each where torch has one."""
     parameters = list(tables.parameters())
-    rate, device = settings.learning_rate, tables.device.type
+    rate: float | Tensor = settings.learning_rate
+    device = tables.device.type
+    if device == "cuda" and settings.name != "sgd":
+        # A number on the device: a captured step reads it anew each time.
+        rate = torch.tensor(rate, device=tables.device)
+    # AdaGrad's accumulator 0 and eps 1e-10: the first step moves every number by the rate,
+    # whatever its gradient. Published recipes count on it.
+    if settings.name == "adagrad" and device == "cuda":
+        return _Adagrad(parameters, lr=rate, eps=1e-10)
     if settings.name == "adagrad":
-        # Accumulator 0 and eps 1e-10: the first step moves every number by the rate, whatever
-        # its gradient. Published recipes count on it.
         return torch.optim.Adagrad(parameters, lr=rate, eps=1e-10, fused=device == "cpu" or None)
     if settings.name == "adam":
-        return torch.optim.Adam(parameters, lr=rate, fused=device in ("cpu", "cuda"))
+        capturable, fused = device == "cuda", device in ("cpu", "cuda")
+        return torch.optim.Adam(parameters, lr=rate, fused=fused, capturable=capturable)
     return torch.optim.SGD(parameters, lr=rate, fused=device in ("cpu", "cuda"))
+
+
+class _Adagrad(torch.optim.Adagrad):
+    """Torch's AdaGrad, with a step that reads and writes each number once."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for table in group["params"]:
+                adagrad(table, table.grad, self.state[table]["sum"], group["lr"], group["eps"])
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def rate_at(settings: Settings, state: State) -> float:

@@ -1,0 +1,13 @@
+"""The definition of the softmax's two passes, in plain PyTorch."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def log_sum_exp(scores: Tensor) -> Tensor:
+    return scores.logsumexp(1)
+
+
+def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
+    return scores.sub_(total.unsqueeze(1)).exp_().mul_(weight.unsqueeze(1))
