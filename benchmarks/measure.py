@@ -24,11 +24,17 @@ class Measured:
 
 
 def measure(work: Callable[[], object], device: torch.device, seconds: float) -> Measured:
-    """Run `work` until `seconds` are over, five times at least, once or twice if it is slow."""
-    first = _timed(work, device)  # compiles, warms caches
+    """The median of five samples that take about `seconds` together.
+
+    A sample of quick work is many turns of it, one after the other as in training, so that
+    the wait to start a GPU is not counted each time.
+    """
+    _timed(work, 1, device)  # compiles, warms caches
     extra = _extra_bytes(work, device)
-    repeats = max(1 if first > seconds else 5, min(50, int(seconds / max(first, 1e-4))))
-    times = [_timed(work, device) for _ in range(repeats)]
+    once = _timed(work, 1, device)
+    samples = 1 if once > seconds else 5
+    turns = max(1, int(seconds / samples / max(once, 1e-5)))
+    times = [_timed(work, turns, device) / turns for _ in range(samples)]
     return Measured(round(statistics.median(times) * 1e3, 4), round(extra / 2**20, 1))
 
 
@@ -44,16 +50,18 @@ def machine(device: torch.device) -> dict[str, str]:
     }
 
 
-def _timed(work: Callable[[], object], device: torch.device) -> float:
+def _timed(work: Callable[[], object], turns: int, device: torch.device) -> float:
     if device.type == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        work()
+        for _ in range(turns):
+            work()
         end.record()
         torch.cuda.synchronize(device)
         return start.elapsed_time(end) / 1e3
     began = time.perf_counter()
-    work()
+    for _ in range(turns):
+        work()
     return time.perf_counter() - began
 
 

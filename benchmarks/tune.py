@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -24,27 +25,35 @@ TOY = [(256, 256, 8)]
 
 
 def shapes(kernel: str, parts: int) -> list[Shape]:
+    """The shapes worth trying: up to 128 sums a thread, and what the registers allow."""
+    lanes = [32]
     if kernel == "scores":
-        tiles = [(16, 8), (8, 8), (8, 16), (16, 4)] if parts == 1 else [(8, 8), (8, 4), (16, 4)]
-        warps, steps, registers = [4, 8], [1, 2, 4], [None, 128]
+        tiles, warps, steps, registers = [(8, 8), (16, 4), (8, 4)], [4], [2, 4], [None, 128]
+    elif kernel == "both":
+        tiles = [(16, 2), (8, 4), (8, 2)] if parts == 1 else [(16, 1), (8, 2), (8, 1)]
+        warps, steps, registers, lanes = [4], [2, 4], [None, 128], [32, 16, 8]
     else:
-        tiles = [(8, 8), (16, 4), (8, 4)] if parts == 1 else [(8, 4), (4, 4), (16, 2)]
-        warps, steps, registers = [1, 2, 4], [1, 2, 4], [None, 168]
-    each = itertools.product(tiles, warps, steps, registers)
-    return [Shape(*tile, warp, step, most) for tile, warp, step, most in each]
+        tiles = [(8, 8), (8, 4)] if parts == 1 else [(8, 4), (4, 4)]
+        warps, steps, registers = [1], [2, 4], [None, 168]
+    each = itertools.product(tiles, warps, steps, registers, lanes)
+    return [Shape(*tile, warp, step, most, lane) for tile, warp, step, most, lane in each]
 
 
-def work(kernel: str, parts: int, shape: Shape, size: tuple[int, int, int], device: torch.device):  # type: ignore[no-untyped-def]
+def work(
+    kernel: str, parts: int, shape: Shape, size: tuple[int, int, int], device: torch.device
+) -> Callable[[], object]:
     b, n, dim = size
     query = torch.randn(b, parts * dim, device=device)
     table = torch.randn(n, parts * dim, device=device)
     if kernel == "scores":
         return lambda: tiles_gpu.scores(query, table, parts, shape)
     grad = torch.randn(b, n, device=device)
+    if kernel == "both":
+        return lambda: tiles_gpu.together(grad, query, table, parts, shape)
     if kernel == "to_query":
         turned = grad.T.contiguous()
-        return lambda: tiles_gpu._launch_gradients(turned, query, table, parts, shape)
-    return lambda: tiles_gpu._launch_gradients(grad, table, query, parts, shape)
+        return lambda: tiles_gpu.pulled(turned, query, table, parts, shape)
+    return lambda: tiles_gpu.pulled(grad, table, query, parts, shape)
 
 
 def compile_one(kernel: str, parts: int, shape: Shape) -> None:
@@ -59,9 +68,9 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     jobs = [
         (kernel, parts, shape)
-        for kernel in ("scores", "to_query", "to_table")
+        for kernel in ("scores", "both", "to_query", "to_table")
         for parts in (1, 2)
-        for shape in (shapes(kernel, parts)[:1] if args.toy else shapes(kernel, parts))
+        for shape in (shapes(kernel, parts)[::100] if args.toy else shapes(kernel, parts))
     ]
     if not args.toy:
         with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
@@ -76,7 +85,7 @@ def main() -> None:
             )
     rows.sort(key=lambda row: (row["kernel"], row["parts"], row["dim"], row["milliseconds"]))
     for _, group in itertools.groupby(rows, lambda row: (row["kernel"], row["parts"], row["dim"])):
-        for row in list(group)[:7]:
+        for row in list(group)[:6]:
             print(*row.values())
     if args.out:
         args.out.write_text(json.dumps({**machine(device), "rows": rows}, indent=1))

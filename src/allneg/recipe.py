@@ -270,9 +270,9 @@ def _is_unicode(text: str) -> bool:
 _LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
 _POSITIVE = {
     "model.dim", "model.scale", "loss.count", "loss.temperature", "loss.block",
-    "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs", "training.batch_size",
-    "training.micro_batch", "evaluation.every", "evaluation.patience", "evaluation.block",
-    "hardware.threads",
+    "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
+    "training.batch_size", "training.micro_batch", "evaluation.every", "evaluation.patience",
+    "evaluation.block", "hardware.threads",
 }  # fmt: skip
 _SHARES = {
     "model.entity_dropout", "model.relation_dropout", "loss.smoothing", "data.valid_share",

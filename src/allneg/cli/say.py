@@ -29,7 +29,12 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         out.add_column(column.rstrip("#"), justify="right" if right else "left", overflow="fold")
     for row in rows:
         out.add_row(*(Text(clean(_show(cell))) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 120).print(out)
+    _Console(width=None if sys.stdout.isatty() else 120).print(out)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # rich would leave with 1; the command line ends quietly, whoever prints
 
 
 def note(text: str) -> None:

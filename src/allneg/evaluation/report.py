@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from allneg.graph.check import relation_categories
 
 from allneg.evaluation.ranks import Ranking
+from allneg.graph.categories import relation_categories
 from allneg.graph.graph import Graph
 
 HITS = (1, 3, 10)

@@ -72,9 +72,7 @@ class KnownAnswers:
 
     def _spans(self, questions: Questions) -> tuple[Tensor, Tensor]:
         """Where each question's answers begin, and how many there are."""
-        relation = questions.relation
-        if questions.side == "head":
-            relation = relation + self.n_relations
+        relation = questions.relation + self.n_relations * questions.side
         key = relation * self.n_entities + questions.entity
         place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
         count = self.starts[place + 1] - self.starts[place]

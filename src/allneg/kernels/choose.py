@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from allneg.errors import BadRecipe, near, printable
+
+ENGINES = ("auto", "reference", "cpu", "gpu")
+_asked = "auto"  # for the whole process: a server's threads must not differ
+
 
 def engine(kernel: str, device: torch.device) -> ModuleType:
     """The module that runs `kernel` on `device`: it has `scores` and `gradients`."""
-    return importlib.import_module(f"allneg.kernels.{kernel}.reference")
+    name, _ = _choice(device)
+    return importlib.import_module(f"allneg.kernels.{kernel}.{name}")
+
+
+def why(kernel: str, device: torch.device) -> str:
+    """One line for the run's print: which engine runs `kernel` on `device`, and why."""
+    name, reason = _choice(device)
+    return f"{kernel} on {device}: engine {name} ({reason})"
+
+
+def use(name: str) -> None:
+    """From here on, take the engine `name`; 'auto' chooses by the device again."""
+    global _asked
+    _asked = _known(name)
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """Take the engine `name` inside a `with`, and what was asked before after it."""
+    before = _asked
+    use(name)
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def compare(engine: ModuleType, query: Tensor, table: Tensor) -> Tensor:
@@ -30,8 +63,55 @@ class _Compare(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
         query, table = ctx.saved_tensors
         to_query, to_table = ctx.engine.gradients(grad, query, table)
         return None, to_query.to(query.dtype), to_table.to(table.dtype)
+
+
+def _choice(device: torch.device) -> tuple[str, str]:
+    asked = _asked
+    if asked == "gpu" and not _has_triton():
+        raise BadRecipe(
+            "hardware.engine is 'gpu', but Triton is not installed\n"
+            "install it with: pip install 'allneg[gpu]'; or set hardware.engine to 'auto'"
+        )
+    if asked == "gpu" and device.type != "cuda" and not _interpreted():
+        raise BadRecipe(
+            f"hardware.engine is 'gpu', but the rows are on {device}\n"
+            "set hardware.device to 'cuda', or hardware.engine to 'auto'"
+        )
+    if asked == "cpu" and device.type != "cpu":
+        raise BadRecipe(
+            f"hardware.engine is 'cpu', but the rows are on {device}\n"
+            "set hardware.device to 'cpu', or hardware.engine to 'auto'"
+        )
+    if asked != "auto":
+        return asked, "asked for"
+    if device.type == "cpu":
+        return "cpu", "the rows are on a CPU"
+    if device.type != "cuda":
+        return "reference", f"there is no faster one for {device.type}"
+    if not _has_triton():
+        return "reference", "Triton is not installed: pip install 'allneg[gpu]' makes it faster"
+    if torch.are_deterministic_algorithms_enabled():
+        return "gpu", "Triton, without atomic adds: PyTorch is told to be deterministic"
+    return "gpu", "Triton"
+
+
+def _known(name: str) -> str:
+    if name not in ENGINES:
+        raise BadRecipe(
+            f"hardware.engine: there is no engine {printable(name)}{near(name, ENGINES)}\n"
+            f"choose one of: {', '.join(ENGINES)}"
+        )
+    return name
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"

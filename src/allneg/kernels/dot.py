@@ -12,10 +12,11 @@ def dot(query: Tensor, table: Tensor) -> Tensor:
     """The inner product of every query with every row: (B, W), (N, W) -> (B, N).
 
     A table (B, K, W) holds each query's own rows and gives (B, K). Under `torch.autocast` the
-    operands of the products are bfloat16; the scores and the gradients stay float32.
+    operands of a whole table's products are bfloat16; scores and gradients stay float32.
     """
     if table.dim() == 3:
-        return torch.einsum("bw,bkw->bk", query, table)
+        with torch.autocast(query.device.type, enabled=False):
+            return torch.einsum("bw,bkw->bk", query, table)
     if torch.is_autocast_enabled(query.device.type):
         out: Tensor = _Narrow.apply(query, table)  # type: ignore[no-untyped-call]
         return out

@@ -25,7 +25,9 @@ def l2(query: Tensor, table: Tensor) -> Tensor:
         square = (query.unsqueeze(1) - table).square().sum(-1)
         safe = torch.where(square > 0, square, 1.0).sqrt()
         return -torch.where(square > 0, safe, 0.0)
-    out: Tensor = _L2.apply(query, table)  # type: ignore[no-untyped-call]
+    # Autocast would round the product, whose digits the difference of squares needs.
+    with torch.autocast(query.device.type, enabled=False):
+        out: Tensor = _L2.apply(query, table)  # type: ignore[no-untyped-call]
     return out
 
 

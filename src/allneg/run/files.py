@@ -40,7 +40,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRun(f"{path}: not JSON ({error}); the file is damaged") from None
 
 

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from allneg.errors import BadRecipe, BadRun, printable
 from allneg.evaluation.report import Report
-from allneg.graph.graph import SPLITS, Graph
+from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.vocabulary import Vocabulary
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
@@ -106,14 +106,18 @@ class Run:
     @cached_property
     def graph(self) -> Graph:
         """The triples the run was trained on."""
-        names = (_names(self.folder / f"{kind}.txt") for kind in ("entities", "relations"))
+        names = [_names(self.folder / f"{kind}.txt") for kind in ("entities", "relations")]
         splits = read_tensors(self.folder / "triples.safetensors")
         missing = [name for name in SPLITS if name not in splits]
         if missing:
             raise BadRun(f"{self.folder / 'triples.safetensors'}: no {missing[0]} in it")
         train, valid, test = (splits[name].numpy().astype(np.int64) for name in SPLITS)
         name = read_json(self.folder / "run.json")["data"]
-        return Graph(name, Vocabulary(*names), train, valid, test)
+        graph = Graph(name, Vocabulary(*names), train, valid, test)
+        if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
+            where = self.folder / "triples.safetensors"
+            raise BadRun(f"{where}: its ids are not those of the vocabulary; a file is damaged")
+        return graph
 
     @property
     def model(self) -> Model:
@@ -167,7 +171,10 @@ class Run:
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         # A line without its end was cut by a full disk or a kill; its epoch is trained again.
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        try:
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError as error:
+            raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics."""
@@ -255,6 +262,13 @@ def _names(path: Path) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise BadRun(f"{path}: {printable(twice)} stands there twice; the file is damaged")
     return tuple(names)
+
+
+def _in_vocabulary(triples: Triples, graph: Graph) -> bool:
+    if triples.ndim != 2 or triples.shape[1] != 3:
+        return False
+    sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
+    return bool(((triples >= 0) & (triples < sizes)).all())
 
 
 def _narrow(triples: Any) -> torch.Tensor:

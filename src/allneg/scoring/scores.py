@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from allneg.graph.questions import Questions, Side
+from allneg.graph.questions import Questions
 from allneg.models import Model
 from allneg.scoring.tables import Tables
 
@@ -17,15 +18,16 @@ def scores(model: Model, tables: Tables, questions: Questions) -> Tensor:
 def queries(model: Model, tables: Tables, questions: Questions) -> Tensor:
     """The query row of each question: (B, W)."""
     entity = tables.rows(questions.entity)
-    relation = tables.relation_rows(questions.relation, questions.side)
+    relation = tables.relation_rows(questions)
     return query_of(model, entity, relation, questions.side, tables.reciprocal)
 
 
 def query_of(
-    model: Model, entity: Tensor, relation: Tensor, side: Side, reciprocal: bool
+    model: Model, entity: Tensor, relation: Tensor, side: Tensor, reciprocal: bool
 ) -> Tensor:
-    """The query of an entity row and a relation row, asked for `side`: (B, W)."""
+    """The query of each entity row and relation row, asked for its side: (B, W)."""
+    tail = model.tail_query(entity, relation)
     # A reciprocal relation row is a relation of its own, asked for its tail.
-    if side == "tail" or reciprocal:
-        return model.tail_query(entity, relation)
-    return model.head_query(entity, relation)
+    if reciprocal:
+        return tail
+    return torch.where(side.unsqueeze(1) == 0, tail, model.head_query(entity, relation))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from allneg.graph.questions import Questions, Side
+from allneg.graph.questions import Questions
 from allneg.models import Model
 from allneg.scoring.shard import Shard
 
@@ -74,10 +74,11 @@ class Tables(nn.Module):
         """Entity rows: (B,) -> (B, W), or (B, K) -> (B, K, W)."""
         return F.embedding(entity, self.entities)
 
-    def relation_rows(self, relation: Tensor, side: Side) -> Tensor:
-        """The relation rows of questions that ask for `side`: (B,) -> (B, V)."""
-        if self.reciprocal and side == "head":
-            relation = relation + self.n_relations
+    def relation_rows(self, questions: Questions) -> Tensor:
+        """The relation row of each question: (B, V)."""
+        relation = questions.relation
+        if self.reciprocal:
+            relation = relation + self.n_relations * questions.side
         return F.embedding(relation, self.relations)
 
     def look(self, questions: Questions) -> Looked:
@@ -85,7 +86,7 @@ class Tables(nn.Module):
         ids = torch.cat([questions.entity, questions.answer])
         # A sparse gradient is added to the one that is under way, which is written only once.
         entity, answer = F.embedding(ids, self.entities, sparse=True).chunk(2)
-        return Looked(entity, self.relation_rows(questions.relation, questions.side), answer)
+        return Looked(entity, self.relation_rows(questions), answer)
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved of the tables."""

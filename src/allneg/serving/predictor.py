@@ -81,7 +81,7 @@ class Predictor:
             known = torch.tensor(entity[some], device=self.tables.device)
             by = torch.tensor(relation[some], device=self.tables.device)
             # What we ask for is not known: the entity stands in for its own answer.
-            found += self._best(Questions(side, known, by, known), k, new)
+            found += self._best(Questions.asking(side, known, by, known), k, new)
         return found
 
     @torch.no_grad()

@@ -13,13 +13,11 @@ _WARM_UP = 3  # steps done plainly first, so that everything is compiled and all
 
 
 class Captured:
-    """Steps on questions of one side and one number, which draw nothing."""
+    """Steps on as many questions each time, which draw nothing."""
 
     def __init__(self, step: Callable[[Questions, Generator], Tensor], like: Questions) -> None:
         self._step = step
-        self._questions = Questions(
-            like.side, like.entity.clone(), like.relation.clone(), like.answer.clone()
-        )
+        self._questions = Questions(*(each.clone() for each in _tensors(like)))
         self._chance = Generator(like.entity.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._value = torch.empty(())
@@ -30,9 +28,8 @@ class Captured:
         self._done += 1
         if self._done <= _WARM_UP:
             return self._step(questions, self._chance)
-        self._questions.entity.copy_(questions.entity)
-        self._questions.relation.copy_(questions.relation)
-        self._questions.answer.copy_(questions.answer)
+        for mine, new in zip(_tensors(self._questions), _tensors(questions), strict=True):
+            mine.copy_(new)
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
@@ -40,3 +37,7 @@ class Captured:
                 self._value = self._step(self._questions, self._chance)
         self._graph.replay()
         return self._value
+
+
+def _tensors(questions: Questions) -> tuple[Tensor, ...]:
+    return questions.side, questions.entity, questions.relation, questions.answer

@@ -47,7 +47,7 @@ def fit(
 
     train = torch.from_numpy(graph.train).to(device)
     size, seed = recipe.training.batch_size, recipe.training.seed
-    n_steps = 2 * math.ceil(len(train) / size)
+    n_steps = math.ceil(2 * len(train) / size)
     total = torch.tensor(state.loss, dtype=torch.float64, device=device)
     clock = _Clock(state.seconds)
     while state.epoch < recipe.training.epochs and not spent(state, recipe):

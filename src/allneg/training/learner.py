@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions, Side
+from allneg.graph.questions import Questions
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
@@ -50,7 +50,7 @@ class Learner:
             narrow=recipe.hardware.precision == "bf16",
         )
         self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
-        self._captured: dict[Side, Captured] = {}
+        self._captured: Captured | None = None
 
     def step(self, questions: Questions, chance: Generator) -> Tensor:
         """Learn from a batch; its loss and penalty, one number, which may be overwritten later.
@@ -59,9 +59,8 @@ class Learner:
         a GPU is not waited for.
         """
         if self._captures(questions):
-            if questions.side not in self._captured:
-                self._captured[questions.side] = Captured(self._step, questions)
-            return self._captured[questions.side].step(questions)
+            self._captured = self._captured or Captured(self._step, questions)
+            return self._captured.step(questions)
         return self._step(questions, chance)
 
     def _step(self, questions: Questions, chance: Generator) -> Tensor:

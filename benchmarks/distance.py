@@ -1,0 +1,95 @@
+"""One step of a distance kernel, in every way there is: what bench_l1 and bench_modulus share.
+
+A step is forward, softmax loss over all entities, backward to the queries and to the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from measure import Measured, machine, measure
+from torch import Tensor
+
+from allneg.kernels.choose import compare, engine
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+Step = Callable[[], object]
+
+GPU_SIZES = [(1000, 14541, 100), (1000, 14541, 1000), (1000, 123182, 500), (250, 1000000, 100)]
+CPU_SIZES = [(128, 14541, 100)]
+TOY_SIZES = [(3, 50, 4)]
+
+
+def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) -> None:
+    """Measure every way at every size; print a table, and write JSON where `--out` says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--ways", help="only these, with commas between")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
+    parser.add_argument("--sizes", type=int, help="only so many of the first sizes")
+    parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
+    ways = {**_own(kernel, device), **others, "torch.compile": torch.compile(plain, dynamic=False)}
+    names = args.ways.split(",") if args.ways else list(ways)
+    rows = []
+    for size in sizes[: args.sizes]:
+        for name in names:
+            deterministic = name == "without atomics"
+            torch.use_deterministic_algorithms(deterministic)
+            result = _attempt(ways[name], size, parts, device, args.seconds)
+            rows.append({"b": size[0], "n": size[1], "dim": size[2], "way": name, **result})
+            print(kernel, *rows[-1].values(), flush=True)
+            if args.out:  # after each, so that what is done is kept
+                report = {"kernel": kernel, **machine(device), "rows": rows}
+                args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _own(kernel: str, device: torch.device) -> dict[str, Compare]:
+    """The engines of ours for this device; a GPU has one more without atomic adds."""
+    chosen = engine(kernel, device)
+    reference = importlib.import_module(f"allneg.kernels.{kernel}.reference")
+    ways = {"engine": lambda query, table: compare(chosen, query, table)}
+    if chosen.__name__.endswith("gpu"):
+        ways["without atomics"] = ways["engine"]
+    return {**ways, "reference": lambda query, table: compare(reference, query, table)}
+
+
+def _attempt(
+    way: Compare, size: tuple[int, int, int], parts: int, device: torch.device, seconds: float
+) -> dict[str, float | str]:
+    try:
+        return asdict(_measured(way, size, parts, device, seconds))
+    except (torch.OutOfMemoryError, RuntimeError) as problem:
+        if "memory" not in str(problem):
+            raise
+        return {"problem": "out of memory"}
+
+
+def _measured(
+    way: Compare, size: tuple[int, int, int], parts: int, device: torch.device, seconds: float
+) -> Measured:
+    b, n, dim = size
+    generator = torch.Generator(device).manual_seed(0)
+    query, table = (
+        torch.randn(rows, parts * dim, device=device, generator=generator).div_(parts * dim)
+        for rows in (b, n)
+    )
+    answers = torch.randint(n, (b,), device=device, generator=generator)
+    query.requires_grad_()
+    table.requires_grad_()
+
+    def step() -> None:
+        F.cross_entropy(way(query, table), answers).backward()
+        query.grad = table.grad = None  # so that the next step's count as its own
+
+    return measure(step, device, seconds)

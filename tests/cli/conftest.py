@@ -1,0 +1,52 @@
+"""The command `allneg`, run inside the test's own process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from allneg.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str  # on stdout
+    err: str  # on stderr
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout; NaN and Infinity are none."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+def _refuse(word: str) -> None:
+    raise AssertionError(f"{word} is not JSON")
+
+
+@pytest.fixture
+def allneg(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """`allneg("info", run, "--json")`; it leaves no traceback, whatever happens."""
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["allneg", *map(str, arguments)])
+        code: object = 0
+        capsys.readouterr()
+        try:
+            main()
+        except SystemExit as leave:
+            code = leave.code
+        printed = capsys.readouterr()
+        assert isinstance(code, int)
+        return Outcome(code, printed.out, printed.err)
+
+    return command

@@ -1,0 +1,71 @@
+"""`allneg` as the shell starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import allneg as package
+from allneg.run import Run
+
+Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+
+HELP = """
+import io, sys
+from contextlib import redirect_stdout
+from allneg.cli import main
+for words in (["--help"], ["-h"], ["--version"], *([name, "--help"] for name in sys.argv[1:])):
+    sys.argv = ["allneg", *words]
+    out = io.StringIO()
+    try:
+        with redirect_stdout(out):
+            main()
+    except SystemExit as leave:
+        assert leave.code == 0, words
+    assert out.getvalue(), words
+    heavy = {"torch", "numpy", "safetensors"} & sys.modules.keys()
+    assert not heavy, f"{words} imported {heavy}"
+print("fine")
+"""
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    commands = ["train", "resume", "evaluate", "predict", "info", "data"]
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *commands], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_help_names_every_command(allneg: Command) -> None:
+    done = allneg("--help")
+    assert done.code == 0
+    for name in ("train", "resume", "evaluate", "predict", "info", "data"):
+        assert f"  {name} " in done.out
+
+
+def test_the_version_is_the_packages(allneg: Command) -> None:
+    assert allneg("--version").out == f"allneg {package.__version__}\n"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+    assert not hasattr(package, "nothing")
+
+
+@pytest.mark.parametrize("arguments", [["evaluate", "RUN"], ["data", "get", "countries"]])
+def test_a_closed_pipe_ends_quietly(toy_run: Run, arguments: list[str]) -> None:
+    """The reader is gone before the first byte, as with `allneg … | head -0`."""
+    arguments = [word.replace("RUN", str(toy_run.folder)) for word in arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "allneg", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

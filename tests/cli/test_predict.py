@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from allneg.graph import Graph
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Recipe
+from allneg.run import Run
+from allneg.serving.predictor import load
+from allneg.training import fit
+
+Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+
+
+def test_a_question_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
+    question = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
+    said = allneg(*question, "--top", "3", "--json").json
+    assert [each.keys() for each in said] == [{"entity", "score", "probability", "known"}] * 3
+    expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
+    assert said == [each.to_json() for each in expected]
+
+
+def test_the_other_side_and_new_facts_can_be_asked_for(allneg: Command, toy_run: Run) -> None:
+    question = ("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "99")
+    everything, new = allneg(*question, "--json").json, allneg(*question, "--new", "--json").json
+    assert len(everything) == 12
+    assert new == [each for each in everything if each["known"] is None]
+
+
+def test_a_table_marks_what_is_known(allneg: Command, toy_run: Run) -> None:
+    done = allneg("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "12")
+    assert done.code == 0
+    assert "? — in — Europe" in done.out
+    rows = {line.split()[3]: line for line in done.out.splitlines() if line.startswith("│")}
+    assert "known (train)" in rows["France"]
+    assert "known (valid)" in rows["Italy"]
+    assert "known (test)" in rows["Sicily"]
+    assert " new " in rows["Rome"]
+
+
+def test_a_typo_is_answered_by_near_names(allneg: Command, toy_run: Run) -> None:
+    done = allneg("predict", toy_run.folder, "--head", "Frence", "--relation", "borders", "--json")
+    assert (done.code, done.out) == (3, "")
+    assert done.err == "allneg: no entity is called 'Frence'; close names: 'France'\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--head", "France", "--tail", "Spain", "--relation", "borders"],
+        ["--relation", "borders"],
+        ["--head", "France"],
+        ["--questions", "file", "--head", "France"],
+        ["--head", "France", "--relation", "borders", "--top", "0"],
+        ["--head", "France", "--relation", "borders", "--top", "x"],
+    ],
+)
+def test_half_a_question_is_a_mistake_of_usage(
+    allneg: Command, toy_run: Run, arguments: list[str]
+) -> None:
+    done = allneg("predict", toy_run.folder, *arguments)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_file_of_questions_is_answered_in_its_order(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "questions.tsv"
+    file.write_bytes("\ufeffFrance\tborders\t?\r\n?\tin\tEurope\nRome\tcapital_of\t?".encode())
+    asked = ("predict", toy_run.folder, "--questions", file, "--top", "2")
+    said = allneg(*asked, "--json").json
+    assert [(each["head"], each["relation"], each["tail"]) for each in said] == [
+        ("France", "borders", None),
+        (None, "in", "Europe"),
+        ("Rome", "capital_of", None),
+    ]
+    predictor = load(toy_run.folder, "cpu")
+    heads = predictor.heads("Europe", "in", 2)
+    assert [each["entity"] for each in said[1]["answers"]] == [each.entity for each in heads]
+    lines = [line.split("\t") for line in allneg(*asked).out.splitlines()]
+    assert [len(line) for line in lines] == [6] * 6
+    assert [line[0] for line in lines[2:4]] == [each.entity for each in heads]
+    assert {line[2] for line in lines[2:4]} == {"Europe"}
+
+
+def test_an_empty_file_of_questions_has_no_answers(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "none").write_text("")
+    assert allneg("predict", toy_run.folder, "--questions", tmp_path / "none", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"France\tborders\n", "questions:1: expected head, relation, tail"),
+        (b"France\tborders\t?\n\n", "questions:2: expected head"),
+        (b"?\tborders\t?\n", "questions:1: expected"),
+        (b"France\tborders\tSpain\n", "questions:1: expected"),
+        (b"\x1b[2J\n", r"found '\x1b[2J'"),
+        (b"\xff\n", "not UTF-8 (byte 0)"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_file_of_questions_is_bad_data(
+    allneg: Command, toy_run: Run, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / "questions").write_bytes(content)
+    done = allneg("predict", toy_run.folder, "--questions", tmp_path / "questions", "--json")
+    assert (done.code, done.out) == (3, "")
+    assert said in done.err
+    assert "\x1b" not in done.err
+
+
+@pytest.fixture(scope="module")
+def rude_run(tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Recipe]) -> Run:
+    """A run whose names try to write to the terminal, and to speak its markup."""
+    names = ("\x1b[2Jwipe", "[red]red[/red]", "bell\x07", "two\u2028lines", "rtl\u202e", "\x9b31m")
+    triples = np.array([[0, 0, 1], [1, 0, 2], [2, 0, 3], [3, 0, 4], [4, 0, 5]])
+    graph = Graph("\x1b[31mname", Vocabulary(names, ("\x1b]0;title\x07",)), triples, triples[:1],
+                  triples[1:2])  # fmt: skip
+    run = Run.create(tmp_path_factory.mktemp("rude") / "run", quick(), graph)
+    fit(run)
+    return run
+
+
+@pytest.mark.battery(7)
+def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_path: Path) -> None:
+    relation = rude_run.graph.vocabulary.relations[0]
+    questions = tmp_path / "questions"
+    questions.write_text(f"\x1b[2Jwipe\t{relation}\t?\ntwo\u2028lines\t{relation}\t?\n")
+    for arguments in (
+        ("predict", "--head", "\x1b[2Jwipe", "--relation", relation),
+        ("predict", "--head", "[red]red[/red]", "--relation", relation),
+        ("predict", "--questions", questions),
+        ("predict", "--head", "\x1b[2Jwip", "--relation", relation),
+        ("evaluate",),
+        ("info",),
+    ):
+        done = allneg(arguments[0], rude_run.folder, *arguments[1:])
+        assert done.code == (3 if "\x1b[2Jwip" in arguments else 0), done.err
+        shown = done.out + done.err
+        assert all(c.isprintable() or c in "\n\t" for c in shown), arguments
+        if done.code == 0 and arguments[0] == "predict":
+            assert r"\x1b[2Jwipe" in shown
+            assert "[red]red[/red]" in shown
+
+
+def test_json_keeps_names_as_they_are(allneg: Command, rude_run: Run) -> None:
+    names = rude_run.graph.vocabulary
+    question = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
+    said = allneg("predict", rude_run.folder, *question, "--json").json
+    assert {each["entity"] for each in said} == set(names.entities)

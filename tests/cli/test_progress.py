@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from allneg.cli import progress
+from allneg.cli.progress import watched
+from allneg.run.checkpoint import State
+
+
+@pytest.mark.battery(24)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_noted_and_the_second_ends_at_once(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with watched(quiet=True) as (_, stopped_by):
+        assert stopped_by() == 0
+        os.kill(os.getpid(), number)
+        assert stopped_by() == number
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(number) == before
+    assert "once more ends at once" in capsys.readouterr().err
+
+
+def test_without_a_terminal_there_is_a_plain_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_A_LINE", 0.0)
+    with watched(quiet=False) as (watch, _):
+        watch.said("a note \x1b[2J")
+        watch.stepped(State(epoch=2, step=5), 9)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "a note \\x1b[2J\nepoch 3, step 5 of 9\n"
+
+
+def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with watched(quiet=True) as (watch, _):
+        watch.said("a note")
+        watch.stepped(State(), 1)
+    assert capsys.readouterr().err == ""

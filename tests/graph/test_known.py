@@ -1,0 +1,112 @@
+"""The sorted index of known answers against a dict of sets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allneg.graph.known import KnownAnswers
+from allneg.graph.questions import SIDES, Questions, Side
+
+N, R = 6, 3
+EVERY = torch.cartesian_prod(torch.arange(N), torch.arange(R))
+
+ids = st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1))
+splits = st.lists(st.lists(ids, max_size=40), min_size=1, max_size=3).filter(any)
+steady = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+
+
+def index(parts: list[list[tuple[int, int, int]]]) -> KnownAnswers:
+    return KnownAnswers.of([np.array(part, dtype=np.int64).reshape(-1, 3) for part in parts], N, R)
+
+
+def every_question(side: Side) -> Questions:
+    """Each entity with each relation, known or not; the answers asked for do not matter."""
+    return Questions.asking(
+        side, EVERY[:, 0], EVERY[:, 1], torch.zeros(len(EVERY), dtype=torch.int64)
+    )
+
+
+def sets(parts: list[list[tuple[int, int, int]]], side: Side) -> list[set[int]]:
+    found: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for head, relation, tail in (triple for part in parts for triple in part):
+        entity, answer = (head, tail) if side == "tail" else (tail, head)
+        found[entity, relation].add(answer)
+    return [found[entity, relation] for entity, relation in EVERY.tolist()]
+
+
+@given(parts=splits, side=st.sampled_from(SIDES))
+@steady
+def test_pairs_are_every_answer_of_every_question_once(
+    parts: list[list[tuple[int, int, int]]], side: Side
+) -> None:
+    question, answer = index(parts).pairs(every_question(side))
+    found = list(zip(question.tolist(), answer.tolist(), strict=True))
+    truth = [(i, each) for i, answers in enumerate(sets(parts, side)) for each in sorted(answers)]
+    assert found == truth
+
+
+@given(parts=splits, side=st.sampled_from(SIDES))
+@steady
+def test_counts_are_those_of_the_different_answers(
+    parts: list[list[tuple[int, int, int]]], side: Side
+) -> None:
+    counts = index(parts).counts(every_question(side))
+    assert counts.tolist() == [len(answers) for answers in sets(parts, side)]
+
+
+@given(parts=splits, side=st.sampled_from(SIDES))
+@steady
+def test_contains_knows_every_answer_and_nothing_else(
+    parts: list[list[tuple[int, int, int]]], side: Side
+) -> None:
+    candidates = torch.arange(N - 1, -1, -1).expand(len(EVERY), N)
+    found = index(parts).contains(every_question(side), candidates)
+    for row, answers in zip(found.tolist(), sets(parts, side), strict=True):
+        assert [each for each in range(N) if row[N - 1 - each]] == sorted(answers)
+
+
+def test_a_triple_told_twice_counts_once() -> None:
+    known = index([[(0, 0, 1), (0, 0, 1)], [(0, 0, 1)]])
+    asked = Questions.of(torch.tensor([[0, 0, 1]]), "tail")
+    assert known.counts(asked).tolist() == [1]
+    assert known.pairs(asked)[1].tolist() == [1]
+
+
+def test_an_unknown_question_has_no_answers() -> None:
+    known = index([[(2, 1, 3)]])
+    # Below, between and above the only two keys there are.
+    for entity, relation in ((0, 0), (5, 1), (5, 2)):
+        asked = Questions.asking("head", *torch.tensor([[entity], [relation], [0]]))
+        assert known.counts(asked).tolist() == [0]
+        assert [each.tolist() for each in known.pairs(asked)] == [[], []]
+        assert not known.contains(asked, torch.arange(N).unsqueeze(0)).any()
+
+
+def test_the_two_sides_do_not_mix() -> None:
+    known = index([[(2, 1, 3)]])
+    asked = [Questions.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
+    assert [known.counts(each).tolist() for each in asked] == [[1], [0]]
+
+
+def test_an_empty_batch_has_no_pairs() -> None:
+    known = index([[(2, 1, 3)]])
+    asked = Questions.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
+    assert known.counts(asked).shape == (0,)
+    assert [len(each) for each in known.pairs(asked)] == [0, 0]
+    assert known.contains(asked, torch.zeros(0, 4, dtype=torch.int64)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("side, column", [("tail", 2), ("head", 0)])
+def test_keys_beyond_32_bits_do_not_overflow(side: Side, column: int) -> None:
+    # Keys reach 2 · R · N = 6e10, as in a graph of many entities and relations.
+    n, r = 10_000_000, 3_000
+    triple = np.array([[n - 1, r - 1, n - 2]])
+    known = KnownAnswers.of([triple], n, r)
+    asked = Questions.of(torch.from_numpy(triple), side)
+    assert known.pairs(asked)[1].tolist() == [triple[0, column]]

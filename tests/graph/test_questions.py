@@ -1,0 +1,78 @@
+"""Triples as questions, and an epoch of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from allneg.graph.questions import SIDES, Questions, batches
+
+
+@pytest.fixture
+def triples() -> Tensor:
+    """int64 (10, 3), the last one twice."""
+    rows = torch.randint(6, (9, 3), generator=Generator().manual_seed(0))
+    return torch.cat([rows, rows[-1:]])
+
+
+def as_triples(questions: Questions) -> list[tuple[int, ...]]:
+    columns = (questions.entity, questions.relation, questions.answer)
+    rows = torch.stack(columns, dim=1).tolist()
+    sides = questions.side.tolist()
+    return [tuple(each[::-1] if side else each) for side, each in zip(sides, rows, strict=True)]
+
+
+def test_a_tail_question_knows_the_head_and_a_head_question_the_tail() -> None:
+    triple = torch.tensor([[3, 1, 4]])
+    tail, head = Questions.of(triple, "tail"), Questions.of(triple, "head")
+    assert [int(each) for each in (tail.entity, tail.relation, tail.answer)] == [3, 1, 4]
+    assert [int(each) for each in (head.entity, head.relation, head.answer)] == [4, 1, 3]
+
+
+def test_turned_questions_ask_for_the_other_side_of_the_same_triples(triples: Tensor) -> None:
+    for side in SIDES:
+        questions = Questions.of(triples, side)
+        assert (questions.turned().side != questions.side).all()
+        assert as_triples(questions.turned()) == as_triples(questions)
+
+
+def test_a_part_is_a_slice(triples: Tensor) -> None:
+    part = Questions.of(triples, "head").part(slice(2, 5))
+    assert len(part) == 3
+    assert [SIDES[each] for each in part.side] == ["head"] * 3
+    assert as_triples(part) == [tuple(each) for each in triples[2:5].tolist()]
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 10, 99])
+def test_an_epoch_asks_every_triple_once_from_each_side(triples: Tensor, size: int) -> None:
+    asked: dict[str, Counter[tuple[int, ...]]] = {side: Counter() for side in SIDES}
+    lengths = []
+    for questions in batches(triples, size, Generator().manual_seed(1)):
+        for side, triple in zip(questions.side.tolist(), as_triples(questions), strict=True):
+            asked[SIDES[side]].update([triple])
+        lengths.append(len(questions))
+    truth = Counter(tuple(each) for each in triples.tolist())
+    assert asked == {"tail": truth, "head": truth}
+    assert len(lengths) == -(-2 * len(triples) // size)
+    assert max(lengths) <= size
+
+
+def test_a_batch_asks_from_both_sides_and_the_two_questions_of_a_triple_part() -> None:
+    triples = torch.arange(300).view(100, 3)
+    first = next(batches(triples, 50, Generator().manual_seed(1)))
+    assert 10 < int(first.side.sum()) < 40
+    assert len(set(as_triples(first))) > 35
+
+
+def test_the_seed_decides_the_order_and_an_epoch_moves_it_on(triples: Tensor) -> None:
+    def epoch(generator: Generator) -> list[list[tuple[int, ...]]]:
+        return [as_triples(each) for each in batches(triples, 4, generator)]
+
+    generator = Generator().manual_seed(1)
+    first, second = epoch(generator), epoch(generator)
+    assert first == epoch(Generator().manual_seed(1))
+    assert first != second
+    assert first != epoch(Generator().manual_seed(2))

@@ -1,0 +1,19 @@
+"""Without a GPU, Triton's programs run through its interpreter, slowly and on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _small_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if not torch.cuda.is_available():
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,72 @@
+"""The engine is chosen by the device, can be asked for, and says why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from allneg.errors import BadRecipe
+from allneg.kernels import choose
+from allneg.kernels.choose import engine, using, why
+
+CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
+
+
+@pytest.fixture(autouse=True)
+def _no_interpreter(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+def _without_triton(monkeypatch):
+    monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: None)
+
+
+def test_rows_on_a_cpu_take_the_cpu_engine():
+    assert engine("l1", CPU).__name__ == "allneg.kernels.l1.cpu"
+    assert why("l1", CPU) == "l1 on cpu: engine cpu (the rows are on a CPU)"
+
+
+def test_rows_on_a_gpu_take_triton_when_it_is_there(monkeypatch):
+    monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: object())
+    assert why("modulus", CUDA) == "modulus on cuda: engine gpu (Triton)"
+
+
+def test_rows_on_a_gpu_without_triton_take_the_reference_and_say_what_to_install(monkeypatch):
+    _without_triton(monkeypatch)
+    assert engine("l1", CUDA).__name__ == "allneg.kernels.l1.reference"
+    assert "pip install 'allneg[gpu]'" in why("l1", CUDA)
+
+
+def test_another_device_takes_the_reference():
+    assert engine("modulus", MPS).__name__ == "allneg.kernels.modulus.reference"
+
+
+def test_being_deterministic_is_said(monkeypatch):
+    monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    assert "without atomic adds" in why("l1", CUDA)
+
+
+def test_an_engine_asked_for_is_taken_and_then_forgotten():
+    with using("reference"):
+        assert engine("l1", CPU).__name__ == "allneg.kernels.l1.reference"
+        assert "asked for" in why("l1", CPU)
+    assert engine("l1", CPU).__name__ == "allneg.kernels.l1.cpu"
+
+
+def test_asking_for_triton_without_it_says_what_to_install(monkeypatch):
+    _without_triton(monkeypatch)
+    with using("gpu"), pytest.raises(BadRecipe, match=r"pip install 'allneg\[gpu\]'"):
+        engine("l1", CUDA)
+
+
+@pytest.mark.parametrize("name, device", [("gpu", CPU), ("cpu", CUDA)])
+def test_asking_for_an_engine_of_another_device_is_refused(monkeypatch, name, device):
+    monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: object())
+    with using(name), pytest.raises(BadRecipe, match=f"hardware.engine is '{name}'"):
+        engine("l1", device)
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones():
+    with pytest.raises(BadRecipe, match="close names: 'gpu'"), using("gpus"):
+        pass

@@ -1,0 +1,98 @@
+"""What holds of every model, whatever its formula."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from allneg.models import MODELS, Model
+from allneg.models.base import squared_modulus
+
+NORMS = {"transe": (1, 2), "rotate": (1, 2)}
+EVERY = [(name, norm) for name in MODELS for norm in NORMS.get(name, (1,))]
+
+
+@pytest.fixture(params=EVERY, ids=lambda each: f"{each[0]}-{each[1]}")
+def model(request: pytest.FixtureRequest) -> Model:
+    name, norm = request.param
+    return MODELS[name](dim=6, scale=0.5, norm=norm)
+
+
+def some_rows(model: Model, b: int) -> tuple[Tensor, Tensor, Tensor]:
+    chance = Generator().manual_seed(3)
+    widths = (model.entity_width, model.relation_width, model.entity_width)
+    head, relation, tail = (torch.randn(b, width, generator=chance) for width in widths)
+    return head, relation, tail
+
+
+def test_every_model_has_a_page_of_tests_against_its_paper() -> None:
+    for model in MODELS.values():
+        page = Path(__file__).with_name(f"test_{Path(inspect.getfile(model)).name}")
+        assert "agrees(" in page.read_text(), f"{page.name} compares with no formula"
+
+
+def test_both_questions_of_a_triple_give_one_score(model: Model) -> None:
+    head, relation, tail = some_rows(model, 5)
+    asked_for_tail = model.compare(model.tail_query(head, relation), tail).diagonal()
+    asked_for_head = model.compare(model.head_query(tail, relation), head).diagonal()
+    torch.testing.assert_close(asked_for_tail, asked_for_head)
+    assert asked_for_tail.std() > 0.1
+
+
+def test_own_rows_score_as_the_same_rows_of_a_table(model: Model) -> None:
+    head, relation, table = some_rows(model, 5)
+    query = model.tail_query(head, relation)
+    chosen = torch.tensor([[0, 4], [1, 1], [3, 2], [2, 0], [4, 3]])
+    whole = model.compare(query, table)
+    torch.testing.assert_close(model.compare(query, table[chosen]), whole.gather(1, chosen))
+
+
+def test_a_query_is_as_wide_as_an_entity_row(model: Model) -> None:
+    head, relation, tail = some_rows(model, 2)
+    assert model.tail_query(head, relation).shape == (2, model.entity_width)
+    assert model.head_query(tail, relation).shape == (2, model.entity_width)
+
+
+def test_first_values_come_from_the_generator_and_have_the_scale(model: Model) -> None:
+    first, again = torch.empty(2, 400, model.entity_width).unbind()
+    model.start_entities(first, Generator().manual_seed(1))
+    model.start_entities(again, Generator().manual_seed(1))
+    assert first.equal(again)
+    assert first.std().item() == pytest.approx(model.scale, rel=0.05)
+    assert first.mean().abs() < 0.05
+    relations, others = torch.empty(2, 400, model.relation_width).unbind()
+    model.start_relations(relations, Generator().manual_seed(1))
+    model.start_relations(others, Generator().manual_seed(2))
+    assert not relations.equal(others)
+    # An angle is uniform over a full turn, everything else normal with the scale.
+    spread = math.pi / math.sqrt(3) if type(model).__name__ == "RotatE" else model.scale
+    assert relations.std().item() == pytest.approx(spread, rel=0.05)
+
+
+def test_squares_are_those_of_moduli(model: Model) -> None:
+    head, relation, _ = some_rows(model, 3)
+    name = type(model).__name__
+    if name in ("ComplEx", "RotatE"):
+        number = torch.complex(head[:, :6].double(), head[:, 6:].double())
+        torch.testing.assert_close(model.entity_squares(head).double(), number.abs() ** 2)
+    else:
+        assert model.entity_squares(head).equal(head * head)
+    if name == "ComplEx":
+        number = torch.complex(relation[:, :6].double(), relation[:, 6:].double())
+        torch.testing.assert_close(model.relation_squares(relation).double(), number.abs() ** 2)
+    elif name == "RotatE":  # a turn cannot be made smaller
+        assert not model.relation_squares(relation).any()
+    else:
+        assert model.relation_squares(relation).equal(relation * relation)
+
+
+def test_squared_modulus_has_a_gradient_at_zero() -> None:
+    rows = torch.zeros(2, 4, requires_grad=True)
+    squared_modulus(rows).pow(1.5).sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.equal(torch.zeros(2, 4))

@@ -1,0 +1,41 @@
+"""TransE against its paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from allneg.models import TransE
+
+
+def taxicab(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+    return -(head + relation - tail).abs().sum()
+
+
+def euclidean(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+    return -(head + relation - tail).square().sum().sqrt()
+
+
+@pytest.mark.parametrize("norm, formula", [(1, taxicab), (2, euclidean)])
+def test_scores_and_gradients_are_the_papers(
+    agrees: Callable[..., None], norm: int, formula: Callable[..., Tensor]
+) -> None:
+    agrees(TransE(dim=5, scale=1.0, norm=norm), formula)
+
+
+@pytest.mark.parametrize("norm, back", [(1, -6.0), (2, -(20**0.5))])
+def test_a_step_has_a_direction(norm: int, back: float) -> None:
+    model = TransE(dim=2, scale=1.0, norm=norm)
+    start, step, end = torch.tensor([[[0.0, 0.0]], [[1.0, 2.0]], [[1.0, 2.0]]])
+    assert model.compare(model.tail_query(start, step), end).item() == 0
+    assert model.compare(model.tail_query(end, step), start).item() == pytest.approx(back)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_it_fits_a_chain(mrr_after_fitting: Callable[..., Any], norm: int) -> None:
+    chain = [(i, 0, i + 1) for i in range(5)]
+    assert mrr_after_fitting(TransE(dim=8, scale=0.5, norm=norm), chain, 6) == 1

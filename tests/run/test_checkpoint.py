@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from allneg.errors import BadRun, OutOfResources
+from allneg.run.checkpoint import Checkpoint, State, load, load_best, save
+
+
+def made(epoch: int, best: bool = False) -> Checkpoint:
+    rows = {"entities": torch.full((3, 2), float(epoch)), "relations": torch.zeros(1, 2)}
+    memory = {"entities.sum": torch.ones(3, 2)}
+    kept = {name: each + 100 for name, each in rows.items()} if best else {}
+    return Checkpoint(State(epoch=epoch, loss=0.1 + 0.2), rows, memory, kept)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Checkpoints after epochs 1 and 2."""
+    folder = tmp_path / "checkpoints"
+    save(folder, "one", made(1))
+    save(folder, "two", made(2))
+    return folder
+
+
+def epoch_of(folder: Path) -> int:
+    saved = load(folder)
+    assert saved is not None
+    assert saved.tables["entities"].eq(saved.state.epoch).all()
+    return saved.state.epoch
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    save(tmp_path, "one", made(1, best=True))
+    saved = load(tmp_path)
+    assert saved is not None
+    assert saved.state == made(1).state
+    for mine, theirs in [(saved.tables, made(1).tables), (saved.best, made(1, best=True).best)]:
+        assert mine.keys() == theirs.keys()
+        assert all(each.equal(theirs[name]) for name, each in mine.items())
+    assert saved.optimizer["entities.sum"].equal(torch.ones(3, 2))
+
+
+def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
+    assert load(tmp_path) is None
+    with pytest.raises(BadRun, match="nothing is trained yet"):
+        load_best(tmp_path)
+
+
+def test_the_best_tables_are_the_last_ones_unless_said_otherwise(tmp_path: Path) -> None:
+    save(tmp_path, "one", made(1))
+    assert load_best(tmp_path)["entities"].eq(1).all()
+    save(tmp_path, "two", made(2, best=True))
+    assert load_best(tmp_path)["entities"].eq(102).all()
+
+
+def test_only_the_last_two_are_kept(folder: Path) -> None:
+    save(folder, "three", made(3))
+    assert sorted(each.name for each in folder.iterdir()) == ["last", "three", "two"]
+    assert epoch_of(folder) == 3
+
+
+def test_the_same_moment_can_be_saved_again_and_again(folder: Path) -> None:
+    for _ in range(3):
+        save(folder, "two", made(2))
+        assert epoch_of(folder) == 2
+
+
+@pytest.mark.battery(25)
+@pytest.mark.parametrize("name", ["two", "three"])
+@pytest.mark.parametrize("call", ["fsync", "rename", "replace"])
+def test_a_save_that_fails_anywhere_leaves_the_last_one_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
+) -> None:
+    real, n_failures = getattr(os, call), 0
+
+    def saved_with(calls: int) -> bool:
+        """Save on a disk that is full after so many calls; whether it worked."""
+        left = calls
+
+        def full(*arguments: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, full)
+            try:
+                save(folder, name, made(3))
+            except OutOfResources:
+                return False
+            return True
+
+    while not saved_with(n_failures):
+        n_failures += 1
+        assert epoch_of(folder) in (2, 3)
+        assert n_failures < 50
+    assert n_failures > 0
+    assert epoch_of(folder) == 3
+
+
+@pytest.mark.battery(22)
+@pytest.mark.parametrize("name", ["two", "three"])
+def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Look at the folder before every step that changes it: the last one is always whole."""
+    seen = 0
+
+    def watched(call: str) -> None:
+        owner = shutil if call == "rmtree" else os
+        real = getattr(owner, call)
+
+        def look(*arguments: object, **more: object) -> object:
+            nonlocal seen
+            seen += 1
+            assert epoch_of(folder) in (2, 3)
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(owner, call, look)
+
+    for call in ("rename", "replace", "fsync", "rmtree"):
+        watched(call)
+    save(folder, name, made(3))
+    assert seen > 5
+    assert epoch_of(folder) == 3
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize("file", ["tables.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped", "longer"])
+def test_damage_is_noticed_and_the_file_named(folder: Path, file: str, damage: str) -> None:
+    path = folder / "two" / file
+    content = path.read_bytes()
+    middle = len(content) // 2
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[:-1])
+    elif damage == "longer":
+        path.write_bytes(content + b"\x00")
+    else:
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    for read in (load, load_best):
+        with pytest.raises(BadRun, match=file.replace(".", r"\.")) as caught:
+            read(folder)
+        assert caught.value.exit_code == 4
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"tables.safetensors": 3}'])
+def test_an_edited_manifest_is_noticed(folder: Path, text: str) -> None:
+    (folder / "two" / "manifest.json").write_text(text)
+    with pytest.raises(BadRun, match=r"manifest\.json"):
+        load(folder)
+
+
+@pytest.mark.battery(26)
+def test_a_manifest_that_leaves_a_file_out_is_noticed(folder: Path) -> None:
+    manifest = folder / "two" / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("tables.safetensors", "others.safetensors"))
+    with pytest.raises(BadRun, match=r"manifest\.json: does not list"):
+        load(folder)
+
+
+@pytest.mark.battery(26)
+def test_a_pointer_to_nothing_is_noticed(folder: Path) -> None:
+    (folder / "last").write_text("seven\n")
+    with pytest.raises(BadRun, match=r"seven/manifest\.json: cannot be read"):
+        load(folder)

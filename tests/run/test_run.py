@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allneg.errors import BadRecipe, BadRun, OutOfResources
+from allneg.evaluation import evaluate
+from allneg.graph import Graph
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Recipe
+from allneg.run import Run, new_folder
+from allneg.training import fit
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_run_stands_alone(toy_run: Run, tmp_path: Path, tiny_graph: Graph) -> None:
+    there = Run.open(shutil.copytree(toy_run.folder, tmp_path / "elsewhere"))
+    assert there.recipe == toy_run.recipe
+    assert there.graph.vocabulary == tiny_graph.vocabulary
+    for split in ("train", "valid", "test"):
+        assert np.array_equal(there.graph.split(split), tiny_graph.split(split))
+    again = evaluate(there.model, there.tables(), there.graph, "test")
+    assert again.to_json() == there.report.to_json()
+
+
+def test_a_finished_run_says_so(toy_run: Run) -> None:
+    assert toy_run.finished
+    assert toy_run.status["state"] == "finished"
+    assert [entry["epoch"] for entry in toy_run.metrics()] == list(
+        range(1, toy_run.status["epoch"] + 1)
+    )
+    assert {"python", "torch", "threads", "command"} <= toy_run.environment.keys()
+
+
+def test_names_that_look_like_line_ends_survive(
+    tmp_path: Path, quick: Callable[..., Recipe]
+) -> None:
+    odd = ("a\x85b", "\u2028", "a\x0bb", "tab\there", " spaced ", "a\rb", "é", "e\u0301")
+    triples = np.array([[0, 0, 1], [2, 1, 3]])
+    graph = Graph("odd", Vocabulary(odd, ("r\x1c", "s")), triples, triples[:0], triples[:0])
+    Run.create(tmp_path / "run", quick(), graph)
+    assert Run.open(tmp_path / "run").graph.vocabulary == graph.vocabulary
+
+
+@pytest.mark.parametrize("what", ["a file", "a folder with something in it"])
+def test_nothing_is_overwritten(
+    tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe], what: str
+) -> None:
+    out = tmp_path / "run"
+    if what == "a file":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+        (out / "mine").write_text("mine")
+    with pytest.raises(BadRecipe, match="exists already") as caught:
+        Run.create(out, quick(), tiny_graph)
+    assert caught.value.exit_code == 2
+    assert (out if what == "a file" else out / "mine").read_text() == "mine"
+
+
+@pytest.mark.battery(28)
+@pytest.mark.parametrize("name", ["file/run", "x" * 300])
+def test_a_folder_that_cannot_be_made_is_a_problem(
+    tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe], name: str
+) -> None:
+    (tmp_path / "file").write_text("")  # even root cannot make a folder under a file
+    with pytest.raises(OutOfResources, match="cannot be written"):
+        Run.create(tmp_path / name, quick(), tiny_graph)
+
+
+@pytest.mark.battery(25)
+def test_a_run_that_cannot_be_written_whole_is_not_there(
+    tmp_path: Path,
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = os.fsync
+    for moment in range(50):
+        calls = 0
+
+        def full(handle: int, moment: int = moment) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > moment:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(handle)
+
+        monkeypatch.setattr(os, "fsync", full)
+        try:
+            Run.create(tmp_path / "run", quick(), tiny_graph)
+        except OutOfResources:
+            assert not (tmp_path / "run").exists()
+        else:
+            break
+    assert moment > 5
+    assert Run.open(tmp_path / "run").recipe == quick()
+
+
+@pytest.mark.battery(25)
+def test_a_full_disk_in_training_keeps_what_was_saved(
+    tmp_path: Path,
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With space again, the run goes on to the end a run without trouble comes to."""
+    recipe = quick("training.save_seconds=0", "training.epochs=3")
+    straight = Run.create(tmp_path / "straight", recipe, tiny_graph)
+    fit(straight)
+    run = Run.create(tmp_path / "run", recipe, tiny_graph)
+    real, calls = os.rename, 0
+
+    def full(*arguments: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)
+
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(OutOfResources, match="the disk is full") as caught:
+        fit(run)
+    assert caught.value.exit_code == 6
+    saved = run.last()
+    assert saved is not None
+    assert saved.state.epoch == 1
+    fit(run)
+    assert run.tables().entities.equal(straight.tables().entities)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"data": "x"}', '{"format_version": "1"}'])
+def test_a_damaged_run_file_is_a_bad_run(toy_copy: Run, content: str) -> None:
+    (toy_copy.folder / "run.json").write_text(content)
+    with pytest.raises(BadRun) as caught:
+        Run.open(toy_copy.folder)
+    assert caught.value.exit_code == 4
+
+
+def test_what_is_no_run_is_said(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(BadRun, match="not a run"):
+            Run.open(folder)
+
+
+@pytest.mark.battery(27)
+def test_a_newer_format_is_refused_with_both_versions(toy_copy: Run) -> None:
+    edit(toy_copy.folder / "run.json", '"format_version": 1', '"format_version": 99')
+    with pytest.raises(BadRun, match=r"format version 99, .* up to 1") as caught:
+        Run.open(toy_copy.folder)
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.battery(27)
+@pytest.mark.parametrize(
+    "old, new, shapes",
+    [
+        ("dim = 4", "dim = 5", r"\(12, 8\).*\(12, 10\)"),
+        ("reciprocal = true", "reciprocal = false", r"\(6, 8\).*\(3, 8\)"),
+        ('name = "complex"', 'name = "distmult"', r"\(12, 8\).*\(12, 4\)"),
+    ],
+)
+def test_weights_of_other_sizes_are_refused_with_both(
+    toy_copy: Run, old: str, new: str, shapes: str
+) -> None:
+    edit(toy_copy.folder / "recipe.toml", old, new)
+    run = Run.open(toy_copy.folder)
+    for read in (run.tables, run.last, lambda: fit(run)):
+        with pytest.raises(BadRun, match=shapes):
+            read()
+
+
+@pytest.mark.battery(27)
+def test_weights_of_another_vocabulary_are_refused(toy_copy: Run) -> None:
+    with (toy_copy.folder / "entities.txt").open("a") as file:
+        file.write("Atlantis\n")
+    with pytest.raises(BadRun, match=r"\(12, 8\).*\(13, 8\)"):
+        Run.open(toy_copy.folder).tables()
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "file, content",
+    [
+        ("recipe.toml", b"[model]\nname = 'none'"),
+        ("recipe.toml", None),
+        ("entities.txt", b"\xff\n"),
+        ("entities.txt", b"twice\ntwice\n"),
+        ("entities.txt", None),
+        ("triples.safetensors", b"{}"),
+        ("triples.safetensors", None),
+        ("report.json", b"{}"),
+        ("report.json", b"[]"),
+        ("metrics.jsonl", b"no\n"),
+        ("status.json", b"no"),
+    ],
+)
+def test_a_damaged_file_is_named(toy_copy: Run, file: str, content: bytes | None) -> None:
+    path = toy_copy.folder / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(BadRun, match=file.replace(".", r"\.")) as caught:
+        read_all(toy_copy.folder)
+    assert caught.value.exit_code == 4
+
+
+def read_all(folder: Path) -> tuple[object, ...]:
+    run = Run.open(folder)
+    return run.graph, run.report, run.metrics(), run.status
+
+
+@pytest.mark.battery(26)
+def test_an_id_outside_the_vocabulary_is_noticed(toy_copy: Run) -> None:
+    path = toy_copy.folder / "entities.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(BadRun, match="triples"):
+        assert Run.open(toy_copy.folder).graph
+
+
+@pytest.mark.battery(21)
+def test_a_cut_line_of_metrics_does_not_stop_a_resume(
+    tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]
+) -> None:
+    run = Run.create(tmp_path / "run", quick("training.epochs=2"), tiny_graph)
+    fit(run)
+    whole = run.metrics()
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "lo')
+    assert run.metrics() == whole
+    fit(run)
+    assert [json.loads(line) for line in (run.folder / "metrics.jsonl").open()] == whole
+
+
+def test_rewinding_forgets_what_will_be_trained_again(toy_copy: Run) -> None:
+    toy_copy.rewind(3)
+    assert [entry["epoch"] for entry in toy_copy.metrics()] == [1, 2, 3]
+
+
+def test_no_file_of_a_run_is_a_pickle_or_an_archive(toy_run: Run) -> None:
+    files = [path for path in toy_run.folder.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        start = path.read_bytes()[:2]
+        assert start[:1] != b"\x80", f"{path.name} is a pickle"
+        assert start not in (b"PK", b"\x1f\x8b"), f"{path.name} is an archive"
+        assert path.suffix in (".json", ".jsonl", ".toml", ".txt", ".safetensors", "")
+
+
+@pytest.mark.battery(35)
+def test_a_second_process_is_refused_with_the_holders_number(toy_copy: Run) -> None:
+    hold = (
+        "import sys; from allneg.run import Run\n"
+        "with Run.open(sys.argv[1]).held(): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(toy_copy.folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(BadRecipe, match=rf"process {other.pid} on ") as caught:
+            toy_copy.held().__enter__()
+        assert caught.value.exit_code == 2
+        # A killed holder leaves its file behind, but not its lock.
+        other.kill()
+        other.wait()
+    with toy_copy.held():
+        assert f"process {os.getpid()}" in (toy_copy.folder / ".holder").read_text()
+    assert not (toy_copy.folder / ".holder").exists()
+
+
+@pytest.mark.battery(22)
+def test_leftovers_of_a_killed_process_are_swept_and_nothing_else(toy_copy: Run) -> None:
+    before = {path for path in toy_copy.folder.rglob("*") if path.name != ".lock"}
+    half = toy_copy.folder / "checkpoints" / ".tmp-epoch-000031-step-00000000"
+    half.mkdir()
+    for left in (
+        half / ".tmp-state.json",
+        half / "tables.safetensors",
+        toy_copy.folder / "checkpoints" / ".tmp-last",
+        toy_copy.folder / ".tmp-report.json",
+    ):
+        left.write_text("half")
+    with toy_copy.held():
+        pass
+    assert {path for path in toy_copy.folder.rglob("*") if path.name != ".lock"} == before
+
+
+def test_a_run_without_a_place_gets_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = Recipe().with_settings(["data.name=../some/kb.tar.xz"])
+    first = new_folder(recipe)
+    assert first.parent == Path("runs")
+    assert first.name.endswith("_kb_complex")
+    first.mkdir(parents=True)
+    assert new_folder(recipe).name == f"{first.name}_2"

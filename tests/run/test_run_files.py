@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+
+from allneg.errors import BadRun, OutOfResources
+from allneg.run.files import read_json, read_tensors, write_json, write_tensors, write_text
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    write_text(path, "old\n")
+    write_text(path, "new é\n")
+    assert path.read_bytes() == "new é\n".encode()
+    assert [each.name for each in tmp_path.iterdir()] == ["note"]
+
+
+@pytest.mark.battery(25)
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "note"
+    write_text(path, "old")
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OutOfResources, match="note: the disk is full") as caught:
+        write_text(path, "new")
+    assert caught.value.exit_code == 6
+    assert path.read_text() == "old"
+
+
+@pytest.mark.battery(28)
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "inside"  # a path that even root cannot write
+    with pytest.raises(OutOfResources, match=r"file/inside: cannot be written"):
+        write_text(inside, "")
+    with pytest.raises(OutOfResources, match=r"file/inside: cannot be written"):
+        write_tensors(inside, {"a": torch.zeros(2)})
+
+
+def test_tensors_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = torch.arange(12.0).view(3, 4)
+    write_tensors(tmp_path / "rows", {"turned": rows.T, "step": torch.tensor(3)})
+    back = read_tensors(tmp_path / "rows")
+    assert back["turned"].equal(rows.T)
+    assert back["step"].equal(torch.tensor(3))
+
+
+def test_weights_are_as_readable_as_any_other_file(tmp_path: Path) -> None:
+    write_text(tmp_path / "text", "")
+    write_tensors(tmp_path / "rows", {"a": torch.zeros(1)})
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("text", "rows")}
+    assert len(modes) == 1
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"", b"[" * 100_000])
+def test_what_is_not_json_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(BadRun, match=r"a\.json: not JSON"):
+        read_json(tmp_path / "a.json")
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadRun, match=r"a\.json: cannot be read"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(BadRun, match="rows: cannot be read"):
+        read_tensors(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"\x80\x04K\x01."])
+def test_what_is_no_safetensors_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "rows").write_bytes(content)
+    with pytest.raises(BadRun, match="rows: not a whole safetensors file"):
+        read_tensors(tmp_path / "rows")
+
+
+def test_json_is_written_for_people(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"name": "Å"})
+    assert (tmp_path / "a.json").read_text() == '{\n  "name": "Å"\n}\n'

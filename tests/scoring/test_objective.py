@@ -1,0 +1,286 @@
+"""What chance decides for a batch, what is hidden from it, and how it is cut into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from allneg.graph.known import KnownAnswers
+from allneg.graph.questions import SIDES, Questions
+from allneg.models import MODELS, ComplEx, DistMult, Model
+from allneg.recipe import Loss, Penalty
+from allneg.scoring import Objective, Shard, Tables, scores
+
+Start = Callable[[Model, bool], Tables]
+Name = Literal["softmax", "margin", "logistic", "self-adversarial"]
+Negatives = Literal["all", "shared", "own"]
+
+LOSSES: list[Name] = ["softmax", "margin", "logistic", "self-adversarial"]
+NORMS = {"transe": (1, 2), "rotate": (1, 2)}
+EVERY = [(name, norm) for name in MODELS for norm in NORMS.get(name, (1,))]
+NONE = Penalty("none")
+
+
+def seeded(seed: int) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("name, norm", EVERY)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("negatives, count", [("all", None), ("shared", 4), ("own", 5)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_parts_of_a_batch_have_the_whole_batchs_gradient(
+    name: str,
+    norm: int,
+    loss: Name,
+    negatives: Negatives,
+    count: int | None,
+    masked: bool,
+    triples: Tensor,
+    known: KnownAnswers,
+    started: Start,
+) -> None:
+    model = MODELS[name](dim=3, scale=0.8, norm=norm)
+    settings = Loss(
+        loss,
+        negatives,
+        count,
+        correction=loss == "softmax" and negatives == "shared",
+        smoothing=0.1 if loss == "softmax" else 0.0,
+        margin=0.0 if loss == "softmax" else 2.0,
+        mask_known=masked,
+        subsampling=masked,
+    )
+    objective = Objective(model, settings, Penalty("n3", 0.1), known, 0.3, 0.2)
+    questions = Questions.of(triples, "head")
+
+    def summed(size: int) -> tuple[Tensor, Tensor, Tensor]:
+        tables = started(model, masked)
+        total = torch.zeros(())
+        n_parts = 0
+        for value in objective.parts(tables, questions, size, seeded(3)):
+            value.backward()
+            total += value.detach()
+            n_parts += 1
+        assert n_parts == -(-len(questions) // size)
+        assert tables.entities.grad is not None
+        assert tables.relations.grad is not None
+        return total, tables.entities.grad, tables.relations.grad
+
+    whole = summed(len(questions))
+    for size in (1, 4):  # 4 leaves a part of 1 over
+        for found, true in zip(summed(size), whole, strict=True):
+            torch.testing.assert_close(found, true, rtol=1e-5, atol=1e-6)
+    value = objective.value(started(model, masked), questions, seeded(3))
+    torch.testing.assert_close(value.detach(), whole[0])
+
+
+def test_a_shared_sample_has_the_batchs_answers_and_so_many_more(
+    triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = DistMult(dim=3, scale=0.8)
+    objective = Objective(model, Loss(negatives="shared", count=4), NONE, known)
+    questions = Questions.of(triples, "tail")
+    answers = set(questions.answer.tolist())
+    seen = set()
+    for seed in range(50):
+        drawn = objective.draw(started(model, False), questions, seeded(seed)).shared
+        assert drawn is not None
+        ids = drawn.tolist()
+        assert len(ids) == len(set(ids))  # nobody counts twice in the sum
+        assert answers <= set(ids)
+        assert len(ids) <= len(answers) + 4
+        seen |= set(ids)
+    assert seen == set(range(11))
+
+
+def test_a_shared_sample_of_everybody_is_all(
+    triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = ComplEx(dim=3, scale=0.8)
+    tables, questions = started(model, False), Questions.of(triples, "tail")
+    for settings in (Loss(), Loss(mask_known=True), Loss("logistic")):
+        against_all = Objective(model, settings, NONE, known).value(tables, questions, seeded(0))
+        everybody = replace(settings, negatives="shared", count=11)
+        shared = Objective(model, everybody, NONE, known).value(tables, questions, seeded(0))
+        torch.testing.assert_close(shared, against_all)
+
+
+def test_own_rivals_are_drawn_for_each_question_from_everybody(
+    triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = DistMult(dim=3, scale=0.8)
+    objective = Objective(model, Loss(negatives="own", count=200), NONE, known)
+    questions = Questions.of(triples, "tail")
+    drawn = objective.draw(started(model, False), questions, seeded(0)).own
+    assert drawn is not None
+    assert drawn.shape == (len(triples), 201)
+    assert drawn[:, 0].equal(questions.answer)
+    assert all(set(row.tolist()) == set(range(11)) for row in drawn[:, 1:])
+    assert not drawn[0, 1:].equal(drawn[1, 1:])
+
+
+def test_the_correction_makes_the_sample_an_unbiased_estimate_of_the_whole_sum(
+    started: Start,
+) -> None:
+    # One question with two others' answers in the batch; its loss is log Σ exp - answer, so
+    # exp(loss + answer) is the estimate of Σ exp, and its mean over draws must be the sum.
+    triples = torch.tensor([[0, 0, 1], [4, 0, 2], [5, 0, 3]])
+    known = KnownAnswers.of([triples.numpy()], 11, 3)
+    model = DistMult(dim=3, scale=0.9)
+    tables = started(model, False)
+    questions = Questions.of(triples, "tail")
+    truth = scores(model, tables, questions).detach().double().exp().sum(1)
+    answer = scores(model, tables, questions)[0, 1].detach().double()
+
+    def mean_and_error(correction: bool) -> tuple[float, float]:
+        settings = Loss(negatives="shared", count=4, correction=correction)
+        objective = Objective(model, settings, NONE, known)
+        chance = seeded(0)
+        with torch.no_grad():
+            found = torch.stack([_first(objective, tables, questions, chance) for _ in range(800)])
+        estimate = (found.double() + answer).exp()
+        return estimate.mean().item(), estimate.std().item() / 800**0.5
+
+    mean, error = mean_and_error(correction=True)
+    assert abs(mean - truth[0].item()) < 4 * error
+    assert error < 0.02 * mean
+    mean, error = mean_and_error(correction=False)
+    assert truth[0].item() - mean > 10 * error  # uncorrected, the sum is too small
+
+
+def _first(objective: Objective, tables: Tables, questions: Questions, chance: Generator) -> Tensor:
+    """The loss of the batch's first question."""
+    parts = list(objective.parts(tables, questions, 1, chance))
+    return parts[0] * len(questions)
+
+
+@pytest.mark.parametrize("negatives, count", [("all", None), ("shared", 8), ("own", 60)])
+def test_masking_hides_other_known_answers_and_never_the_answer(
+    negatives: Negatives, count: int | None, triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    # The gradient of one question tells who took part: (0, 0, ?) with the answer 1.
+    model = DistMult(dim=3, scale=0.8)
+    questions = Questions.of(triples[:1], "tail")
+
+    def pulled(masked: bool) -> set[int]:
+        tables = started(model, False)
+        settings = Loss("softmax", negatives, count, mask_known=masked)
+        objective = Objective(model, settings, NONE, known)
+        objective.value(tables, questions, seeded(1)).backward()
+        assert tables.entities.grad is not None
+        return set(tables.entities.grad.any(1).nonzero().flatten().tolist()) - {0}
+
+    assert {1, 2, 3} <= pulled(False)
+    assert pulled(True) == pulled(False) - {2, 3}
+
+
+def test_subsampling_weighs_by_one_over_the_root_of_both_pairs_counts(
+    triples: Tensor, known: KnownAnswers
+) -> None:
+    model = DistMult(dim=3, scale=0.8)
+    objective = Objective(model, Loss("self-adversarial", subsampling=True), NONE, known)
+    for side in SIDES:
+        share = objective.shares(Questions.of(triples, side))
+        # As in RotatE's code: a pair counts 4 when first seen, and 1 more each further time.
+        # (0, 0, 1): (0, 0, ?) is seen three times, (?, 0, 1) twice. (8, 2, 9): both once.
+        weight = {0: (6 + 5) ** -0.5, 7: (4 + 4) ** -0.5}
+        assert (share[0] / share[7]).item() == pytest.approx(weight[0] / weight[7])
+        assert share.sum().item() == pytest.approx(1)
+    even = Objective(model, Loss(), NONE, known).shares(Questions.of(triples, "tail"))
+    torch.testing.assert_close(even, torch.full((9,), 1 / 9))
+
+
+def test_dropout_keeps_the_mean_and_differs_from_batch_to_batch(known: KnownAnswers) -> None:
+    model = ComplEx(dim=8, scale=0.8)
+    tables = Tables.start(model, 3, Shard.whole(11), False, seed=0)
+    objective = Objective(model, Loss(), NONE, known, entity_dropout=0.25, relation_dropout=0.5)
+    questions = Questions.asking("tail", *torch.zeros(3, 4000, dtype=torch.int64))
+    chance = seeded(0)
+    first, second = (objective.draw(tables, questions, chance) for _ in range(2))
+    for keep, again, dropout in (
+        (first.keep_entity, second.keep_entity, 0.25),
+        (first.keep_relation, second.keep_relation, 0.5),
+    ):
+        assert keep is not None
+        assert again is not None
+        assert keep.shape == (4000, 16)
+        torch.testing.assert_close(keep.unique(), torch.tensor([0, 1 / (1 - dropout)]))
+        assert keep.mean().item() == pytest.approx(1, abs=0.02)
+        assert not keep.equal(again)
+
+
+def test_dropout_weighs_the_known_entity_and_the_relation_and_nobody_else(
+    triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = DistMult(dim=6, scale=0.8)
+    tables = started(model, False)
+    objective = Objective(model, Loss(), NONE, known, entity_dropout=0.5, relation_dropout=0.3)
+    questions = Questions.of(triples, "head")
+    found = objective.value(tables, questions, seeded(1))
+    drawn = objective.draw(tables, questions, seeded(1))
+    assert drawn.keep_entity is not None
+    assert drawn.keep_relation is not None
+    tail = tables.entities[questions.entity] * drawn.keep_entity
+    relation = tables.relations[questions.relation] * drawn.keep_relation
+    every = (tail * relation) @ tables.entities.T
+    torch.testing.assert_close(found, torch.nn.functional.cross_entropy(every, questions.answer))
+
+
+@pytest.mark.parametrize("negatives, count", [("all", None), ("shared", 4), ("own", 5)])
+@pytest.mark.parametrize("entity_dropout, relation_dropout", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+def test_an_objective_says_whether_it_moves_the_generator(
+    negatives: Negatives,
+    count: int | None,
+    entity_dropout: float,
+    relation_dropout: float,
+    triples: Tensor,
+    known: KnownAnswers,
+    started: Start,
+) -> None:
+    model = DistMult(dim=3, scale=0.8)
+    settings = Loss("softmax", negatives, count)
+    objective = Objective(model, settings, NONE, known, entity_dropout, relation_dropout)
+    chance = seeded(0)
+    before = chance.get_state()
+    objective.value(started(model, False), Questions.of(triples, "tail"), chance)
+    assert objective.has_chance != chance.get_state().equal(before)
+
+
+@pytest.mark.parametrize("name, norm", EVERY)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("negatives, count", [("all", None), ("own", 5)])
+def test_comparing_in_bfloat16_is_close_to_float32(
+    name: str,
+    norm: int,
+    loss: Name,
+    negatives: Negatives,
+    count: int | None,
+    triples: Tensor,
+    known: KnownAnswers,
+    started: Start,
+) -> None:
+    model = MODELS[name](dim=16, scale=0.5, norm=norm)
+    settings = Loss(loss, negatives, count, margin=0.0 if loss == "softmax" else 4.0)
+    exact = Objective(model, settings, NONE, known)
+    questions = Questions.of(triples, "tail")
+    values, gradients = [], []
+    for objective in (exact, replace(exact, narrow=True)):
+        tables = started(model, True)
+        value = objective.value(tables, questions, seeded(0))
+        value.backward()
+        assert tables.entities.grad is not None
+        assert tables.entities.grad.dtype == torch.float32
+        values.append(value.item())
+        gradients.append(tables.entities.grad)
+    assert values[1] == pytest.approx(values[0], rel=0.01)
+    # The product with a table is what is narrowed.
+    if name in ("complex", "distmult", "simple") and negatives != "own":
+        assert values[1] != values[0]
+    apart = (gradients[1] - gradients[0]).norm() / gradients[0].norm()
+    assert apart < 0.05

@@ -1,0 +1,85 @@
+"""Penalties as kbc normalises them: each question's own three factors, a mean over questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from allneg.graph.known import KnownAnswers
+from allneg.graph.questions import SIDES, Questions, Side
+from allneg.models import MODELS, ComplEx, Model
+from allneg.recipe import Loss, Penalty
+from allneg.scoring import Objective, Tables
+from allneg.scoring.penalty import penalties
+
+Start = Callable[[Model, bool], Tables]
+
+
+def sum_of_powers(row: Tensor, power: int, is_complex: bool) -> float:
+    """Σ |x|^power of a row's coordinates, one by one."""
+    numbers: list[float] = row.tolist()
+    if is_complex:
+        half = len(numbers) // 2
+        moduli = [abs(complex(*pair)) for pair in zip(numbers[:half], numbers[half:], strict=True)]
+    else:
+        moduli = [abs(each) for each in numbers]
+    return sum(modulus**power for modulus in moduli)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("reciprocal", [False, True])
+@pytest.mark.parametrize("penalty, power", [("l2", 2), ("n3", 3)])
+def test_a_questions_penalty_sums_its_three_factors(
+    name: str,
+    side: Side,
+    reciprocal: bool,
+    penalty: Literal["l2", "n3"],
+    power: int,
+    triples: Tensor,
+    started: Start,
+) -> None:
+    model = MODELS[name](dim=3, scale=0.5)
+    tables = started(model, reciprocal)
+    settings = Penalty(penalty, 0.25)
+    found = penalties(model, tables.look(Questions.of(triples, side)), settings)
+    truth = []
+    for head, relation, tail in triples.tolist():
+        row = relation + (3 if reciprocal and side == "head" else 0)
+        total = sum_of_powers(tables.entities[head], power, name in ("complex", "rotate"))
+        total += sum_of_powers(tables.entities[tail], power, name in ("complex", "rotate"))
+        if name != "rotate":  # an angle is no size
+            total += sum_of_powers(tables.relations[row], power, name == "complex")
+        truth.append(0.25 * total)
+    torch.testing.assert_close(found, torch.tensor(truth))
+
+
+def test_a_batch_adds_the_mean_of_its_penalties(
+    triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = ComplEx(dim=3, scale=0.5)
+    tables = started(model, True)
+    questions = Questions.of(triples, "tail")
+
+    def value(penalty: Penalty) -> Tensor:
+        objective = Objective(model, Loss(), penalty, known)
+        return objective.value(tables, questions, Generator())
+
+    n3 = Penalty("n3", 0.25)
+    added = value(n3) - value(Penalty("none", 0.25))
+    torch.testing.assert_close(added, penalties(model, tables.look(questions), n3).mean())
+
+
+def test_a_row_of_zeros_has_a_gradient_of_zeros(triples: Tensor, started: Start) -> None:
+    model = ComplEx(dim=3, scale=0.5)
+    tables = started(model, True)
+    with torch.no_grad():
+        tables.entities.zero_()
+    looked = tables.look(Questions.of(triples, "tail"))
+    penalties(model, looked, Penalty("n3", 1.0)).sum().backward()
+    assert tables.entities.grad is not None
+    assert tables.entities.grad.to_dense().equal(torch.zeros_like(tables.entities))

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from allneg.errors import (
+    BadData,
+    BadRecipe,
+    BadRun,
+    Diverged,
+    Interrupted,
+    OutOfResources,
+    Problem,
+    near,
+    printable,
+)
+
+
+def test_each_problem_has_its_exit_code() -> None:
+    kinds = [Problem, BadRecipe, BadData, BadRun, Diverged, OutOfResources]
+    assert [kind("why").exit_code for kind in kinds] == [1, 2, 3, 4, 5, 6]
+    assert all(issubclass(kind, Problem) and str(kind("why")) == "why" for kind in kinds)
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_leaves_with_its_signal(number: int, code: int) -> None:
+    assert Interrupted("saved", number).exit_code == code
+
+
+def test_control_characters_are_escaped() -> None:
+    shown = printable("a\x1b[31m\u202eb\x9b\n")
+    assert shown == r"'a\x1b[31m\u202eb\x9b\n'"
+
+
+def test_the_middle_of_a_long_text_is_left_out() -> None:
+    shown = printable("start" + "x" * 1_000_000 + "end")
+    assert len(shown) < 80
+    assert shown.startswith("'start")
+    assert shown.endswith("end'")
+
+
+def test_near_names_are_suggested_and_far_ones_are_not() -> None:
+    assert near("Berln", ["Berlin", "Bern", "Oslo"]) == "; close names: 'Berlin', 'Bern'"
+    assert near("Berlin", ["Oslo"]) == ""

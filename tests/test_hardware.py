@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from allneg.errors import BadRecipe
+from allneg.hardware import find_device, prepare
+from allneg.recipe import Hardware
+
+
+def test_auto_is_the_first_cuda_device_or_the_cpu() -> None:
+    wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    assert find_device("auto").type == wanted
+    assert find_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.battery(32)
+@pytest.mark.parametrize("name", ["cuda:99", "meta", "cpu:3"])
+def test_a_device_that_is_not_here_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(BadRecipe, match=rf"no {name} here; there is auto, cpu") as caught:
+        find_device(name)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cpu\x1b"])
+def test_what_is_no_device_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(BadRecipe, match="is no device; try auto, cpu"):
+        find_device(name)
+
+
+def test_torch_is_set_up_as_asked() -> None:
+    prepare(Hardware(device="cpu", threads=2, precision="float32", deterministic=True))
+    assert torch.get_num_threads() == 2
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cuda.matmul.allow_tf32
+    prepare(Hardware(device="cpu"))
+    assert torch.get_num_threads() == 2  # None leaves it alone
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cuda.matmul.allow_tf32

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allneg.errors import BadRecipe
+from allneg.recipe import Recipe, load_tables, merged, parse_settings
+
+
+def mistakes(*texts: str) -> list[str]:
+    """The lines of the complaint about some settings."""
+    with pytest.raises(BadRecipe) as caught:
+        Recipe().with_settings(texts)
+    assert caught.value.exit_code == 2
+    return str(caught.value).splitlines()
+
+
+def test_every_default_is_written_and_read_back(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(Recipe().to_toml())
+    assert Recipe.read(tmp_path / "recipe.toml") == Recipe()
+    written = tomllib.loads(Recipe().to_toml())
+    for part in dataclasses.fields(Recipe):
+        values = dataclasses.asdict(getattr(Recipe(), part.name))
+        assert written[part.name] == {
+            key: value for key, value in values.items() if value is not None
+        }
+
+
+def test_an_empty_file_is_the_default_recipe(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("")
+    assert Recipe.read(tmp_path / "recipe.toml") == Recipe()
+
+
+@given(
+    name=st.text(),
+    weight=st.floats(0, allow_infinity=False),
+    seed=st.integers(0, 2**63 - 1),
+    count=st.none() | st.integers(1, 2**63 - 1),
+    flag=st.booleans(),
+)
+@settings(max_examples=100, derandomize=True, deadline=None)
+def test_odd_values_survive_writing(
+    name: str, weight: float, seed: int, count: int | None, flag: bool
+) -> None:
+    recipe = Recipe()
+    recipe = dataclasses.replace(
+        recipe,
+        data=dataclasses.replace(recipe.data, name=name, drop_unseen=flag),
+        penalty=dataclasses.replace(recipe.penalty, weight=weight),
+        training=dataclasses.replace(recipe.training, seed=seed, micro_batch=count),
+    )
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
+
+
+def test_a_written_recipe_holds_no_control_characters() -> None:
+    odd = "".join(map(chr, range(0xA0)))
+    recipe = Recipe.from_tables({"data": {"name": odd}})
+    assert all(c.isprintable() or c == "\n" for c in recipe.to_toml())
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.battery(19)
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        """
+        traning.epochs = 3
+        [training]
+        lerning_rate = 0.1
+        batch_size = -5
+        epochs = "many"
+        [optimizer]
+        learning_rate = nan
+        [model]
+        name = "complx"
+        reciprocal = 1
+        [loss]
+        count = 10
+        """
+    )
+    with pytest.raises(BadRecipe) as caught:
+        Recipe.read(tmp_path / "mine.toml")
+    assert caught.value.exit_code == 2
+    assert str(caught.value).splitlines() == [
+        "mine.toml: traning is not a part; did you mean training?",
+        "mine.toml: training.lerning_rate is not a setting; did you mean optimizer.learning_rate?",
+        "mine.toml: training.batch_size must be more than 0, not -5",
+        "mine.toml: training.epochs must be a whole number, not 'many'",
+        "mine.toml: optimizer.learning_rate must be finite, not nan",
+        "mine.toml: model.name must be one of complex, distmult, simple, transe, rotate, "
+        "not 'complx'",
+        "mine.toml: model.reciprocal must be true or false, not 1",
+        "mine.toml: loss.count is for loss.negatives shared or own; all means every entity",
+    ]
+
+
+@pytest.mark.parametrize(
+    "setting, complaint",
+    [
+        ("model.dmi=3", "model.dmi is not a setting; did you mean model.dim?"),
+        ("training.qqqqqq=3", "training.qqqqqq is not a setting"),
+        ("model.dim=2.0", "model.dim must be a whole number, not 2.0"),
+        ("model.dim=true", "model.dim must be a whole number, not True"),
+        ("model.dim=0", "model.dim must be more than 0, not 0"),
+        ("model.norm=3", "model.norm must be one of 1, 2, not 3"),
+        ("model.norm=true", "model.norm must be one of 1, 2, not True"),
+        ("penalty.weight=inf", "penalty.weight must be finite, not inf"),
+        ("penalty.weight=-1", "penalty.weight must not be negative, not -1.0"),
+        ("loss.smoothing=1", "loss.smoothing must be at least 0 and less than 1, not 1.0"),
+        ("hardware.threads=0", "hardware.threads must be more than 0, not 0"),
+        ("data.name=7", "data.name must be a text, not 7"),
+        ("data.name=\udcff", "data.name must be Unicode, which TOML is written in, not '\\udcff'"),
+        ("training.seed=-1", "training.seed must not be negative, not -1"),
+        (f"training.seed={2**63}", f"training.seed must be at most {2**63 - 1}, not {2**63}"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: str) -> None:
+    assert mistakes(setting) == [f"--set: {complaint}"]
+
+
+@pytest.mark.parametrize(
+    "texts, complaint",
+    [
+        (["data.columns=hrx"], "data.columns must be the letters h, r, t"),
+        (["data.valid_share=0.5", "data.test_share=0.5"], "leave nothing to train on"),
+        (["model.norm=2"], "model.norm is for transe and rotate"),
+        (["loss.negatives=shared"], "say how many in loss.count"),
+        (["loss.count=5"], "loss.count is for loss.negatives shared or own"),
+        (["loss.correction=true"], "loss.correction is for"),
+        (["loss.name=logistic", "loss.smoothing=0.1"], "loss.smoothing is for loss.name softmax"),
+        (["loss.margin=1"], "loss.margin changes nothing in a softmax"),
+        (["loss.name=margin"], "loss.name margin needs a loss.margin above 0"),
+        (["model.name=transe", "loss.name=logistic"], "logistic on distances needs"),
+    ],
+)
+def test_settings_that_clash_are_named_together(texts: list[str], complaint: str) -> None:
+    (line,) = mistakes(*texts)
+    assert complaint in line
+
+
+def test_a_number_may_be_written_whole() -> None:
+    recipe = Recipe().with_settings(["penalty.weight=1"])
+    assert repr(recipe.penalty.weight) == "1.0"
+
+
+@pytest.mark.battery(20)
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 10_000,
+        "x = " + "{a=" * 5_000,
+        "model.dim." + "a." * 3_000 + "a = 1",
+        "[model.dim." + "a." * 3_000 + "a]",
+        "[[model]]\n" + "a." * 3_000 + "a = 1",
+        "training.seed = " + "1" * 10_000,
+        "penalty.weight = " + "1" * 400,
+        "penalty.weight = 1" + "0" * 5_000 + "e1",
+        "[model\n",
+        "a = '\x00'",
+    ],
+    ids=lambda text: text[:18],
+)
+def test_a_hostile_file_is_a_bad_recipe(tmp_path: Path, text: str) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(BadRecipe, match=r"^deep\.toml: ") as caught:
+        Recipe.read(tmp_path / "deep.toml")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.battery(20)
+def test_a_file_too_large_for_a_recipe_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "big.toml").open("wb") as file:
+        file.truncate(1 << 30)  # a hole: no byte of it is on the disk
+    with pytest.raises(BadRecipe, match="larger than"):
+        Recipe.read(tmp_path / "big.toml")
+
+
+def test_what_cannot_be_read_is_a_bad_recipe(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"data.name = '\xe9'")
+    for path in (tmp_path / "absent.toml", tmp_path, tmp_path / "latin.toml"):
+        with pytest.raises(BadRecipe, match=path.name):
+            load_tables(path)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("10", 10),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("complex", "complex"),
+        ("cuda:1", "cuda:1"),
+        ("../data/x=y", "../data/x=y"),
+        ('"10"', "10"),
+        ("", ""),
+        (" spaced ", "spaced"),
+    ],
+)
+def test_a_setting_is_toml_or_a_bare_word(text: str, value: Any) -> None:
+    assert parse_settings([f"part.field={text}"]) == {"part": {"field": value}}
+
+
+def test_the_last_of_two_settings_counts() -> None:
+    assert parse_settings(["a.b=1", "a.c=2", "a.b=3"]) == {"a": {"b": 3, "c": 2}}
+
+
+@pytest.mark.parametrize("text", ["epochs=3", "training.epochs", "training.=3", "=", ""])
+def test_a_setting_without_part_field_or_value_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(BadRecipe, match=r"write part\.field=value"):
+        parse_settings([text])
+
+
+@pytest.mark.parametrize("value", ["[" * 10_000, "9" * 10_000])
+def test_a_hostile_setting_is_a_bad_recipe(value: str) -> None:
+    (line,) = mistakes(f"training.epochs={value}")
+    assert line.startswith("--set: ")
+    assert len(line) < 120
+
+
+def test_merging_changes_neither_of_the_two() -> None:
+    base, top = {"a": {"x": 1, "y": 2}}, {"a": {"y": 3}, "b": {"z": 4}}
+    assert merged(base, top) == {"a": {"x": 1, "y": 3}, "b": {"z": 4}}
+    assert base == {"a": {"x": 1, "y": 2}}
+    assert top == {"a": {"y": 3}, "b": {"z": 4}}

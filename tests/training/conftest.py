@@ -1,0 +1,78 @@
+"""Runs on the tiny graph, trained as a test likes, stopped where it likes, and compared."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.errors import Interrupted
+from allneg.graph import Graph
+from allneg.recipe import Recipe
+from allneg.run import Run
+from allneg.training import Watch, fit
+
+Made = Callable[..., Run]
+
+
+@pytest.fixture
+def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Made:
+    """A new run that nobody has trained yet: `made("model.name=transe", graph=other)`."""
+    count = 0
+
+    def create(*settings: str, graph: Graph = tiny_graph) -> Run:
+        nonlocal count
+        count += 1
+        return Run.create(tmp_path / f"run-{count}", quick(*settings), graph)
+
+    return create
+
+
+@pytest.fixture
+def trained(made: Made) -> Made:
+    """A run trained to its end."""
+
+    def train(*settings: str, watch: Watch | None = None, **more: Any) -> Run:
+        run = made(*settings, **more)
+        fit(run, watch)
+        return run
+
+    return train
+
+
+@pytest.fixture
+def stop() -> Callable[[Run, int], None]:
+    """Train so many steps more, then let a signal come in."""
+
+    def train_until(run: Run, steps: int) -> None:
+        left = steps
+
+        def stopped_by() -> int:
+            nonlocal left
+            left -= 1
+            return signal.SIGTERM if left == 0 else 0
+
+        with pytest.raises(Interrupted) as caught:
+            fit(run, stopped_by=stopped_by)
+        assert caught.value.exit_code == 143
+        assert run.status["state"] == "interrupted"
+
+    return train_until
+
+
+@pytest.fixture
+def content() -> Callable[[Run], dict[str, Any]]:
+    """What training left: the bytes of the last checkpoint's tensors, the metrics, the report."""
+
+    def of(run: Run) -> dict[str, Any]:
+        folder = run.folder / "checkpoints"
+        last = folder / (folder / "last").read_text().strip()
+        tensors = {path.name: path.read_bytes() for path in sorted(last.glob("*.safetensors"))}
+        assert {"tables.safetensors", "optimizer.safetensors"} <= tensors.keys()
+        metrics = [{**entry, "seconds": None} for entry in run.metrics()]
+        return {**tensors, "metrics": metrics, "report": run.report.to_json()}
+
+    return of

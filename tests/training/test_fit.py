@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from allneg.errors import BadRun, Diverged
+from allneg.evaluation import Report, evaluate
+from allneg.graph import Graph
+from allneg.models import MODELS
+from allneg.run import Run
+from allneg.run.checkpoint import State
+from allneg.training import Watch, fit
+
+Trained = Callable[..., Run]
+
+# At such a rate nothing changes, so every ranking after the first gains nothing.
+STILL = ("optimizer.name=sgd", "optimizer.learning_rate=1e-30")
+
+
+def valid_mrrs(run: Run) -> dict[int, float]:
+    """The MRR of every ranking, by epoch."""
+    return {each["epoch"]: each["valid"]["mrr"] for each in run.metrics() if "valid" in each}
+
+
+def test_the_same_seed_gives_the_same_bytes(
+    trained: Trained, content: Callable[[Run], dict[str, Any]]
+) -> None:
+    first = content(trained("training.seed=7"))
+    assert content(trained("training.seed=7")) == first
+    other = content(trained("training.seed=8"))
+    assert other["tables.safetensors"] != first["tables.safetensors"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_learns_the_facts_it_is_told(
+    trained: Trained, tiny_graph: Graph, model: str
+) -> None:
+    run = trained(
+        f"model.name={model}",
+        "model.dim=16",
+        "training.epochs=80",
+        "penalty.name=none",
+        "evaluation.every=80",
+        "model.scale=0.1",
+    )
+    losses = [entry["loss"] for entry in run.metrics()]
+    assert losses[-1] < 0.5 * losses[0]
+    assert evaluate(run.model, run.tables(), tiny_graph, "train").mrr > 0.8
+
+
+def test_training_stops_when_patience_is_spent(trained: Trained) -> None:
+    run = trained(*STILL, "training.epochs=100", "evaluation.every=3", "evaluation.patience=2")
+    assert list(valid_mrrs(run)) == [3, 6, 9]
+    assert len(run.metrics()) == 9
+    assert run.status == {"state": "finished", "epoch": 9, "best_epoch": 3}
+
+
+def test_the_last_epoch_is_ranked_though_it_is_not_its_turn(trained: Trained) -> None:
+    run = trained("training.epochs=5", "evaluation.every=3")
+    assert list(valid_mrrs(run)) == [3, 5]
+
+
+def test_the_best_weights_are_kept_and_not_the_last(trained: Trained, tiny_graph: Graph) -> None:
+    # So high a rate that valid goes up and down.
+    run = trained(
+        "optimizer.learning_rate=1",
+        "training.epochs=30",
+        "evaluation.every=1",
+        "evaluation.patience=30",
+    )
+    mrrs = valid_mrrs(run)
+    best = run.status["best_epoch"]
+    assert mrrs[best] == max(mrrs.values())
+    assert mrrs[best] > mrrs[30]
+    assert evaluate(run.model, run.tables(), tiny_graph, "valid").mrr == mrrs[best]
+    assert run.report.mrr == evaluate(run.model, run.tables(), tiny_graph, "test").mrr
+    last = run.last()
+    assert last is not None
+    assert not last.tables["entities"].equal(run.tables().entities)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("penalty.weight=0.1",),
+        ("loss.name=margin", "loss.margin=2", "loss.mask_known=true"),
+        ("loss.name=logistic", "loss.margin=2", "loss.negatives=own", "loss.count=3"),
+        ("loss.negatives=shared", "loss.count=4", "loss.correction=true"),
+        ("loss.name=self-adversarial", "loss.margin=2", "loss.subsampling=true"),
+        ("loss.smoothing=0.1", "model.entity_dropout=0.3", "model.relation_dropout=0.3"),
+    ],
+    ids=lambda settings: settings[0],
+)
+def test_parts_of_a_batch_add_up_to_the_whole(
+    trained: Trained, model: str, settings: tuple[str, ...]
+) -> None:
+    # Plain steps: AdaGrad's first one would blow a rounding error up to the size of the rate.
+    settings = (*settings, f"model.name={model}", "model.scale=0.5", "optimizer.name=sgd")
+    whole = trained(*settings, "training.epochs=3")
+    parts = trained(*settings, "training.epochs=3", "training.micro_batch=3")
+    first = trained(*settings, "training.epochs=1", "optimizer.learning_rate=1e-30")
+    for name in ("entities", "relations"):
+        one, other = getattr(whole.tables(), name), getattr(parts.tables(), name)
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(one, getattr(first.tables(), name), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.battery(30)
+def test_a_loss_that_is_not_finite_ends_the_run(made: Trained) -> None:
+    run = made("optimizer.name=sgd", "optimizer.learning_rate=1e30", "model.scale=1")
+    with pytest.raises(Diverged, match=r"learning rate 1e\+30.*\n.*learning_rate") as caught:
+        fit(run)
+    assert caught.value.exit_code == 5
+    assert run.status["state"] == "diverged"
+    assert not run.finished
+    with pytest.raises(BadRun, match="not finished"):
+        assert run.report
+    assert run.tables().entities.isfinite().all()
+
+
+@pytest.mark.battery(30)
+def test_the_best_weights_survive_a_divergence(made: Trained, trained: Trained) -> None:
+    # A schedule that multiplies the rate by 1e30 after two good epochs.
+    settings = ("optimizer.schedule=step", "optimizer.every=2", "optimizer.decay=1e30")
+    run = made(*settings, "optimizer.name=sgd", "evaluation.every=2", "training.epochs=10")
+    good = trained("optimizer.name=sgd", "evaluation.every=2", "training.epochs=2")
+    for _ in range(2):  # resumed, it diverges again and keeps the same
+        with pytest.raises(Diverged):
+            fit(run)
+        assert run.tables().entities.equal(good.tables().entities)
+        assert run.status["state"] == "diverged"
+
+
+def test_without_valid_the_last_weights_count(trained: Trained, tiny_graph: Graph) -> None:
+    graph = replace(tiny_graph, valid=tiny_graph.valid[:0])
+    run = trained("training.epochs=3", "evaluation.patience=1", graph=graph)
+    assert len(run.metrics()) == 3
+    assert valid_mrrs(run) == {}
+    assert run.report.protocol["split"] == "test"
+    last = run.last()
+    assert last is not None
+    assert last.tables["entities"].equal(run.tables().entities)
+
+
+def test_without_test_the_report_is_on_valid(trained: Trained, tiny_graph: Graph) -> None:
+    run = trained(graph=replace(tiny_graph, test=tiny_graph.test[:0]))
+    assert run.report.protocol["split"] == "valid"
+    assert run.report.mrr == max(valid_mrrs(run).values())
+
+
+def test_without_valid_and_test_there_is_no_report(made: Trained, tiny_graph: Graph) -> None:
+    run = made(graph=replace(tiny_graph, valid=tiny_graph.valid[:0], test=tiny_graph.test[:0]))
+    assert fit(run) is None
+    assert run.status["state"] == "finished"
+    assert not run.finished
+    assert run.tables().entities.isfinite().all()
+
+
+class _Listener(Watch):
+    def __init__(self) -> None:
+        self.epochs = 0
+        self.steps: list[tuple[int, int, int]] = []
+        self.rankings: list[tuple[int, float]] = []
+
+    def began(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def stepped(self, state: State, n_steps: int) -> None:
+        self.steps.append((state.epoch, state.step, n_steps))
+
+    def ranked(self, state: State, report: Report) -> None:
+        self.rankings.append((state.epoch, report.mrr))
+
+
+def test_a_watch_is_told_of_every_step_and_ranking(trained: Trained) -> None:
+    watch = _Listener()
+    run = trained("training.epochs=3", watch=watch)
+    assert watch.epochs == 3
+    # 20 triples in batches of 8 are 3 batches, each asked from two sides.
+    assert watch.steps == [(epoch, step, 6) for epoch in range(3) for step in range(1, 7)]
+    assert watch.rankings == list(valid_mrrs(run).items())

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from allneg.recipe import Optimizer
+from allneg.run import Run
+from allneg.run.checkpoint import State
+from allneg.training.optimizer import rate_at
+
+
+def test_a_step_schedule_counts_epochs() -> None:
+    settings = Optimizer(learning_rate=1.0, schedule="step", decay=0.5, every=3)
+    rates = [rate_at(settings, State(epoch=epoch)) for epoch in range(7)]
+    assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25]
+
+
+def test_a_plateau_schedule_counts_drops() -> None:
+    settings = Optimizer(learning_rate=1.0, schedule="plateau", decay=0.5, every=3)
+    assert [rate_at(settings, State(epoch=9, drops=n)) for n in range(3)] == [1, 0.5, 0.25]
+
+
+def test_without_a_schedule_the_rate_stays() -> None:
+    assert rate_at(Optimizer(learning_rate=0.3), State(epoch=500, drops=3)) == 0.3
+
+
+def test_the_rate_of_every_epoch_is_in_the_metrics(trained: Callable[..., Run]) -> None:
+    settings = ("optimizer.schedule=step", "optimizer.every=2", "optimizer.decay=0.5")
+    run = trained("training.epochs=5", "optimizer.learning_rate=0.25", *settings)
+    assert [entry["rate"] for entry in run.metrics()] == [0.25, 0.25, 0.125, 0.125, 0.0625]
+
+
+def test_a_plateau_lowers_the_rate_of_a_run(trained: Callable[..., Run]) -> None:
+    # At such a rate nothing changes, so every ranking after the first gains nothing.
+    settings = ("optimizer.name=sgd", "optimizer.learning_rate=1e-30", "evaluation.every=1")
+    run = trained(*settings, "optimizer.schedule=plateau", "optimizer.every=2")
+    rates = [entry["rate"] for entry in run.metrics()]
+    assert rates == pytest.approx([1e-30, 1e-30, 1e-30, 1e-31, 1e-31, 1e-32])
+
+
+def test_the_first_step_of_adagrad_moves_by_the_rate(trained: Callable[..., Run]) -> None:
+    """Published recipes count on an accumulator that starts at 0."""
+    # An epoch is a step for tails and one for heads; a reciprocal row takes part in one of them.
+    settings = ("training.batch_size=100", "training.epochs=1", "model.scale=1")
+    still = trained(*settings, "optimizer.name=sgd", "optimizer.learning_rate=1e-30")
+    moved = trained(*settings, "optimizer.learning_rate=0.25")
+    change = (moved.tables().relations - still.tables().relations).abs()
+    assert torch.allclose(change, torch.tensor(0.25), atol=1e-4)
+
+
+def test_a_step_of_sgd_grows_with_the_rate(trained: Callable[..., Run]) -> None:
+    settings = ("training.batch_size=100", "training.epochs=1", "optimizer.name=sgd")
+    first, one, two = (
+        trained(*settings, "model.scale=1", f"optimizer.learning_rate={rate}").tables().relations
+        for rate in (1e-30, 1e-4, 2e-4)
+    )
+    assert (one - first).abs().max() > 1e-6
+    assert torch.allclose(two - first, 2 * (one - first), rtol=0.02, atol=1e-6)

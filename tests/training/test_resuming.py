@@ -1,0 +1,201 @@
+"""A run that was stopped and resumed is the run that was never stopped, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.graph import read_graph
+from allneg.models import MODELS
+from allneg.run import Run
+from allneg.run.checkpoint import State
+from allneg.training import Watch, fit, train
+
+# An epoch has 6 steps. The third stop is after an epoch's last step, before its ranking.
+STOPS = (1, 4, 1, 9)
+
+
+@pytest.mark.battery(29)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
+@pytest.mark.parametrize("model", MODELS)
+def test_resuming_changes_nothing(
+    made: Callable[..., Run],
+    trained: Callable[..., Run],
+    stop: Callable[[Run, int], None],
+    content: Callable[[Run], dict[str, Any]],
+    model: str,
+    optimizer: str,
+    threads: int,
+) -> None:
+    settings = (
+        f"model.name={model}",
+        f"optimizer.name={optimizer}",
+        f"hardware.threads={threads}",
+        "training.epochs=4",
+    )
+    run = made(*settings)
+    for steps in STOPS:
+        stop(run, steps)
+    fit(Run.open(run.folder))
+    assert content(run) == content(trained(*settings))
+
+
+@pytest.mark.battery(29)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("loss.negatives=shared", "loss.count=4", "loss.correction=true"),
+        ("loss.negatives=own", "loss.count=3", "loss.name=logistic"),
+        ("loss.name=self-adversarial", "loss.subsampling=true", "loss.mask_known=true"),
+        ("model.entity_dropout=0.3", "model.relation_dropout=0.2", "loss.smoothing=0.1"),
+        ("model.reciprocal=false", "penalty.name=l2"),
+        ("training.micro_batch=3",),
+        ("optimizer.schedule=step", "optimizer.every=2"),
+        ("optimizer.schedule=plateau", "optimizer.every=1", "evaluation.every=1"),
+        ("hardware.deterministic=true",),
+        ("hardware.precision=bf16",),
+    ],
+    ids=lambda settings: settings[0],
+)
+def test_resuming_changes_nothing_whatever_the_recipe(
+    made: Callable[..., Run],
+    trained: Callable[..., Run],
+    stop: Callable[[Run, int], None],
+    content: Callable[[Run], dict[str, Any]],
+    settings: tuple[str, ...],
+) -> None:
+    run = made(*settings)
+    for steps in STOPS:
+        stop(run, steps)
+    fit(Run.open(run.folder))
+    assert content(run) == content(trained(*settings))
+
+
+@pytest.mark.battery(29)
+@pytest.mark.parametrize("model", ["complex", "transe", "rotate"])
+def test_resuming_changes_nothing_where_two_threads_share_the_work(
+    made: Callable[..., Run],
+    trained: Callable[..., Run],
+    stop: Callable[[Run, int], None],
+    content: Callable[[Run], dict[str, Any]],
+    model: str,
+) -> None:
+    whole = read_graph("countries")
+    few = replace(whole, train=whole.train[:400], valid=whole.valid[:20], test=whole.test[:20])
+    settings = (
+        f"model.name={model}",
+        "model.dim=8",
+        "training.batch_size=200",
+        "training.epochs=2",
+        "hardware.threads=2",
+    )
+    run = made(*settings, graph=few)
+    for steps in (1, 4):
+        stop(run, steps)
+    fit(Run.open(run.folder))
+    assert content(run) == content(trained(*settings, graph=few))
+
+
+class Killed(Exception):
+    """Stands for a kill -9: nobody gets to save."""
+
+
+class _Killer(Watch):
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def stepped(self, state: State, n_steps: int) -> None:
+        self._left -= 1
+        if not self._left:
+            raise Killed
+
+
+@pytest.mark.battery(21)
+@pytest.mark.parametrize("save_seconds", [0, 60])
+def test_a_killed_run_goes_on_from_its_last_checkpoint(
+    made: Callable[..., Run],
+    trained: Callable[..., Run],
+    content: Callable[[Run], dict[str, Any]],
+    save_seconds: int,
+) -> None:
+    settings = (f"training.save_seconds={save_seconds}", "training.epochs=4")
+    run = made(*settings)
+    for steps in (2, 9, 8):
+        with pytest.raises(Killed):
+            fit(run, _Killer(steps))
+    fit(run)
+    assert content(run) == content(trained(*settings))
+
+
+def test_resuming_a_finished_run_changes_nothing(
+    trained: Callable[..., Run], content: Callable[[Run], dict[str, Any]]
+) -> None:
+    run = trained()
+    before = content(run)
+    fit(run)
+    assert content(run) == before
+
+
+@pytest.mark.battery(24)
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_the_resumed_run_is_the_straight_one(
+    tiny_folder: Path,
+    tmp_path: Path,
+    content: Callable[[Run], dict[str, Any]],
+    number: int,
+    code: int,
+) -> None:
+    out = tmp_path / "run"
+    settings = [
+        "model.dim=4",
+        "training.epochs=1000000",
+        "training.batch_size=8",
+        "evaluation.every=100",
+        "evaluation.patience=1000000",
+        "hardware.threads=1",
+    ]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "allneg", "train", str(tiny_folder), "--out", str(out)]
+    with subprocess.Popen(
+        [*command, "--device", "cpu", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        _wait_for(out / "metrics.jsonl", process)
+        os.kill(process.pid, number)
+        printed, said = process.communicate(timeout=60)
+    assert process.returncode == code, said.decode()
+    assert printed == b""
+    assert b"Traceback" not in said
+    assert f"allneg resume {out}".encode() in said
+
+    run = Run.open(out)
+    assert run.status["state"] == "interrupted"
+    epochs = run.status["epoch"] + 2
+    recipe = run.folder / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("epochs = 1000000", f"epochs = {epochs}"))
+    fit(Run.open(out))
+    settings[1] = f"training.epochs={epochs}"
+    straight = train(
+        tiny_folder, settings=[*settings, "hardware.device=cpu"], out=tmp_path / "straight"
+    )
+    assert content(run) == content(straight)
+
+
+def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until training writes its metrics."""
+    for _ in range(6000):
+        if path.exists() and path.stat().st_size:
+            return
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.01)
+    process.kill()
+    pytest.fail("training did not begin within a minute")

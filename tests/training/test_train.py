@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import allneg
+from allneg.errors import BadData, BadRecipe
+from allneg.recipe import Recipe
+from allneg.training import Watch, planned, train
+
+QUICK = ("model.dim=4", "training.epochs=2", "hardware.threads=1", "hardware.device=cpu")
+
+
+def test_one_call_trains_and_another_answers(tiny_folder: Path, tmp_path: Path) -> None:
+    run = allneg.train(tiny_folder, model="distmult", settings=QUICK, out=tmp_path / "run")
+    assert run.recipe.model.name == "distmult"
+    assert run.recipe.data.name == str(tiny_folder)
+    assert 0 < run.report.mrr <= 1
+    answers = allneg.load(run.folder, device="cpu").tails("France", "borders", k=5)
+    assert len(answers) == 5
+
+
+def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[model]\nname = 'simple'\ndim = 7\n[training]\nseed = 5\n[data]\nname = 'x'\n")
+    plan = planned("tiny", model="rotate", recipe=file, settings=["model.dim=9"])
+    assert (plan.data.name, plan.model.name, plan.model.dim) == ("tiny", "rotate", 9)
+    assert plan.training.seed == 5
+    assert planned("tiny", recipe=plan) == plan
+    assert planned("countries") == Recipe()
+
+
+def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("model.dimm = 7\n")
+    with pytest.raises(BadRecipe) as caught:
+        planned("tiny", model="rotat", recipe=file, settings=["training.epochs=0"])
+    text = str(caught.value)
+    assert all(word in text for word in ("model.dimm", "'rotat'", "training.epochs"))
+
+
+@pytest.mark.battery(32)
+def test_a_missing_device_is_said_before_anything_is_written(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(BadRecipe, match=r"no cuda:99 here; there is auto, cpu") as caught:
+        train(tiny_folder, settings=["hardware.device=cuda:99"], out=tmp_path / "run")
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
+    (tiny_folder / "valid.tsv").write_text("one\ttwo\n")
+    with pytest.raises(BadData, match=r"valid\.tsv:1"):
+        train(tiny_folder, settings=QUICK, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_readers_notes_are_told(tiny_folder: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Listener(Watch):
+        def said(self, line: str) -> None:
+            said.append(line)
+
+    with (tiny_folder / "train.tsv").open("a") as file:
+        file.write("France\tborders\tSpain\n")
+    train(tiny_folder, settings=QUICK, out=tmp_path / "run", watch=Listener())
+    assert any("1 duplicate triples in train" in line for line in said)
