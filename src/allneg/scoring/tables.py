@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,7 @@ class Tables(nn.Module):
         self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
         self.shard = shard
         self.reciprocal = reciprocal
+        self._late: list[tuple[Tensor, Tensor]] | None = None  # gradients of looked-up rows
 
     @classmethod
     def start(
@@ -83,10 +85,21 @@ class Tables(nn.Module):
 
     def look(self, questions: Questions) -> Looked:
         """The rows of each question, for training, where a gradient to every row is under way."""
-        ids = torch.cat([questions.entity, questions.answer])
-        # A sparse gradient is added to the one that is under way, which is written only once.
-        entity, answer = F.embedding(ids, self.entities, sparse=True).chunk(2)
+        if self._late is None:
+            self._late = []
+            self.entities.register_post_accumulate_grad_hook(self._settle)
+        entity, answer = _Look.apply(  # type: ignore[no-untyped-call]
+            self.entities, questions.entity, questions.answer, self._late
+        )
         return Looked(entity, self.relation_rows(questions), answer)
+
+    def _settle(self, entities: Tensor) -> None:
+        """Add the gradients of looked-up rows to the table's, once that is there."""
+        assert entities.grad is not None
+        assert self._late is not None
+        for ids, grad in self._late:
+            entities.grad.index_add_(0, ids, grad)
+        self._late.clear()
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved of the tables."""
@@ -105,6 +118,28 @@ class Tables(nn.Module):
         """Put back what `weights` gave."""
         self.entities[: len(self.shard)].copy_(weights["entities"])
         self.relations.copy_(weights["relations"])
+
+
+class _Look(torch.autograd.Function):
+    """Two look-ups whose gradients are put by, to be added to the table's once it is written.
+
+    Left to autograd, each would become a table of zeros with a few rows in it.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: Tensor, one: Tensor, other: Tensor, late: list[tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        ctx.ids, ctx.late = (one, other), late
+        ctx.set_materialize_grads(False)
+        return F.embedding(one, table), F.embedding(other, table)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
+        ctx.late += [
+            (ids, grad) for ids, grad in zip(ctx.ids, grads, strict=True) if grad is not None
+        ]
+        return None, None, None, None
 
 
 def _fill(
