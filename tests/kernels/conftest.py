@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+# The tests of several kernels share what check_engine.py says.
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

@@ -161,9 +161,9 @@ def both_gradients(
     if PARTS == 2:
         ay = _fetch(table + offset + dim, ASM)
         sum_y = tl.zeros([M1, D1, M2, D2], tl.float32)
-    # Pointers that move along instead take the compiler a third more registers.
+    # Pointers that moved along would take the compiler half as many registers again.
     for j in tl.range(start, stop, loop_unroll_factor=STEP):
-        b, q = query + j * width, to_query + j * width
+        b, q = query + j * (PARTS * dim), to_query + j * (PARTS * dim)
         pull = _fetch(grad + j * grad_width + m0 + m, ASM)
         x = ax - _fetch(b + near, ASM)
         if PARTS == 1:

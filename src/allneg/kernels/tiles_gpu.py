@@ -64,7 +64,8 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[T
     if grad.numel() == 0 or query.shape[1] == 0:
         return torch.zeros_like(query), torch.zeros_like(table)
     grad, query, table = grad.float(), query.contiguous(), table.contiguous()
-    if torch.are_deterministic_algorithms_enabled():
+    # The one pass finds its way among the queries with 32 bits, for want of registers.
+    if torch.are_deterministic_algorithms_enabled() or query.numel() >= 1 << 31:
         return _apart(grad, query, table, parts)
     return together(grad.contiguous(), query, table, parts)
 

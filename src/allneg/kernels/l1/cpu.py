@@ -13,7 +13,7 @@ from torch import Tensor
 from allneg.kernels.blocks import wide
 
 _STRETCH = 2.0**60  # a power of 2: it changes no digit; differences below 2^-60 count as none
-_BLOCK = 1 << 18  # numbers in a block of one query's differences: about a core's cache
+_BLOCK = 1 << 20  # numbers in a block of one query's differences: a few MiB, for the last cache
 _NO_REDUCTION = 0
 
 _huber = torch.ops.aten.huber_loss.out

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from allneg.kernels.blocks import wide
 
-_BLOCK = 1 << 18  # numbers in a block of one query's differences: about a core's cache
+_BLOCK = 1 << 20  # numbers in a block of one query's differences: a few MiB, for the last cache
 _TINY = 1e-37  # keeps 1/0 away where both parts are 0, so that 0 · 1/√tiny gives the slope 0
 _NO_REDUCTION = 0
 
