@@ -181,6 +181,6 @@ def test_a_watch_is_told_of_every_step_and_ranking(trained: Trained) -> None:
     watch = _Listener()
     run = trained("training.epochs=3", watch=watch)
     assert watch.epochs == 3
-    # 20 triples in batches of 8 are 3 batches, each asked from two sides.
-    assert watch.steps == [(epoch, step, 6) for epoch in range(3) for step in range(1, 7)]
+    # 20 triples, each asked from two sides, are 5 batches of 8.
+    assert watch.steps == [(epoch, step, 5) for epoch in range(3) for step in range(1, 6)]
     assert watch.rankings == list(valid_mrrs(run).items())

@@ -42,7 +42,7 @@ def test_a_plateau_lowers_the_rate_of_a_run(trained: Callable[..., Run]) -> None
 
 def test_the_first_step_of_adagrad_moves_by_the_rate(trained: Callable[..., Run]) -> None:
     """Published recipes count on an accumulator that starts at 0."""
-    # An epoch is a step for tails and one for heads; a reciprocal row takes part in one of them.
+    # All 40 questions are in one batch, so that an epoch is a step.
     settings = ("training.batch_size=100", "training.epochs=1", "model.scale=1")
     still = trained(*settings, "optimizer.name=sgd", "optimizer.learning_rate=1e-30")
     moved = trained(*settings, "optimizer.learning_rate=0.25")

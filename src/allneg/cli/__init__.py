@@ -21,6 +21,7 @@ _COMMANDS = {
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer questions by name.",
     "info": "Say what a run is and how far it came.",
+    "plan": "Print the memory a recipe will take.",
     "data": "List, get and check knowledge graphs.",
 }
 

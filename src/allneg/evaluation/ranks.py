@@ -9,16 +9,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import BadData, Diverged
+from allneg.errors import BadData, Diverged, OutOfResources
 from allneg.evaluation.protocol import Protocol
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions
+from allneg.hardware import is_out_of_memory
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
+_MARKS = 1 << 17  # counted at once on a CPU
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,10 @@ def known_for(protocol: Protocol, graph: Graph, split: str) -> KnownAnswers:
 def rank(
     model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
 ) -> Ranking:
-    """Rank a split from both sides, holding at most about `block` scores at once."""
+    """Rank a split from both sides, holding at most about `block` scores at once.
+
+    Where memory does not suffice for so many, half as many are held, and so on.
+    """
     known = known_for(protocol, graph, split).to(tables.device)
     triples = graph.split(split)
     if protocol.unseen == "dropped":
@@ -64,22 +69,56 @@ def rank(
         raise BadData(f"{graph.name}: {split} has no triples to rank")
     out = None if protocol.unseen == "kept" else torch.from_numpy(~graph.seen).to(tables.device)
     asked = torch.from_numpy(triples).to(tables.device)
-    size = max(1, block // graph.n_entities)
+    size = min(max(1, block // graph.n_entities), len(asked))
     finite = torch.ones((), dtype=torch.bool, device=tables.device)
     found: list[Tensor] = []
     for side in SIDES:
-        for some in asked.split(size):
-            questions = Questions.of(some, side)
-            values = scores(model, tables, questions).float()
-            finite &= values.isfinite().all()
-            if out is not None:
-                values[:, out] = -torch.inf
-            found.append(places(values, questions, known, protocol))
+        done = 0
+        while done < len(asked):
+            questions = Questions.of(asked[done : done + size], side)
+            try:
+                some, all_finite = _ranked(model, tables, questions, known, protocol, out)
+            except (RuntimeError, MemoryError) as error:
+                size = _fewer(size, error)
+                continue
+            finite &= all_finite
+            found.append(some)
+            done += len(questions)
     if not finite:
         raise Diverged("a score is not finite: the model has diverged, so nothing is ranked")
     better, equal = torch.cat(found).view(2, len(triples), 2).permute(2, 1, 0).cpu().numpy()
     candidates = graph.n_entities if out is None else int(graph.seen.sum())
     return Ranking(protocol, split, triples, better, equal, candidates, dropped)
+
+
+def _ranked(
+    model: Model,
+    tables: Tables,
+    questions: Questions,
+    known: KnownAnswers,
+    protocol: Protocol,
+    out: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The places of some questions' answers, and whether all scores are finite.
+
+    A function of its own, so that its scores are gone before the next ones are made.
+    """
+    values = scores(model, tables, questions).float()
+    low, high = values.aminmax()  # NaN passes through, and no copy is made
+    if out is not None:
+        values[:, out] = -torch.inf
+    return places(values, questions, known, protocol), low.isfinite() & high.isfinite()
+
+
+def _fewer(size: int, error: Exception) -> int:
+    """How many questions to rank at once after so many were too many."""
+    if not is_out_of_memory(error):
+        raise error
+    if size == 1:
+        raise OutOfResources(
+            "out of memory while ranking one question at a time; free some, or use --device cpu"
+        ) from None
+    return size // 2
 
 
 def places(values: Tensor, questions: Questions, known: KnownAnswers, rule: Protocol) -> Tensor:
@@ -90,6 +129,14 @@ def places(values: Tensor, questions: Questions, known: KnownAnswers, rule: Prot
     answer = values.gather(1, questions.answer.unsqueeze(1))
     values[known.pairs(questions)] = -torch.inf
     values.scatter_(1, questions.answer.unsqueeze(1), -torch.inf)
+    # A CPU widens each mark to eight bytes to count it: a few rows at a time stay in its cache.
+    size = max(1, _MARKS // values.shape[1]) if values.device.type == "cpu" else len(values)
+    pieces = zip(values.split(size), answer.split(size), strict=True)
+    return torch.cat([_counted(some, its_answer, rule) for some, its_answer in pieces])
+
+
+def _counted(values: Tensor, answer: Tensor, rule: Protocol) -> Tensor:
+    """How many of each row are better than its answer, and how many equal: (B, N) -> (B, 2)."""
     if not rule.relative and not rule.absolute:
         better, equal = values > answer, values == answer
     else:

@@ -26,6 +26,11 @@ class Model(ABC):
     relation_parts: ClassVar[int] = 1  # likewise a relation row
 
     @property
+    def kernel(self) -> str:
+        """The kernel that `compare` calls."""
+        return "dot"
+
+    @property
     def entity_width(self) -> int:
         return self.entity_parts * self.dim
 

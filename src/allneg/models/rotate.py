@@ -21,6 +21,10 @@ class RotatE(Model):
 
     entity_parts = 2
 
+    @property
+    def kernel(self) -> str:
+        return "modulus" if self.norm == 1 else "l2"
+
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
         return _turn(head, relation)
 

@@ -11,6 +11,10 @@ from allneg.models.base import Model
 class TransE(Model):
     """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the euclidean one (2)."""
 
+    @property
+    def kernel(self) -> str:
+        return "l1" if self.norm == 1 else "l2"
+
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
 

@@ -39,15 +39,19 @@ def losses(
     `rows` is a table (N, W), or holds each question's own rows (B, C, W), which are few.
     """
     n = rows.shape[-2]
-    if rows.dim() == 3 or len(query) * n <= block:
-        size = n
-    else:
-        size = max(_MULTIPLE, block // len(query) // _MULTIPLE * _MULTIPLE)
+    size = n if rows.dim() == 3 else block_rows(len(query), n, block)
     blocks = [_Block(first, min(first + size, n)) for first in range(0, n, size)]
     out: Tensor = _Losses.apply(  # type: ignore[no-untyped-call]
         query, rows, compare, loss, rivals, blocks
     )
     return out
+
+
+def block_rows(questions: int, n: int, block: int) -> int:
+    """How many of `n` rows are compared at once so that about `block` scores are held."""
+    if questions * n <= block:
+        return n
+    return min(n, max(_MULTIPLE, block // questions // _MULTIPLE * _MULTIPLE))
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class _Losses(torch.autograd.Function):
             memory = loss.fold(memory, scores)
             if len(blocks) == 1:
                 ctx.kept = compared
+            del compared, scores  # or the next block would be held beside this one
         assert memory is not None
         ctx.plan = compare, loss, rivals, blocks
         ctx.save_for_backward(query, rows, memory, answer)
@@ -127,7 +132,7 @@ class _Losses(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, rows, memory, answer = ctx.saved_tensors
         compare, loss, rivals, blocks = ctx.plan
-        to_query, parts = torch.zeros_like(query), []
+        to_query, to_rows = torch.zeros_like(query), None
         for block in blocks:
             compared, ctx.kept = ctx.kept, None
             if compared is None:
@@ -137,5 +142,10 @@ class _Losses(torch.autograd.Function):
             block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
             to_query += now[0]
-            parts.append(now[1])
-        return to_query, parts[0] if len(parts) == 1 else torch.cat(parts), None, None, None, None
+            if len(blocks) == 1:
+                to_rows = now[1]
+            else:
+                to_rows = torch.empty_like(rows) if to_rows is None else to_rows
+                to_rows[block.start : block.stop] = now[1]
+            del compared, slopes, now
+        return to_query, to_rows, None, None, None, None

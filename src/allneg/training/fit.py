@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -11,16 +12,20 @@ from typing import Any
 import torch
 from torch import Generator
 
-from allneg.errors import Diverged, Interrupted
+from allneg.errors import Diverged, Interrupted, OutOfResources
 from allneg.evaluation import Report, evaluate
 from allneg.graph.questions import batches
-from allneg.hardware import prepare
+from allneg.hardware import prepare, trouble_named
+from allneg.kernels.choose import use
+from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.checkpoint import State
 from allneg.run.files import write_json
 from allneg.scoring.tables import mixed_seed
+from allneg.training.keeper import Keeper
 from allneg.training.learner import Learner
 from allneg.training.patience import judged, spent
+from allneg.training.plan import how
 from allneg.training.watch import Watch
 
 _STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
@@ -35,15 +40,29 @@ def fit(
     `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
     alone, so a resumed run goes on as if it had never stopped.
     """
-    recipe, graph, watch = run.recipe, run.graph, watch or Watch()
-    device = prepare(recipe.hardware)
+    device = prepare(run.recipe.hardware)
+    use(run.recipe.hardware.engine)
+    try:
+        with trouble_named(device, _less(run.recipe)):
+            return _fit(run, device, watch or Watch(), stopped_by)
+    except OutOfResources as problem:
+        with contextlib.suppress(OutOfResources):  # of a full disk, too
+            run.say("failed", reason=str(problem))
+        raise
+
+
+def _fit(
+    run: Run, device: torch.device, watch: Watch, stopped_by: Callable[[], int]
+) -> Report | None:
+    recipe, graph, keeper = run.recipe, run.graph, Keeper(run, watch)
     learner, state = Learner(recipe, graph, device), State()
-    if (saved := run.last()) is not None:
+    if (saved := run.last(watch.said)) is not None:
         learner.restore(saved)
         state = saved.state
     run.rewind(state.epoch)
     run.say("running")
     watch.began(recipe.training.epochs)
+    watch.said(how(recipe, graph.n_entities, device))
 
     train = torch.from_numpy(graph.train).to(device)
     size, seed = recipe.training.batch_size, recipe.training.seed
@@ -59,14 +78,17 @@ def fit(
                 continue  # done before the interruption
             chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
             total += learner.step(questions, chance)
-            look = device.type == "cpu" or step % _STEPS_A_LOOK == 0 or step + 1 == n_steps
+            due = step + 1 == n_steps or keeper.due()  # what is saved is looked at
+            look = due or device.type == "cpu" or step % _STEPS_A_LOOK == 0
             if look and not math.isfinite(total):
                 _diverge(run, learner, state, f"the loss at epoch {state.epoch + 1}, step {step}")
             state = replace(state, step=step + 1)
             watch.stepped(state, n_steps)
-            if signal_number := stopped_by():
+            signal_number = stopped_by()
+            if signal_number or (due and state.step < n_steps):
                 state = replace(state, loss=float(total), seconds=clock.seconds)
-                run.save(learner.checkpoint(state))
+                keeper.save(learner.checkpoint(state), must=signal_number != 0)
+            if signal_number:
                 run.say("interrupted", epoch=state.epoch, step=state.step)
                 goes_on = f"stopped and saved; `allneg resume {run.folder}` goes on"
                 raise Interrupted(goes_on, signal_number)
@@ -87,10 +109,11 @@ def fit(
                 learner.keep()
             entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
             watch.ranked(state, report)
-        run.note({**entry, "seconds": clock.seconds})
-        if last or spent(state, recipe) or clock.due(recipe.training.save_seconds):
+        keeper.note({**entry, "seconds": clock.seconds})
+        ends = last or spent(state, recipe)
+        if ends or keeper.due():
             state = replace(state, seconds=clock.seconds)
-            run.save(learner.checkpoint(state))
+            keeper.save(learner.checkpoint(state), must=ends)
     return _finish(run, learner, state)
 
 
@@ -125,20 +148,23 @@ def _diverge(run: Run, learner: Learner, state: State, what: str) -> None:
     )
 
 
+def _less(recipe: Recipe) -> str:
+    """What to lower when memory runs out in training."""
+    size = recipe.training.micro_batch or recipe.training.batch_size
+    if size == 1:
+        return "What was saved is kept; lower loss.block or model.dim."
+    return (
+        f"What was saved is kept. Lower training.micro_batch to {size // 2}, which takes the same "
+        "steps in less memory; if that is not enough, loss.block or model.dim."
+    )
+
+
 class _Clock:
     """Seconds spent training, counted from those of earlier sessions."""
 
     def __init__(self, before: float) -> None:
         self._start = time.perf_counter() - before
-        self._saved = time.perf_counter()
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self._start
-
-    def due(self, every: float) -> bool:
-        """Have `every` seconds passed since this was last true?"""
-        if time.perf_counter() - self._saved < every:
-            return False
-        self._saved = time.perf_counter()
-        return True

@@ -1,0 +1,114 @@
+"""What a recipe will take, computed before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from allneg.graph.graph import Graph
+from allneg.kernels.choose import why
+from allneg.models import Model
+from allneg.recipe import Recipe
+from allneg.run import make_model
+from allneg.scoring.streamed import block_rows
+
+_FLOAT = 4
+_ID = 8
+_MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps beside each table
+# Copies of a block of scores that a loss makes beside it, at its peak.
+_COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
+_SMOOTHED = 3.0
+_ROW_COPIES = 14  # of a batch's rows: looked up, query, penalty, and the gradients of each
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes by purpose. What is kept stays all the time; the two phases take turns."""
+
+    device: str
+    path: str  # how the loss holds its scores, and which engine compares
+    kept: Mapping[str, int]
+    training: Mapping[str, int]
+    ranking: Mapping[str, int]
+
+    @property
+    def peak(self) -> int:
+        phases = (sum(self.training.values()), sum(self.ranking.values()))
+        return sum(self.kept.values()) + max(phases)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "peak": self.peak}
+
+
+def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
+    """The bytes a training on `device` takes there."""
+    model = make_model(recipe)
+    n, relations = graph.n_entities, graph.n_relations * (2 if recipe.model.reciprocal else 1)
+    padded = n if device.type == "cpu" else math.ceil(n / 64) * 64
+    table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    known = 2 * len(graph.train) * 3 * _ID
+    rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
+    return Plan(
+        device=str(device),
+        path=how(recipe, n, device),
+        kept={
+            "tables": table,
+            "gradients": table,
+            "optimizer": _MEMORIES[recipe.optimizer.name] * table,
+            "best tables": table if len(graph.valid) else 0,
+            "triples and known answers": len(graph.train) * 3 * _ID + known,
+        },
+        training={
+            "scores": _scores(recipe, model, padded),
+            "rows of a batch": rows,
+        },
+        ranking={"scores": _ranked(recipe, graph) * (_FLOAT if device.type == "cpu" else 6)},
+    )
+
+
+def how(recipe: Recipe, n_entities: int, device: torch.device) -> str:
+    """One line: how the loss holds its scores, and which engine compares."""
+    model, loss = make_model(recipe), recipe.loss
+    columns = (
+        n_entities if loss.negatives == "all" else recipe.training.batch_size + (loss.count or 0)
+    )
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    size = block_rows(questions, columns, loss.block)
+    held = f"{questions:,} questions × {columns:,} candidates"
+    if loss.negatives == "own":
+        held = f"{questions:,} questions × {1 + (loss.count or 0):,} rows of their own, kept whole"
+    elif size >= columns:
+        held += " kept whole"
+    else:
+        held += f" streamed, {size:,} at a time"
+    if model.kernel in ("l1", "modulus"):
+        return f"{held}; {why(model.kernel, device)}"
+    return f"{held}; {model.kernel} on {device}: matrix products"
+
+
+def _scores(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of a block of scores and its copies, and of candidates' own rows."""
+    loss, questions = recipe.loss, recipe.training.micro_batch or recipe.training.batch_size
+    copies = 1 + _COPIES[loss.name] + (_SMOOTHED if loss.smoothing else 0)
+    count = loss.count or 0
+    if loss.negatives == "own":
+        # Each question's rows, their differences or products, and the gradients of both.
+        return int(4 * questions * (1 + count) * model.entity_width * _FLOAT)
+    columns, gathered = n, 0
+    if loss.negatives == "shared":
+        columns = min(n, recipe.training.batch_size + count)
+        gathered = 2 * columns * model.entity_width * _FLOAT
+    block = block_rows(questions, columns, loss.block)
+    return int(copies * questions * block * _FLOAT) + gathered
+
+
+def _ranked(recipe: Recipe, graph: Graph) -> int:
+    """Scores held at once while valid or test is ranked; a GPU marks them in two bytes more."""
+    triples = max(len(graph.valid), len(graph.test))
+    block = max(1, recipe.evaluation.block // graph.n_entities)
+    return min(block, triples) * graph.n_entities

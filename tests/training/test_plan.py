@@ -1,0 +1,114 @@
+"""The memory plan, held to what a training really takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from allneg.graph.graph import Graph
+from allneg.hardware import find_device
+from allneg.recipe import Recipe
+from allneg.training.plan import how, plan
+
+# A child measures its own peak over what it held before, so that torch's size does not count.
+_MEASURE = """
+import sys
+import numpy as np
+import torch
+from torch import Generator
+from allneg.evaluation import evaluate
+from allneg.graph.graph import Graph
+from allneg.graph.questions import batches
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Recipe
+from allneg.run.checkpoint import State
+from allneg.training.learner import Learner
+from allneg.training.plan import plan
+
+def peak():
+    with open("/proc/self/status") as file:
+        said = dict(line.split(":", 1) for line in file)
+    return int(said["VmHWM"].split()[0]) * 1024, int(said["VmRSS"].split()[0]) * 1024
+
+def train(n, recipe):
+    names = Vocabulary(tuple(map(str, range(n))), ("r", "s"))
+    rng = np.random.default_rng(0)
+    train, valid, test = (
+        np.stack([rng.integers(0, high, size) for high in (n, 2, n)], 1)
+        for size in (4000, 600, 600)
+    )
+    graph = Graph("made up", names, train, valid, test)
+    learner = Learner(recipe, graph, torch.device("cpu"))
+    learner.keep()
+    size = recipe.training.batch_size
+    for i, questions in enumerate(batches(torch.from_numpy(train), size, Generator())):
+        learner.step(questions, Generator())
+        if i == 2:
+            break
+    evaluate(learner.model, learner.tables, graph, "valid", block=recipe.evaluation.block)
+    return graph
+
+torch.set_num_threads(1)
+recipe = Recipe().with_settings(sys.argv[1:])
+train(50, recipe.with_settings(["training.batch_size=10", "model.dim=4"]))  # what torch loads late
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # forget the peak so far
+before = peak()[1]
+graph = train(30000, recipe)
+print(peak()[0] - before, plan(recipe, graph, torch.device("cpu")).peak)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("model.dim=256", "training.batch_size=2000"),
+        ("model.dim=128", "training.batch_size=500", "optimizer.name=adam"),
+        ("model.dim=64", "training.batch_size=2000", "loss.block=8000000"),
+    ],
+    ids=["kept whole", "adam", "streamed"],
+)
+def test_the_plan_is_within_15_percent_of_the_measured_peak(settings: tuple[str, ...]) -> None:
+    evaluation = "evaluation.block=10000000"
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *settings, evaluation],
+        capture_output=True,
+        text=True,
+        check=True,
+        # Freed memory goes back at once, so that the peak is what was held together.
+        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"},
+    )
+    measured, planned = map(int, done.stdout.split())
+    assert planned == pytest.approx(measured, rel=0.15)
+
+
+def test_what_is_kept_and_the_larger_phase_make_the_peak(tiny_graph: Graph) -> None:
+    made = plan(Recipe(), tiny_graph, find_device("cpu"))
+    phases = sum(made.training.values()), sum(made.ranking.values())
+    assert made.peak == sum(made.kept.values()) + max(phases)
+    assert made.to_json()["peak"] == made.peak
+
+
+def test_adam_keeps_two_tables_and_sgd_none(tiny_graph: Graph) -> None:
+    sizes = {
+        name: plan(
+            Recipe().with_settings([f"optimizer.name={name}"]), tiny_graph, find_device("cpu")
+        ).kept
+        for name in ("adagrad", "adam", "sgd")
+    }
+    table = sizes["adagrad"]["tables"]
+    assert [sizes[name]["optimizer"] // table for name in sizes] == [1, 2, 0]
+
+
+def test_the_line_says_whole_streamed_or_own() -> None:
+    device = find_device("cpu")
+    recipe = Recipe()
+    assert "500 questions × 2,189 candidates kept whole; dot" in how(recipe, 2189, device)
+    streamed = recipe.with_settings(["loss.block=100000", "model.name=rotate"])
+    assert "streamed, 192 at a time; modulus on cpu: engine cpu" in how(streamed, 2189, device)
+    own = recipe.with_settings(["loss.negatives=own", "loss.count=7"])
+    assert "500 questions × 8 rows of their own" in how(own, 2189, device)
