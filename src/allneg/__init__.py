@@ -9,7 +9,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
+
+# Threads that wait for each other by spinning are ten times slower than one thread as soon as
+# another program wants the same cores. Read when torch is loaded, so it must be said before.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from allneg.errors import Problem
@@ -18,7 +23,9 @@ if TYPE_CHECKING:
     from allneg.recipe import Recipe
     from allneg.run import Run
     from allneg.serving.predictor import Predictor, load
-    from allneg.training import Watch, fit, train
+    from allneg.training.fit import fit
+    from allneg.training.train import train
+    from allneg.training.watch import Watch
 
 __version__ = "0.1.0"
 
