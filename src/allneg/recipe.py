@@ -68,6 +68,7 @@ class Loss:
     temperature: float = 1.0  # of self-adversarial weights
     mask_known: bool = False  # a question's other train answers are no negatives
     subsampling: bool = False  # weigh questions by 1/sqrt of how often their pairs occur
+    relation_weight: float = 0.0  # of a second softmax, which asks for the relation (h, ?, t)
     block: int = 1 << 28  # scores held at once; beyond, blocks of rows are compared in turn
 
 
@@ -75,7 +76,7 @@ class Loss:
 class Penalty:
     """What is added for large rows: on the batch's own three factors, a mean over questions."""
 
-    name: Literal["none", "l2", "n3"] = "n3"
+    name: Literal["none", "l2", "n3", "dura", "dura-w"] = "n3"
     weight: float = 0.01
 
 
@@ -317,6 +318,10 @@ def _clashes(recipe: Recipe) -> list[str]:
     if loss.name == "margin" and loss.margin <= 0:
         found.append("loss.name margin needs a loss.margin above 0, such as 6")
     distance = model.name in ("transe", "rotate")
+    if distance and loss.relation_weight:
+        found.append(f"loss.relation_weight is for products; model.name is {model.name}")
+    if distance and recipe.penalty.name in ("dura", "dura-w"):
+        found.append(f"penalty.name {recipe.penalty.name} is for products, not {model.name}")
     if distance and loss.name in ("logistic", "self-adversarial") and loss.margin <= 0:
         found.append(f"{loss.name} on distances needs a loss.margin above 0, such as 6")
     return found

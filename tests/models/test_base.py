@@ -96,3 +96,20 @@ def test_squared_modulus_has_a_gradient_at_zero() -> None:
     squared_modulus(rows).pow(1.5).sum().backward()
     assert rows.grad is not None
     assert rows.grad.equal(torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("name", ["complex", "distmult", "simple"])
+def test_asking_for_the_relation_gives_a_triple_the_same_score(name: str) -> None:
+    model = MODELS[name](dim=5, scale=1.0)
+    chance = torch.Generator().manual_seed(0)
+    head, tail = torch.randn(2, 4, model.entity_width, generator=chance)
+    relation = torch.randn(4, model.relation_width, generator=chance)
+    by_tail = model.compare(model.tail_query(head, relation), tail).diagonal()
+    by_relation = (model.relation_query(head, tail) * relation).sum(1)
+    torch.testing.assert_close(by_relation, by_tail)
+
+
+def test_a_distance_has_no_relation_query() -> None:
+    rows = torch.zeros(1, 4)
+    with pytest.raises(TypeError, match="RotatE has no relation query"):
+        MODELS["rotate"](dim=2, scale=1.0).relation_query(rows, rows)

@@ -284,3 +284,23 @@ def test_comparing_in_bfloat16_is_close_to_float32(
         assert values[1] != values[0]
     apart = (gradients[1] - gradients[0]).norm() / gradients[0].norm()
     assert apart < 0.05
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+@pytest.mark.parametrize("name", ["complex", "distmult", "simple"])
+def test_relation_prediction_adds_a_softmax_over_relation_rows(
+    name: str, reciprocal: bool, triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = MODELS[name](dim=4, scale=0.5)
+    plain = Objective(model, Loss(), NONE, known)
+    more = replace(plain, loss=Loss(relation_weight=0.5))
+    for side in SIDES:
+        tables, asked = started(model, reciprocal), Questions.of(triples, side)
+        added = more.value(tables, asked, seeded(0)) - plain.value(tables, asked, seeded(0))
+        head, tail = tables.rows(triples[:, 0]), tables.rows(triples[:, 2])
+        if reciprocal and side == "head":  # the row leads from the tail to the head
+            head, tail = tail, head
+        logits = model.relation_query(head, tail) @ tables.relations.T
+        target = triples[:, 1] + (tables.n_relations if reciprocal and side == "head" else 0)
+        truth = 0.5 * torch.nn.functional.cross_entropy(logits, target)
+        torch.testing.assert_close(added, truth)

@@ -85,3 +85,15 @@ def test_a_row_of_zeros_has_a_gradient_of_zeros(triples: Tensor, started: Start)
     penalties(model, Looked(*rows), Penalty("n3", 1.0)).sum().backward()
     assert tables.entities.grad is not None
     assert tables.entities.grad.equal(torch.zeros_like(tables.entities))
+
+
+@pytest.mark.parametrize("name, alone, turned", [("dura", 1.0, 1.0), ("dura-w", 0.5, 1.5)])
+def test_dura_adds_the_rows_and_their_products_with_the_relation(
+    name: Literal["dura", "dura-w"], alone: float, turned: float
+) -> None:
+    model = ComplEx(dim=2, scale=1.0)
+    rows = [torch.randn(3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    h, r, t = (torch.complex(row[:, :2], row[:, 2:]).abs().square() for row in rows)
+    truth = 0.1 * (alone * (h + t) + turned * (h * r + t * r)).sum(1)
+    found = penalties(model, Looked(rows[0], rows[1], rows[2]), Penalty(name, 0.1))
+    torch.testing.assert_close(found, truth)

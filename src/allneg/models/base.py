@@ -46,6 +46,13 @@ class Model(ABC):
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
         """The query of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
 
+    def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
+        """The query of (head, ?, tail), whose products with relation rows are scores.
+
+        Of the models whose score is a sum of products; the others have none.
+        """
+        raise TypeError(f"{type(self).__name__} has no relation query")
+
     @abstractmethod
     def compare(self, query: Tensor, entities: Tensor) -> Tensor:
         """Scores: (B, W), (N, W) -> (B, N), or with each query's own rows (B, K, W) -> (B, K)."""

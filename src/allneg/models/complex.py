@@ -23,8 +23,11 @@ class ComplEx(Model):
 
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
         # Re(h r conj(t)) = Re(h conj(t conj(r))): the conjugate relation, asked from the tail.
-        re, im = relation.chunk(2, dim=-1)
-        return _times(tail, torch.cat([re, -im], dim=-1))
+        return _times(tail, _conjugate(relation))
+
+    def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
+        # Re(r h conj(t)) is the product of r's row with that of conj(h) t.
+        return _times(_conjugate(head), tail)
 
     def compare(self, query: Tensor, entities: Tensor) -> Tensor:
         # Re(q conj(e)) is the inner product of the rows as they are laid out.
@@ -35,6 +38,11 @@ class ComplEx(Model):
 
     def relation_squares(self, rows: Tensor) -> Tensor:
         return squared_modulus(rows)
+
+
+def _conjugate(row: Tensor) -> Tensor:
+    re, im = row.chunk(2, dim=-1)
+    return torch.cat([re, -im], dim=-1)
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:

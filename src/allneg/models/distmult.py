@@ -17,5 +17,8 @@ class DistMult(Model):
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
         return tail * relation
 
+    def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
+        return head * tail
+
     def compare(self, query: Tensor, entities: Tensor) -> Tensor:
         return dot(query, entities)

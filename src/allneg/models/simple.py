@@ -29,5 +29,11 @@ class SimplE(Model):
         forth, back = relation.chunk(2, dim=-1)
         return torch.cat([as_tail * forth, as_head * back], dim=-1) / 2
 
+    def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
+        first_as_head, first_as_tail = head.chunk(2, dim=-1)
+        second_as_head, second_as_tail = tail.chunk(2, dim=-1)
+        forth, back = first_as_head * second_as_tail, second_as_head * first_as_tail
+        return torch.cat([forth, back], dim=-1) / 2
+
     def compare(self, query: Tensor, entities: Tensor) -> Tensor:
         return dot(query, entities)

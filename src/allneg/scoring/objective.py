@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
+from allneg.kernels import dot
 from allneg.models import Model
 from allneg.recipe import Loss, Penalty
 from allneg.scoring.loss import LOSSES
@@ -66,10 +67,14 @@ class Objective:
             some = slice(first, first + size)
             asked = questions.part(some)
             looked = tables.look(asked)
-            value = (share[some] * self.losses(tables, asked, looked, drawn.part(some))).sum()
+            each = self.losses(tables, asked, looked, drawn.part(some))
+            if self.loss.relation_weight:
+                more = self.relation_losses(tables, asked, looked)
+                each = each + self.loss.relation_weight * more
+            value = (share[some] * each).sum()
             if self.penalty.name != "none":
-                each = penalties(self.model, looked, self.penalty)
-                value = value + each.sum() / len(questions)
+                cost = penalties(self.model, looked, self.penalty)
+                value = value + cost.sum() / len(questions)
             yield value
 
     def losses(self, tables: Tables, asked: Questions, looked: Looked, drawn: Drawn) -> Tensor:
@@ -83,6 +88,19 @@ class Objective:
         rows, rivals = self._rivals(tables, asked, drawn)
         loss = LOSSES[self.loss.name](self.loss)
         return losses(self._compare, query, rows, loss, rivals, self.loss.block)
+
+    def relation_losses(self, tables: Tables, asked: Questions, looked: Looked) -> Tensor:
+        """The loss of asking for each question's relation among all relation rows: (B,)."""
+        head, tail, target = looked.entity, looked.answer, asked.relation
+        if tables.reciprocal:
+            # A head question's relation leads from its entity to its answer, too.
+            target = target + tables.n_relations * asked.side
+        else:
+            tails = asked.side.unsqueeze(1) == 0
+            head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
+        query = self.model.relation_query(head, tail)
+        rivals = Rivals(target, len(tables.relations))
+        return losses(dot, query, tables.relations, LOSSES["softmax"](Loss()), rivals, Loss.block)
 
     def draw(self, tables: Tables, questions: Questions, generator: Generator) -> Drawn:
         """Chance's part in this batch."""
