@@ -1,12 +1,14 @@
-"""Where a run computes: device, threads, precision, determinism."""
+"""Where a run computes: device, threads, precision, determinism, and when that fails."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import torch
 
-from allneg.errors import BadRecipe
+from allneg.errors import BadRecipe, OutOfResources
 from allneg.recipe import Hardware
 
 
@@ -37,6 +39,30 @@ def find_device(name: str) -> torch.device:
     if (device.index or 0) >= here.get(device.type, 0):
         raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
     return device
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Did memory run out, on a device or on this machine?"""
+    # A CPU's allocator has no error of its own.
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or "DefaultCPUAllocator: can't allocate memory" in str(error)
+
+
+@contextlib.contextmanager
+def trouble_named(device: torch.device, less: str) -> Iterator[None]:
+    """Turn a device that is full or gone into a `Problem`; `less` says how to need less memory."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        what = str(error).partition("\n")[0]
+        if is_out_of_memory(error):
+            raise OutOfResources(f"{device}: out of memory ({what}).\n{less}") from None
+        if isinstance(error, torch.AcceleratorError) or what.startswith("CUDA error"):
+            raise OutOfResources(
+                f"{device}: does not answer any more ({what}).\n"
+                "What was saved is kept; see that the device works, then `allneg resume` the run."
+            ) from None
+        raise
 
 
 def _available() -> str:

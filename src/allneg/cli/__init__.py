@@ -18,10 +18,14 @@ from allneg.errors import Problem
 _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
     "resume": "Go on with a run that was interrupted.",
+    "search": "Try the settings of a space, each once.",
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer questions by name.",
+    "compare": "Say whether one run ranks better than another.",
     "info": "Say what a run is and how far it came.",
+    "verify": "Check every file of a run.",
     "plan": "Print the memory a recipe will take.",
+    "explore": "Open the explorer page on runs.",
     "data": "List, get and check knowledge graphs.",
 }
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,24 @@ from typing import Any
 from torch import Tensor
 
 from allneg.errors import BadRun
+from allneg.run import disk as seam
 from allneg.run.files import (
     TEMPORARY,
+    check_proof,
     full_disk_named,
+    is_proof,
+    need_bytes,
+    proof,
     read_json,
     read_tensors,
-    sha256,
-    sync_folder,
     write_json,
     write_tensors,
     write_text,
 )
 
 _MANIFEST = "manifest.json"
-_PROOFS = {"bytes", "sha256"}
+_FILES = {"tables.safetensors", "optimizer.safetensors", "best.safetensors", "state.json"}
+_LITTLE = 1 << 16  # bytes of a checkpoint's small files, at most
 
 
 @dataclass(frozen=True)
@@ -54,51 +56,104 @@ class Checkpoint:
 
 
 def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
-    """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last."""
+    """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last.
+
+    Whenever the power goes or the process is killed, `last` points at a whole checkpoint: files
+    are on the disk before the folder gets its name, the folder is read back and found right
+    before `last` moves, and what `last` pointed at stays until the next save.
+    """
     before = _pointed(folder)
     if name == before:
         # The same moment again, as when a resumed run diverges at once. What `last` points at
         # must stay until `last` points elsewhere.
         name += "-again"
     temporary, final = folder / (TEMPORARY + name), folder / name
-    with full_disk_named(final):
-        folder.mkdir(exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        files = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
-        if checkpoint.best:
-            files["best"] = checkpoint.best
-        for each, tensors in files.items():
-            write_tensors(temporary / f"{each}.safetensors", tensors)
+    files = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
+    if checkpoint.best:
+        files["best"] = checkpoint.best
+    size = sum(each.nbytes for tensors in files.values() for each in tensors.values())
+    with full_disk_named(final, size):
+        if not folder.exists():
+            seam.disk.make_folder(folder)
+            seam.disk.sync(folder.parent)
+        need_bytes(folder, size + _LITTLE)
+        seam.disk.remove(temporary)
+        seam.disk.make_folder(temporary)
+        manifest = {
+            f"{each}.safetensors": write_tensors(temporary / f"{each}.safetensors", tensors)
+            for each, tensors in files.items()
+        }
         write_json(temporary / "state.json", asdict(checkpoint.state))
-        write_json(temporary / _MANIFEST, _manifest(temporary))
-        shutil.rmtree(final, ignore_errors=True)  # from a save that did not get to move `last`
-        os.rename(temporary, final)
-        sync_folder(folder)
+        manifest["state.json"] = proof(temporary / "state.json")
+        write_json(temporary / _MANIFEST, manifest)
+        seam.disk.remove(final)  # from a save that did not get to move `last`
+        seam.disk.rename(temporary, final)
+        seam.disk.sync(folder)
+        verify(final)
         write_text(folder / "last", name + "\n")
         for old in folder.iterdir():
             if old.is_dir() and old.name not in (name, before):
-                shutil.rmtree(old)
+                seam.disk.remove(old)
 
 
-def load(folder: Path, tensors: bool = True) -> Checkpoint | None:
+def load(folder: Path) -> Checkpoint | None:
     """The last checkpoint, checked against its manifest; None when there is none yet."""
     name = _pointed(folder)
-    if name is None:
-        return None
-    where = folder / name
+    if name is not None:
+        return _load(folder / name)
+    if names(folder):
+        raise BadRun(f"{folder / 'last'}: missing, so nobody knows which checkpoint is the last")
+    return None
+
+
+def load_or_fall_back(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The last checkpoint or, where it is damaged, the one before it, which `say` is told of.
+
+    `last` then points at that one, so that the next save keeps it and drops the damaged one.
+    """
+    try:
+        return load(folder)
+    except BadRun as damage:
+        for name in reversed(names(folder)):
+            try:
+                found = _load(folder / name)
+            except BadRun:
+                continue
+            say(f"{damage}\n{folder / name} is whole, so training goes on from there instead")
+            write_text(folder / "last", name + "\n")
+            return found
+        raise
+
+
+def names(folder: Path) -> list[str]:
+    """The checkpoints in a folder, whole or not, oldest first."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(
+        each.name for each in found if each.is_dir() and not each.name.startswith(TEMPORARY)
+    )
+
+
+def _load(where: Path) -> Checkpoint:
     verify(where)
-    known = {each.name for each in fields(State)}
-    said = {key: value for key, value in read_json(where / "state.json").items() if key in known}
-    if not tensors:
-        return Checkpoint(State(**said), {}, {})
     best = where / "best.safetensors"
     return Checkpoint(
-        State(**said),
+        _state(where / "state.json"),
         read_tensors(where / "tables.safetensors"),
         read_tensors(where / "optimizer.safetensors"),
         read_tensors(best) if best.exists() else {},
     )
+
+
+def _state(path: Path) -> State:
+    said = read_json(path)
+    if not isinstance(said, dict):
+        raise BadRun(f"{path}: not a training's state; damaged")
+    kinds = {each.name: type(each.default) for each in fields(State)}
+    found = {name: value for name, value in said.items() if name in kinds}
+    for name, value in found.items():
+        if type(value) not in (kinds[name], int):
+            raise BadRun(f"{path}: {name} is {value!r}, not {kinds[name].__name__}; damaged")
+    return State(**found)
 
 
 def load_best(folder: Path) -> dict[str, Tensor]:
@@ -117,33 +172,27 @@ def verify(where: Path) -> None:
     if not _is_manifest(manifest):
         raise BadRun(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
     for name, said in manifest.items():
-        path = where / name
-        if not path.is_file():
-            raise BadRun(f"{path}: missing; the checkpoint is not whole")
-        if path.stat().st_size != said["bytes"]:
-            found = path.stat().st_size
-            raise BadRun(f"{path}: {found:,} bytes where {said['bytes']:,} were written; damaged")
-        if sha256(path) != said["sha256"]:
-            raise BadRun(f"{path}: its SHA-256 is not the manifest's; the file is damaged")
+        check_proof(where / name, said)
 
 
 def _is_manifest(said: Any) -> bool:
     return (
         isinstance(said, dict)
-        and said.keys() >= {"tables.safetensors", "optimizer.safetensors", "state.json"}
-        and all(isinstance(each, dict) and each.keys() == _PROOFS for each in said.values())
+        and {"tables.safetensors", "optimizer.safetensors", "state.json"} <= said.keys()
+        and said.keys() <= _FILES
+        and all(is_proof(each) for each in said.values())
     )
 
 
-def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    return {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for path in sorted(folder.iterdir())
-    }
-
-
 def _pointed(folder: Path) -> str | None:
+    """The name in `last`; None where there is no such file."""
+    path = folder / "last"
     try:
-        return (folder / "last").read_text().strip()
-    except OSError:
+        name = path.read_bytes()[:_LITTLE].decode("ascii").strip()
+    except FileNotFoundError:
         return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRun(f"{path}: cannot be read ({error})") from None
+    if not name or name.startswith(".") or "/" in name or not name.isprintable():
+        raise BadRun(f"{path}: names no checkpoint; damaged")
+    return name

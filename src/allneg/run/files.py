@@ -6,37 +6,54 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from allneg.errors import BadRun, OutOfResources
+from allneg.run import disk as seam
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TEMPORARY = ".tmp-"  # our own leftovers begin so, and may be swept
+_LARGEST_JSON = 1 << 28  # bytes; a report of a hundred thousand relations has a tenth of it
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` at once."""
-    temporary = path.with_name(TEMPORARY + path.name)
-    with full_disk_named(path):
-        with temporary.open("wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+    temporary, data = path.with_name(TEMPORARY + path.name), text.encode()
+    with full_disk_named(path, len(data)):
+        _refuse_if_odd(path)
+        seam.disk.write(temporary, [data])
+        seam.disk.sync(temporary)
+        seam.disk.replace(temporary, path)
+        seam.disk.sync(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add `text` at the end of a file. It is not sure to last before `sync`."""
+    with full_disk_named(path, len(text)):
+        _refuse_if_odd(path)
+        seam.disk.append(path, text.encode())
+
+
+def sync(path: Path) -> None:
+    """Make what was written last: a file's content, or the names in a folder."""
+    with full_disk_named(path):
+        seam.disk.sync(path)
+
+
 def read_json(path: Path) -> Any:
     """The JSON in `path`; a `BadRun` that names the file when it cannot be had."""
     try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise BadRun(f"{path}: larger than {_LARGEST_JSON:,} bytes; not one of a run's files")
         return json.loads(path.read_bytes())
     except OSError as error:
         raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
@@ -44,17 +61,27 @@ def read_json(path: Path) -> Any:
         raise BadRun(f"{path}: not JSON ({error}); the file is damaged") from None
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file where nothing is yet, down to the disk."""
-    # Not at the top: torch-free commands read JSON through this file's neighbours.
-    from safetensors.torch import save_file
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Write a safetensors file where nothing is yet, down to the disk; its size and SHA-256.
 
-    with full_disk_named(path):
-        save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, path)
-        # save_file leaves mode 0600 and does not sync.
-        os.chmod(path, 0o666 & ~_umask())
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    The bytes are hashed on their way, so that the proof is of what was meant to be written.
+    """
+    # Not at the top: torch-free commands read JSON through this file's neighbours.
+    from allneg.run.tensors import parts
+
+    needed, size, digest = sum(each.nbytes for each in tensors.values()), 0, hashlib.sha256()
+
+    def hashed() -> Iterator[seam.Part]:
+        nonlocal size
+        for part in parts(tensors):
+            size += len(part)
+            digest.update(part)
+            yield part
+
+    with full_disk_named(path, needed):
+        seam.disk.write(path, hashed())
+        seam.disk.sync(path)
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -69,39 +96,63 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise BadRun(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
 
 
-def sha256(path: Path) -> str:
+def proof(path: Path) -> dict[str, Any]:
+    """The size and SHA-256 of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def is_proof(said: Any) -> bool:
+    return isinstance(said, dict) and said.keys() == {"bytes", "sha256"}
+
+
+def check_proof(path: Path, said: Mapping[str, Any]) -> None:
+    """Raise a `BadRun` that names the file and the check, unless it is the one that was written."""
+    if not path.is_file():
+        raise BadRun(f"{path}: missing; the run is not whole")
+    found = path.stat().st_size
+    if found != said["bytes"]:
+        raise BadRun(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
+    digest = proof(path)["sha256"]
+    if digest != said["sha256"]:
+        raise BadRun(
+            f"{path}: its SHA-256 begins {digest[:12]}, and that of what was written "
+            f"{str(said['sha256'])[:12]}; the file is damaged, or another's"
+        )
+
+
+def need_bytes(folder: Path, size: int) -> None:
+    """Complain before anything is written, if a folder has less room than that."""
+    with full_disk_named(folder):
+        free = seam.disk.free_bytes(folder)
+    if free < size:
+        raise OutOfResources(_full(folder, size, free))
 
 
 @contextlib.contextmanager
-def full_disk_named(path: Path) -> Iterator[None]:
-    """Turn a failed write into a `Problem` that names the file."""
+def full_disk_named(path: Path, size: int = 0) -> Iterator[None]:
+    """Turn a failed write of `size` bytes into a `Problem` that names the file."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            text = f"{path}: the disk is full; free some space, then `allneg resume` the run"
-        else:
-            text = f"{path}: cannot be written ({error.strerror or error})"
-        raise OutOfResources(text) from None
-    except Exception as error:
-        # safetensors reports a failed write as its own kind of error.
-        if type(error).__name__ != "SafetensorError":
-            raise
-        raise OutOfResources(f"{path}: cannot be written ({error})") from None
+            raise OutOfResources(_full(path, size)) from None
+        raise OutOfResources(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _full(path: Path, size: int, free: int | None = None) -> str:
+    needed = f" ({size:,} bytes are needed)" if size else ""
+    if free is not None:
+        needed = f" ({size:,} bytes are needed, {free:,} are free)"
+    return f"{path}: the disk is full{needed}; free some space, then `allneg resume` the run"
+
+
+def _refuse_if_odd(path: Path) -> None:
+    """Only a plain file is ever replaced or added to: no link, no device."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise OutOfResources(f"{path}: not a plain file, so it is not replaced; move it away")

@@ -7,11 +7,10 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,22 +21,23 @@ import safetensors
 import torch
 from filelock import FileLock, Timeout
 
-from allneg.errors import BadRecipe, BadRun, printable
+from allneg.errors import BadRecipe, BadRun
 from allneg.evaluation.report import Report
-from allneg.graph.graph import SPLITS, Graph, Triples
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.run import checkpoint
+from allneg.run import disk as seam
 from allneg.run.files import (
     TEMPORARY,
+    append_text,
     full_disk_named,
     read_json,
-    read_tensors,
+    sync,
     write_json,
-    write_tensors,
     write_text,
 )
+from allneg.run.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
 
 FORMAT_VERSION = 1
@@ -58,6 +58,8 @@ class Run:
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
         """A new run in a folder that must not hold anything yet."""
         with full_disk_named(folder):
+            if folder.is_symlink():
+                raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise BadRecipe(
                     f"{folder}: exists already; `allneg resume` it, or choose another --out"
@@ -66,22 +68,23 @@ class Run:
         try:
             cls._write(folder, recipe, graph)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)  # a part of a run is of no use
+            with contextlib.suppress(OSError):
+                seam.disk.remove(folder)  # a part of a run is of no use
             raise
         return cls(folder, recipe)
 
     @staticmethod
     def _write(folder: Path, recipe: Recipe, graph: Graph) -> None:
         with full_disk_named(folder):
-            (folder / "checkpoints").mkdir()
-        write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
-        write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
-        splits = {name: _narrow(graph.split(name)) for name in SPLITS}
-        write_tensors(folder / "triples.safetensors", splits)
+            seam.disk.make_folder(folder / "checkpoints")
+        proofs = write_graph(folder, graph)
         write_json(folder / "environment.json", _environment())
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
-        write_json(folder / "run.json", {"format_version": FORMAT_VERSION, "data": graph.name})
+        about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": proofs}
+        write_json(folder / "run.json", about)
+        with full_disk_named(folder):
+            seam.disk.sync(folder.parent)
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
@@ -93,7 +96,9 @@ class Run:
             )
         said = read_json(folder / "run.json")
         version = said.get("format_version") if isinstance(said, dict) else None
-        if not isinstance(version, int) or version > FORMAT_VERSION:
+        if type(version) is not int or not isinstance(said.get("data"), str):
+            raise BadRun(f"{folder / 'run.json'}: does not say what run this is; damaged")
+        if not 1 <= version <= FORMAT_VERSION:
             raise BadRun(
                 f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
                 " install a newer allneg"
@@ -106,18 +111,7 @@ class Run:
     @cached_property
     def graph(self) -> Graph:
         """The triples the run was trained on."""
-        names = [_names(self.folder / f"{kind}.txt") for kind in ("entities", "relations")]
-        splits = read_tensors(self.folder / "triples.safetensors")
-        missing = [name for name in SPLITS if name not in splits]
-        if missing:
-            raise BadRun(f"{self.folder / 'triples.safetensors'}: no {missing[0]} in it")
-        train, valid, test = (splits[name].numpy().astype(np.int64) for name in SPLITS)
-        name = read_json(self.folder / "run.json")["data"]
-        graph = Graph(name, Vocabulary(*names), train, valid, test)
-        if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
-            where = self.folder / "triples.safetensors"
-            raise BadRun(f"{where}: its ids are not those of the vocabulary; a file is damaged")
-        return graph
+        return read_graph(self.folder)
 
     @property
     def model(self) -> Model:
@@ -126,11 +120,12 @@ class Run:
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, checked to fit the recipe and the vocabulary."""
         found = checkpoint.load_best(self.folder / "checkpoints")
-        self._check_shapes(found)
+        self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
         return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
 
-    def _check_shapes(self, found: Mapping[str, torch.Tensor]) -> None:
+    def check_shapes(self, found: Mapping[str, torch.Tensor]) -> None:
+        """Raise a `BadRun` unless tables have the sizes of the recipe and the vocabulary."""
         rows = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
         wanted = {
             "entities": (self.graph.n_entities, self.model.entity_width),
@@ -177,12 +172,8 @@ class Run:
             raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
 
     def note(self, entry: dict[str, Any]) -> None:
-        """Append an entry to the metrics."""
-        with (
-            full_disk_named(self.folder / "metrics.jsonl"),
-            (self.folder / "metrics.jsonl").open("a") as file,
-        ):
-            file.write(json.dumps(entry) + "\n")
+        """Append an entry to the metrics; `save` makes it last."""
+        append_text(self.folder / "metrics.jsonl", json.dumps(entry) + "\n")
 
     def rewind(self, epoch: int) -> None:
         """Forget metrics of epochs after `epoch`, which are going to be trained again."""
@@ -190,18 +181,25 @@ class Run:
         write_text(self.folder / "metrics.jsonl", "".join(kept))
 
     def say(self, state: str, **more: Any) -> None:
-        """Write how the run stands: running, interrupted, finished, diverged."""
+        """Write how the run stands: running, interrupted, finished, diverged, failed."""
         write_json(self.folder / "status.json", {"state": state, **more})
 
     def save(self, saved: checkpoint.Checkpoint) -> None:
+        """Write a checkpoint. The metrics of its epochs are on the disk before it is."""
+        if (self.folder / "metrics.jsonl").exists():
+            sync(self.folder / "metrics.jsonl")
         name = f"epoch-{saved.state.epoch:06d}-step-{saved.state.step:08d}"
         checkpoint.save(self.folder / "checkpoints", name, saved)
 
-    def last(self) -> checkpoint.Checkpoint | None:
-        """The last checkpoint, checked as `tables` are, or None when there is none yet."""
-        saved = checkpoint.load(self.folder / "checkpoints")
+    def last(self, say: Callable[[str], None] | None = None) -> checkpoint.Checkpoint | None:
+        """The last checkpoint, checked as `tables` are, or None when there is none yet.
+
+        With `say`, a damaged one is told of and the whole one before it is taken.
+        """
+        folder = self.folder / "checkpoints"
+        saved = checkpoint.load_or_fall_back(folder, say) if say else checkpoint.load(folder)
         if saved is not None:
-            self._check_shapes(saved.tables)
+            self.check_shapes(saved.tables)
         return saved
 
     @contextlib.contextmanager
@@ -226,11 +224,9 @@ class Run:
 
     def _sweep(self) -> None:
         """Remove what a killed process was in the middle of writing."""
-        for left in list(self.folder.rglob(TEMPORARY + "*")):
-            if left.is_dir():
-                shutil.rmtree(left)
-            else:
-                left.unlink(missing_ok=True)
+        for folder in (self.folder, self.folder / "checkpoints"):
+            for left in folder.glob(TEMPORARY + "*"):
+                seam.disk.remove(left)
 
 
 def make_model(recipe: Recipe) -> Model:
@@ -248,36 +244,9 @@ def new_folder(recipe: Recipe) -> Path:
     return folder
 
 
-def _lines(names: tuple[str, ...]) -> str:
-    return "".join(name + "\n" for name in names)
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    # Only a line feed ends a name: other characters that split lines may be part of one.
-    try:
-        names = path.read_bytes().decode().split("\n")[:-1]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRun(f"{path}: cannot be read ({error})") from None
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRun(f"{path}: {printable(twice)} stands there twice; the file is damaged")
-    return tuple(names)
-
-
-def _in_vocabulary(triples: Triples, graph: Graph) -> bool:
-    if triples.ndim != 2 or triples.shape[1] != 3:
-        return False
-    sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
-    return bool(((triples >= 0) & (triples < sizes)).all())
-
-
-def _narrow(triples: Any) -> torch.Tensor:
-    return torch.from_numpy(triples).to(torch.int32)
-
-
 def _environment() -> dict[str, Any]:
     return {
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(["allneg", *sys.argv[1:]]),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "torch": torch.__version__,

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,10 +31,26 @@ from allneg.training.watch import Watch
 _STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
 
 
+@dataclass(frozen=True)
+class Aim:
+    """How far to train, and what to report on at the end."""
+
+    split: str = "test"  # valid is reported on where this one is empty
+    epochs: int | None = None  # pause after so many; None goes on to the recipe's end
+
+
+_WHOLE = Aim()
+
+
 def fit(
-    run: Run, watch: Watch | None = None, stopped_by: Callable[[], int] = lambda: 0
+    run: Run,
+    watch: Watch | None = None,
+    stopped_by: Callable[[], int] = lambda: 0,
+    aim: Aim = _WHOLE,
 ) -> Report | None:
     """Train a run from where it stands, and report on test; None where there is nothing to rank.
+
+    With an `aim` short of the recipe's end the run is saved there, and there is no report either.
 
     `stopped_by` gives the number of a signal that came in, or 0; the run is then saved, and
     `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
@@ -44,7 +60,7 @@ def fit(
     use(run.recipe.hardware.engine)
     try:
         with trouble_named(device, _less(run.recipe)):
-            return _fit(run, device, watch or Watch(), stopped_by)
+            return _fit(run, device, watch or Watch(), stopped_by, aim)
     except OutOfResources as problem:
         with contextlib.suppress(OutOfResources):  # of a full disk, too
             run.say("failed", reason=str(problem))
@@ -52,7 +68,7 @@ def fit(
 
 
 def _fit(
-    run: Run, device: torch.device, watch: Watch, stopped_by: Callable[[], int]
+    run: Run, device: torch.device, watch: Watch, stopped_by: Callable[[], int], aim: Aim
 ) -> Report | None:
     recipe, graph, keeper = run.recipe, run.graph, Keeper(run, watch)
     learner, state = Learner(recipe, graph, device), State()
@@ -69,7 +85,8 @@ def _fit(
     n_steps = math.ceil(2 * len(train) / size)
     total = torch.tensor(state.loss, dtype=torch.float64, device=device)
     clock = _Clock(state.seconds)
-    while state.epoch < recipe.training.epochs and not spent(state, recipe):
+    until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
+    while state.epoch < until and not spent(state, recipe):
         rate = learner.set_rate(state)
         order = Generator(device).manual_seed(mixed_seed(seed, 2, state.epoch))
         chance = Generator(device)
@@ -110,18 +127,21 @@ def _fit(
             entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
             watch.ranked(state, report)
         keeper.note({**entry, "seconds": clock.seconds})
-        ends = last or spent(state, recipe)
+        ends = state.epoch == until or spent(state, recipe)
         if ends or keeper.due():
             state = replace(state, seconds=clock.seconds)
             keeper.save(learner.checkpoint(state), must=ends)
-    return _finish(run, learner, state)
+    if state.epoch < recipe.training.epochs and not spent(state, recipe):
+        run.say("interrupted", epoch=state.epoch, step=0)
+        return None
+    return _finish(run, learner, state, aim.split)
 
 
-def _finish(run: Run, learner: Learner, state: State) -> Report | None:
-    """Report on test by the best weights; on valid where there is no test."""
+def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | None:
+    """Report on a split by the best weights; on valid where that one is empty."""
     learner.return_to_best()
     graph = run.graph
-    split = "test" if len(graph.test) else "valid"
+    split = split if len(graph.split(split)) else "valid"
     report = None
     if len(graph.split(split)):
         block = run.recipe.evaluation.block

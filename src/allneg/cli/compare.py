@@ -1,0 +1,78 @@
+"""`allneg compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allneg.cli.options import device_option, json_option
+from allneg.cli.say import SCHEMA_VERSION, json_document, table
+
+if TYPE_CHECKING:
+    from allneg.evaluation.compare import Comparison
+    from allneg.evaluation.ranks import Ranking
+    from allneg.run import Run
+
+_MOST_RELATIONS = 20
+
+
+@click.command()
+@click.argument("runs", nargs=2, type=click.Path(path_type=Path), metavar="RUN RUN")
+@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test")
+@device_option
+@json_option
+def command(runs: tuple[Path, Path], split: str, device: str | None, as_json: bool) -> None:
+    """Say whether one RUN ranks better than the other, and how sure that is.
+
+    Both are asked the same questions. The interval is a bootstrap over triples, p a permutation
+    test that flips signs; both draw 10,000 times.
+    """
+    from allneg.evaluation.compare import compare, same_data
+    from allneg.run import Run
+
+    one, other = Run.open(runs[0]), Run.open(runs[1])
+    same_data((str(runs[0]), str(runs[1])), (one.graph, other.graph))
+    found = compare(_ranked(one, split, device), _ranked(other, split, device), one.graph)
+    if as_json:
+        about = {"schema_version": SCHEMA_VERSION, "runs": [str(each) for each in runs]}
+        json_document({**about, **found.to_json()})
+    else:
+        _print(found, runs)
+
+
+def _ranked(run: Run, split: str, device: str | None) -> Ranking:
+    from allneg.evaluation import PROTOCOLS
+    from allneg.evaluation.ranks import rank
+    from allneg.hardware import find_device
+
+    tables = run.tables().to(find_device(device or "auto"))
+    block = run.recipe.evaluation.block
+    return rank(run.model, tables, run.graph, split, PROTOCOLS["allneg"], block)
+
+
+def _print(found: Comparison, runs: tuple[Path, Path]) -> None:
+    whole = found.difference
+    for letter, run, mrr in zip("AB", runs, found.mrr, strict=True):
+        print(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
+    print(f"{whole.in_words('A', 'B')} ({whole.triples:,} triples, both sides)")
+    ordered = sorted(found.by_relation.items(), key=lambda each: -each[1].triples)
+    table(
+        "by relation",
+        ("relation", "triples#", "A less B#", "95 %", "p#", "adjusted p#"),
+        [
+            (
+                name,
+                each.triples,
+                f"{each.mean:+.4f}",
+                f"{each.low:+.4f} to {each.high:+.4f}",
+                each.p,
+                found.adjusted[name],
+            )
+            for name, each in ordered[:_MOST_RELATIONS]
+        ],
+    )
+    if len(ordered) > _MOST_RELATIONS:
+        print(f"and {len(ordered) - _MOST_RELATIONS:,} relations more (--json has all)")
+    print("adjusted p: for having looked at so many relations (Benjamini and Hochberg)")

@@ -1,0 +1,82 @@
+"""The graph in a run's folder: names, triples, and the proof that they are the ones trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from allneg.errors import BadRun, printable
+from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.vocabulary import Vocabulary
+from allneg.run.files import (
+    check_proof,
+    is_proof,
+    proof,
+    read_json,
+    read_tensors,
+    write_tensors,
+    write_text,
+)
+
+_TRIPLES = "triples.safetensors"
+_FILES = ("entities.txt", "relations.txt", _TRIPLES)
+
+
+def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
+    """Write a graph's files; the size and SHA-256 of each, which `read_graph` finds in run.json."""
+    write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
+    write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
+    narrow = {name: torch.from_numpy(graph.split(name)).to(torch.int32) for name in SPLITS}
+    write_tensors(folder / _TRIPLES, narrow)
+    return {name: proof(folder / name) for name in _FILES}
+
+
+def read_graph(folder: Path) -> Graph:
+    """The graph of a run, checked: its ids fit its names, and its files are those written."""
+    _check_proofs(folder)
+    names = [_names(folder / f"{kind}.txt") for kind in ("entities", "relations")]
+    splits = read_tensors(folder / _TRIPLES)
+    missing = [name for name in SPLITS if name not in splits]
+    if missing:
+        raise BadRun(f"{folder / _TRIPLES}: no {missing[0]} in it")
+    train, valid, test = (splits[name].numpy().astype(np.int64) for name in SPLITS)
+    graph = Graph(read_json(folder / "run.json")["data"], Vocabulary(*names), train, valid, test)
+    if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
+        raise BadRun(f"{folder / _TRIPLES}: ids that the vocabulary does not have; damaged")
+    return graph
+
+
+def _check_proofs(folder: Path) -> None:
+    # Runs of the first days have no proofs.
+    proofs = read_json(folder / "run.json").get("files", {})
+    if not isinstance(proofs, dict) or not all(map(is_proof, proofs.values())):
+        raise BadRun(f"{folder / 'run.json'}: does not list the run's files; damaged")
+    for name in _FILES:
+        if name in proofs:
+            check_proof(folder / name, proofs[name])
+
+
+def _lines(names: tuple[str, ...]) -> str:
+    return "".join(name + "\n" for name in names)
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    # Only a line feed ends a name: other characters that split lines may be part of one.
+    try:
+        names = path.read_bytes().decode().split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRun(f"{path}: cannot be read ({error})") from None
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRun(f"{path}: {printable(twice)} stands there twice; the file is damaged")
+    return tuple(names)
+
+
+def _in_vocabulary(triples: Triples, graph: Graph) -> bool:
+    if triples.ndim != 2 or triples.shape[1] != 3:
+        return False
+    sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
+    return bool(((triples >= 0) & (triples < sizes)).all())

@@ -1,0 +1,112 @@
+"""Is everything in a run's folder whole, and does it belong together?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from allneg.errors import BadRun, Problem
+from allneg.evaluation import evaluate
+from allneg.run import checkpoint
+from allneg.run.files import TEMPORARY, read_json, read_tensors
+from allneg.run.run import Run
+
+_REPORT_FIELDS = ("mrr", "mr", "hits", "count", "candidates")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    what: str
+    wrong: str | None  # None when it is as it should be
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def verify(folder: Path, rank: bool = False) -> list[Check]:
+    """Check every file of a run; with `rank`, also rank again and compare with the report.
+
+    Checks stand alone: after one fails, the others are still made, unless the folder is no run.
+    """
+    run = Run.open(folder)
+    checks: list[tuple[str, Callable[[], object]]] = [
+        ("names and triples", lambda: run.graph),
+        ("environment", lambda: run.environment),
+        ("status", lambda: run.status),
+        ("metrics", lambda: _check_metrics(run)),
+        ("last checkpoint", lambda: run.last()),
+        *(
+            (f"checkpoint {name}", lambda name=name: _check_checkpoint(run, name))
+            for name in checkpoint.names(folder / "checkpoints")
+        ),
+        ("leftovers", lambda: _check_leftovers(run)),
+    ]
+    if run.finished:
+        checks.append(("report", lambda: run.report))
+    if run.finished and rank:
+        checks.append(("report, ranked again", lambda: _check_ranks(run)))
+    return [_made(what, check) for what, check in [("recipe", lambda: run.recipe), *checks]]
+
+
+def _made(what: str, check: Callable[[], object]) -> Check:
+    try:
+        check()
+    except Problem as problem:
+        return Check(what, str(problem))
+    return Check(what, None)
+
+
+def _check_metrics(run: Run) -> None:
+    epochs = [entry.get("epoch") for entry in run.metrics()]
+    if epochs != list(range(1, len(epochs) + 1)):
+        raise BadRun(f"{run.folder / 'metrics.jsonl'}: epochs are missing, double or out of order")
+    saved = run.last()
+    if saved and saved.state.epoch > len(epochs):
+        raise BadRun(
+            f"{run.folder / 'metrics.jsonl'}: {len(epochs)} epochs, and the last checkpoint is "
+            f"after epoch {saved.state.epoch}"
+        )
+
+
+def _check_checkpoint(run: Run, name: str) -> None:
+    where = run.folder / "checkpoints" / name
+    checkpoint.verify(where)
+    listed = {*read_json(where / "manifest.json"), "manifest.json"}
+    more = sorted({path.name for path in where.iterdir()} - listed)
+    if more:
+        raise BadRun(f"{where / more[0]}: not in the manifest; it is not of this checkpoint")
+    for file in sorted(where.glob("*.safetensors")):
+        tensors = read_tensors(file)
+        if file.stem != "optimizer":
+            run.check_shapes(tensors)
+        _check_finite(file, tensors)
+
+
+def _check_finite(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    for name, each in tensors.items():
+        if not each.isfinite().all():
+            raise BadRun(f"{file}: {name} has numbers that are not finite")
+
+
+def _check_leftovers(run: Run) -> None:
+    for folder in (run.folder, run.folder / "checkpoints"):
+        for left in folder.glob(TEMPORARY + "*"):
+            raise BadRun(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
+
+
+def _check_ranks(run: Run) -> None:
+    told = run.report
+    block = run.recipe.evaluation.block
+    found = evaluate(run.model, run.tables(), run.graph, told.protocol["split"], block=block)
+    for name in _REPORT_FIELDS:
+        one, other = getattr(told, name), getattr(found, name)
+        if one != other:
+            raise BadRun(
+                f"{run.folder / 'report.json'}: {name} is {one}, and {other} when ranked again"
+            )

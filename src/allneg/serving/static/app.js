@@ -1,0 +1,112 @@
+/** Start: read which models there are, then show the view that the address names. */
+
+import { address, follow, go, state } from "./address.js";
+import { ask } from "./ask.js";
+import { compare } from "./compare.js";
+import { el, put } from "./dom.js";
+import { entity } from "./entity.js";
+import { map } from "./map.js";
+import { count } from "./numbers.js";
+import { skeleton, trouble } from "./places.js";
+import { quality } from "./quality.js";
+import { get, Trouble } from "./service.js";
+
+const VIEWS = { ask, entity, compare, quality, map };
+const TABS = { ask: "Ask", entity: "Entity", compare: "Compare", quality: "Quality", map: "Map" };
+const page = /** @type {HTMLElement} */ (document.getElementById("page"));
+const tabs = document.getElementById("tabs");
+const chooser = document.getElementById("models");
+
+let about = null; // what /v1/models says
+let shown = { name: "", view: null };
+let running = new AbortController();
+
+async function start() {
+  put(page, el("div", { class: "view" }, el("div", { class: "card" }, skeleton(3)), el("div", { class: "card" }, skeleton(11))));
+  drawTabs(state());
+  follow(render);
+  await render();
+}
+
+async function render() {
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
+  try {
+    about ??= await get("/v1/models");
+    if (signal.aborted) return;
+    show(signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    shown = { name: "", view: null };
+    put(page, el("h1", { class: "unseen", tabindex: "-1" }, "Trouble"), trouble(error, render));
+  }
+}
+
+function show(signal) {
+  const here = state();
+  if (!here.model) {
+    // At once something that works: the first model and its first example.
+    const model = about.models[0].id;
+    const asks = !here.view && !here.head && !here.relation && !here.tail;
+    const example = asks ? (about.examples[model] ?? [])[0] : {};
+    go({ ...here, ...clean(example), model }, { replace: true });
+    return;
+  }
+  if (!about.models.some((each) => each.id === here.model)) {
+    throw new Trouble("unknown_model", `No model is called '${here.model}'.`, about.models.map((each) => each.id));
+  }
+  const name = Object.hasOwn(VIEWS, here.view ?? "ask") ? (here.view ?? "ask") : "ask";
+  drawTabs({ ...here, view: name });
+  drawModels(here);
+  if (shown.name !== name) {
+    const first = shown.name === "";
+    shown = { name, view: VIEWS[name](about) };
+    put(page, shown.view.element);
+    if (!first) {
+      scrollTo(0, 0);
+      page.querySelector("h1")?.focus({ preventScroll: true });
+    }
+  }
+  document.title = `${shown.view.title(here)} · allneg explorer`;
+  shown.view.update(here, signal);
+}
+
+function drawTabs(here) {
+  const { model, other, head, relation, tail } = here;
+  const name = here.name ?? head ?? tail;
+  const asked = here.view === "map" ? {} : { head, relation, tail, ask: here.ask };
+  const targets = {
+    ask: { model, ...asked },
+    entity: { view: "entity", model, name },
+    compare: { view: "compare", model, other, ...asked },
+    quality: { view: "quality", model },
+    map: { view: "map", model, name: here.view === "entity" ? here.name : undefined },
+  };
+  const links = Object.entries(TABS).map(([view, text]) => {
+    const current = view === (here.view ?? "ask");
+    return el("li", {}, el("a", { href: address(targets[view]), "aria-current": current && "page" }, text));
+  });
+  put(tabs, links);
+}
+
+function drawModels(here) {
+  const model = about.models.find((each) => each.id === here.model);
+  const sizes = `${count(model.entities)} entities, ${count(model.relations)} relations`;
+  const quality = model.mrr === null || model.mrr === undefined ? "" : `, MRR ${model.mrr.toFixed(3)}`;
+  const options = about.models.map((each) => el("option", { value: each.id, selected: each.id === here.model }, each.id));
+  const change = (event) => go({ ...state(), why: undefined, at: undefined, model: event.target.value });
+  put(
+    chooser,
+    about.models.length > 1
+      ? el("select", { "aria-label": "Model", onchange: change }, options)
+      : el("b", {}, model.id),
+    el("span", { class: "muted model-card" }, `${model.model} ${model.dim} on ${model.data}: ${sizes}${quality}`),
+  );
+}
+
+function clean(example) {
+  return Object.fromEntries(Object.entries(example ?? {}).filter(([, value]) => value));
+}
+
+start();

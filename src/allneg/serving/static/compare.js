@@ -1,0 +1,127 @@
+/** Two models, one question: both rankings, and lines for what moved. */
+
+import { address, asked, go, state } from "./address.js";
+import { badge } from "./answers.js";
+import { parameters } from "./ask.js";
+import { el, put, svg } from "./dom.js";
+import * as numbers from "./numbers.js";
+import { empty, fillFrom, skeleton, trouble } from "./places.js";
+import { chip, inWords, questionForm, unasked } from "./question.js";
+import { get } from "./service.js";
+
+const ROW = 44; // pixels; the style sheet says the same
+
+/** @param {{ models: any[], examples: Record<string, any[]> }} about */
+export function compare({ models, examples }) {
+  const form = questionForm();
+  const chips = el("ul", { class: "chips", "aria-label": "Examples" });
+  const place = el("section", { class: "card answers", "aria-label": "Both rankings" }, skeleton(11));
+  return {
+    title: (here) => (here.head || here.tail ? `Compare: ${inWords(here)}` : "Compare"),
+    element: el(
+      "div",
+      { class: "view" },
+      el("h1", { class: "unseen", tabindex: "-1" }, "Compare two models"),
+      form.element,
+      el("div", { class: "examples" }, el("span", { class: "muted" }, "Try"), chips),
+      place,
+    ),
+    async update(here, signal) {
+      const other = here.other ?? models.find((each) => each.id !== here.model)?.id;
+      put(chips, (examples[here.model] ?? []).map((each) => el("li", {}, compareChip(each, here, other))));
+      const missing = form.update(here);
+      place.removeAttribute("aria-busy");
+      if (!other) {
+        const call = el("code", {}, "allneg explore RUN RUN");
+        return put(place, empty("There is one model only", el("p", {}, "Start the explorer with two runs: ", call)));
+      }
+      if (missing.length) return put(place, unasked(missing));
+      const ask = (model) => get("/v1/predict", parameters(here, model), signal).catch((error) => ({ error }));
+      return fillFrom(place, signal, () => Promise.all([ask(here.model), ask(other)]), ([left, right]) =>
+        page(here, models, [here.model, other], [left, right]),
+      );
+    },
+  };
+}
+
+function compareChip(example, here, other) {
+  const link = chip(example, here.model);
+  const { head, relation, tail } = example;
+  link.setAttribute("href", address({ view: "compare", model: here.model, other, head, relation, tail }));
+  return link;
+}
+
+function page(here, models, ids, [left, right]) {
+  if (left.error && right.error) throw left.error;
+  const key = asked(here) === "relation" ? "relation" : "entity";
+  const lists = [left, right].map((said) => (said.answers ?? []).map((each) => ({ ...each, name: each[key] })));
+  const shared = lists[0].filter((each) => lists[1].some((theirs) => theirs.name === each.name));
+  const size = Math.max(lists[0].length, lists[1].length);
+  return [
+    el(
+      "div",
+      { class: "answers-top" },
+      el("h2", {}, inWords(here)),
+      left.answers && right.answers && el("p", { class: "muted agree" }, `${shared.length} of the first ${size} answers are in both`),
+    ),
+    el(
+      "div",
+      { class: "sides" },
+      column(here, models, ids, 0, left, lists),
+      el("div", { class: "moves", "aria-hidden": "true" }, moves(lists)),
+      column(here, models, ids, 1, right, lists),
+    ),
+  ];
+}
+
+function column(here, models, ids, side, said, lists) {
+  const field = side === 0 ? "model" : "other";
+  const options = models.map((each) => el("option", { value: each.id, selected: each.id === ids[side] }, each.id));
+  const choose = (event) => go({ ...state(), other: ids[1], [field]: event.target.value });
+  const label = side === 0 ? "Left model" : "Right model";
+  return el(
+    "div",
+    { class: "side" },
+    el("select", { "aria-label": label, onchange: choose }, options),
+    said.error
+      ? trouble(said.error, () => go(state()))
+      : el("ol", { class: "rows", "aria-label": ids[side] }, lists[side].map((each) => row(here, ids[side], each, lists[1 - side], side))),
+  );
+}
+
+function row(here, model, answer, theirs, side) {
+  const link = asked(here) === "relation"
+    ? address({ model, head: here.head, relation: answer.name })
+    : address({ view: "entity", model, name: answer.name });
+  return el(
+    "li",
+    { "data-answer": answer.name },
+    el("span", { class: "rank" }, answer.rank),
+    el("span", { class: "name" }, el("a", { href: link, title: answer.label ?? answer.name }, answer.name)),
+    el("span", { class: "aside" }, move(answer, theirs, side), " ", numbers.share(answer.probability), " ", badge(answer.known)),
+  );
+}
+
+/** How far an answer moved from left to right; told on the right, where it came to. */
+function move(answer, theirs, side) {
+  const before = theirs.find((each) => each.name === answer.name);
+  if (!before) return side === 1
+    ? el("span", { class: "move in", title: "not in the left list" }, "in")
+    : el("span", { class: "move out", title: "not in the right list" }, "out");
+  if (side === 0) return null;
+  const up = before.rank - answer.rank;
+  const text = up === 0 ? "=" : up > 0 ? `↑${up}` : `↓${-up}`;
+  return el("span", { class: `move ${up === 0 ? "same" : up > 0 ? "up" : "down"}` }, text);
+}
+
+function moves([left, right]) {
+  const height = ROW * Math.max(left.length, right.length, 1);
+  const lines = left.flatMap((each, i) => {
+    const j = right.findIndex((theirs) => theirs.name === each.name);
+    if (j < 0) return [];
+    const [y1, y2] = [(i + 0.5) * ROW, (j + 0.5) * ROW];
+    const kind = i === j ? "same" : j < i ? "up" : "down";
+    return [svg("path", { class: `moved ${kind}`, d: `M0 ${y1} C40 ${y1} 60 ${y2} 100 ${y2}` })];
+  });
+  return svg("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", height }, lines);
+}

@@ -1,0 +1,39 @@
+/** Numbers as one reads them; the exact value stays in the element. */
+
+import { el } from "./dom.js";
+
+const whole = new Intl.NumberFormat("en");
+
+/** 2189 → "2,189" */
+export function count(value) {
+  return whole.format(value);
+}
+
+/** A share of 1 with four places; what is too small for them says so. */
+export function share(value) {
+  return exact(value, value > 0 && value < 0.00005 ? "<0.0001" : value.toFixed(4));
+}
+
+/** A score: three places, and no more digits than one can use. */
+export function score(value) {
+  return exact(value, Math.abs(value) < 1e5 ? value.toFixed(3) : value.toExponential(3));
+}
+
+/** A metric: three places. */
+export function metric(value) {
+  return exact(value, value.toFixed(3));
+}
+
+/** A rank: whole, or with its half where answers tie. */
+export function rank(value) {
+  return exact(value, Number.isInteger(value) ? count(value) : value.toFixed(1));
+}
+
+export function seconds(value) {
+  if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
+  return value < 90 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+function exact(value, text) {
+  return el("data", { value: String(value), title: String(value) }, text);
+}

@@ -1,0 +1,134 @@
+/** How good the model is: report card, heat map, training curves, the questions it did worst on. */
+
+import { address } from "./address.js";
+import { curve } from "./curves.js";
+import { el } from "./dom.js";
+import * as numbers from "./numbers.js";
+import { fillFrom, skeleton } from "./places.js";
+import { inWords } from "./question.js";
+import { get } from "./service.js";
+
+const HITS = ["1", "3", "10"];
+
+/** @param {{ models: any[] }} about */
+export function quality({ models }) {
+  const place = el("div", { class: "quality" }, el("div", { class: "card" }, skeleton(16)));
+  let had = "";
+  return {
+    title: () => "Quality",
+    element: el("div", { class: "view" }, el("h1", { tabindex: "-1" }, "Quality"), place),
+    async update(here, signal) {
+      if (had === here.model) return;
+      const model = models.find((each) => each.id === here.model);
+      const load = () => get("/v1/metrics", { model: here.model }, signal);
+      had = (await fillFrom(place, signal, load, (said) => page(here.model, model, said))) ? here.model : "";
+    },
+  };
+}
+
+function page(id, model, { report, curves, heat, worst }) {
+  return [
+    card(model, report),
+    el("div", { class: "halves" },
+      el("section", { class: "card" }, el("h2", {}, "Loss"), curve(curves, "loss", "loss")),
+      el("section", { class: "card" }, el("h2", {}, "MRR on valid"), curve(curves, "valid_mrr", "MRR on valid")),
+    ),
+    el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
+    el("section", { class: "card" }, el("h2", {}, "Worst questions"), worstTable(id, worst)),
+  ];
+}
+
+function card(model, report) {
+  const big = (name, value) => el("div", { class: "big" }, el("dt", {}, name), el("dd", {}, value));
+  const { in_words: words, ...rules } = report.protocol;
+  return el(
+    "section",
+    { class: "card report" },
+    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}`),
+    el(
+      "dl",
+      { class: "bigs" },
+      big("MRR", numbers.metric(report.mrr)),
+      HITS.map((k) => big(`Hits@${k}`, numbers.metric(report.hits[k]))),
+      big("mean rank", el("data", { value: report.mr }, report.mr.toFixed(1))),
+    ),
+    sides(report),
+    el("p", { class: "protocol" }, el("b", {}, "Protocol. "), words ?? JSON.stringify(rules)),
+    el(
+      "p",
+      { class: "muted" },
+      `${numbers.count(report.count)} questions, ${numbers.count(report.candidates)} candidates each. `,
+      `Trained on ${numbers.count(model.train)} triples`,
+      model.epochs ? `, ${numbers.count(model.epochs)} epochs` : "",
+      model.seconds ? `, ${numbers.seconds(model.seconds)}.` : ".",
+    ),
+    el("details", {}, el("summary", {}, "Protocol and recipe in full"), el("div", { class: "halves" }, list(rules), list(model.recipe ?? {}))),
+  );
+}
+
+function sides(report) {
+  const row = (name, each) =>
+    el("tr", {}, el("th", { scope: "row" }, name), [each.mrr, ...HITS.map((k) => each.hits[k])].map((value) => el("td", { class: "number" }, numbers.metric(value))));
+  return el(
+    "table",
+    { class: "narrow" },
+    el("caption", { class: "unseen" }, "By side"),
+    el("thead", {}, el("tr", {}, ["asked for", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) => el("th", { scope: "col", class: i > 0 && "number" }, text)))),
+    el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
+  );
+}
+
+function list(rules) {
+  const flat = (object, before) =>
+    Object.entries(object).flatMap(([name, value]) =>
+      value !== null && typeof value === "object" && !Array.isArray(value) ? flat(value, `${before}${name}.`) : [[before + name, value]],
+    );
+  return el("dl", { class: "rules" }, flat(rules, "").map(([name, value]) => [el("dt", {}, name), el("dd", {}, value === null ? "–" : String(value))]));
+}
+
+/** Relation × metric, the two sides apart; the darker, the better. */
+function heatMap(heat) {
+  const metrics = [["MRR", (each) => each.mrr], ...HITS.map((k) => [`H@${k}`, (each) => each.hits[k]])];
+  const cell = (value) => el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
+  const none = el("td", { class: "heat" }, "–");
+  const cells = (each) => metrics.map(([, pick]) => (each && each.count ? cell(pick(each)) : none.cloneNode(true)));
+  const rows = heat.map(({ relation, category, head, tail }) =>
+    el("tr", {}, el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)), el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)), cells(tail), cells(head)),
+  );
+  const names = metrics.map(([name]) => el("th", { scope: "col", class: "number" }, name));
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by relation" },
+    el(
+      "table",
+      { class: "heatmap" },
+      el("thead", {},
+        el("tr", {}, el("th", { scope: "col", rowspan: 2 }, "relation"), el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"), el("th", { scope: "colgroup", colspan: 4 }, "asked for the tail"), el("th", { scope: "colgroup", colspan: 4 }, "asked for the head")),
+        el("tr", {}, names, names.map((each) => each.cloneNode(true)))),
+      el("tbody", {}, rows),
+    ),
+  );
+}
+
+function worstTable(model, worst) {
+  if (worst.length === 0) return el("p", { class: "muted" }, "No question was ranked.");
+  const rows = worst.map(({ head, relation, tail, side, rank }) =>
+    el(
+      "tr",
+      {},
+      el("td", { class: "number rank" }, numbers.rank(rank)),
+      el("td", { class: "name" }, el("a", { href: address({ model, head, relation, tail, ask: side }) }, inWords({ head, relation, tail, ask: side }))),
+      el("td", { class: "name" }, side === "tail" ? tail : head),
+    ),
+  );
+  return el(
+    "div",
+    { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst questions" },
+    el(
+      "table",
+      {},
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "rank"), el("th", { scope: "col" }, "question"), el("th", { scope: "col" }, "right answer"))),
+      el("tbody", {}, rows),
+    ),
+  );
+}
