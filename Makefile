@@ -11,7 +11,7 @@ demo: $(READY)  ## train on the embedded knowledge base and ask it three questio
 	@$(BIN)/allneg train countries --recipe recipes/countries/complex.toml --out runs/demo
 	@$(BIN)/allneg predict runs/demo --head France --relation borders --top 8
 	@$(BIN)/allneg predict runs/demo --head Kenya --relation speaks --top 5
-	@$(BIN)/allneg predict runs/demo --tail "Western Africa" --relation in_subregion --top 5 --new
+	@$(BIN)/allneg predict runs/demo --tail Spanish --relation official_language --top 8
 
 test: $(READY)  ## every test that needs no GPU, browser or patience
 	$(BIN)/pytest -n 2

@@ -5,31 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from allneg.training import train
 
-# Measured test MRR, and the floor under it: see each case.
+# The floor is below what was measured on valid: .26 for fb15k-237 and .39 for wn18rr.
 CASES = [
-    pytest.param("fb15k-237", 50, 0.05, 6, 0.0, id="fb15k-237"),
-    pytest.param("wn18rr", 50, 0.1, 10, 0.0, id="wn18rr"),
+    pytest.param(
+        "fb15k-237",
+        ("model.dim=16", "training.epochs=2", "penalty.weight=0.01"),
+        0.22,
+        id="fb15k-237",
+    ),
+    pytest.param(
+        "wn18rr",
+        (
+            "model.dim=32",
+            "training.epochs=12",
+            "penalty.weight=0.02",
+            "loss.negatives=shared",
+            "loss.count=500",
+        ),
+        0.36,
+        id="wn18rr",
+    ),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name, dim, weight, epochs, floor", CASES)
+@pytest.mark.parametrize("name, settings, floor", CASES)
 def test_a_small_model_learns_a_published_graph(
-    shared_data: Path, tmp_path: Path, name: str, dim: int, weight: float, epochs: int, floor: float
+    shared_data: Path, tmp_path: Path, name: str, settings: tuple[str, ...], floor: float
 ) -> None:
-    torch.set_num_threads(2)
-    settings = [
-        f"model.dim={dim}",
-        f"penalty.weight={weight}",
-        f"training.epochs={epochs}",
-        f"evaluation.every={epochs}",
-        "training.batch_size=1000",
+    common = (
+        "model.scale=0.1",  # larger than usual: few steps have no time to grow
+        "optimizer.learning_rate=0.2",
+        "training.batch_size=500",
+        "evaluation.every=100",
         "hardware.device=cpu",
-    ]
-    run = train(name, model="complex", settings=settings, out=tmp_path / "run")
+        "hardware.threads=2",
+    )
+    run = train(name, model="complex", settings=[*common, *settings], out=tmp_path / "run")
     assert run.report.mrr > floor

@@ -18,8 +18,9 @@ Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 HELP = """
 import io, sys
 from contextlib import redirect_stdout
-from allneg.cli import main
-for words in (["--help"], ["-h"], ["--version"], *([name, "--help"] for name in sys.argv[1:])):
+from allneg.cli import allneg, main
+names = allneg.list_commands(None)
+for words in (["--help"], ["-h"], ["--version"], *([name, "--help"] for name in names)):
     sys.argv = ["allneg", *words]
     out = io.StringIO()
     try:
@@ -35,10 +36,7 @@ print("fine")
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    commands = ["train", "resume", "evaluate", "predict", "info", "data"]
-    done = subprocess.run(
-        [sys.executable, "-c", HELP, *commands], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
