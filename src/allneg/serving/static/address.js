@@ -21,8 +21,19 @@
  */
 
 const FIELDS = [
-  "view", "model", "other", "name", "head", "relation", "tail", "ask", "k", "fresh", "why",
-  "method", "at",
+  "view",
+  "model",
+  "other",
+  "name",
+  "head",
+  "relation",
+  "tail",
+  "ask",
+  "k",
+  "fresh",
+  "why",
+  "method",
+  "at",
 ];
 const changed = new EventTarget();
 

@@ -9,7 +9,15 @@ export function answersTable(here, said) {
   const part = asked(here);
   const key = part === "relation" ? "relation" : "entity";
   const calibrated = said.answers.every((each) => each.calibrated !== null);
-  const columns = ["#", part, "score", "probability", calibrated && "calibrated probability", "", ""];
+  const columns = [
+    "#",
+    part,
+    "score",
+    "probability",
+    calibrated && "calibrated probability",
+    "",
+    "",
+  ];
   const rows = said.answers.map((each) => row(here, part, each, each[key], calibrated));
   return el(
     "table",
@@ -36,9 +44,10 @@ function heading(text) {
 }
 
 function row(here, part, answer, name, calibrated) {
-  const link = part === "relation"
-    ? address({ model: here.model, head: here.head, relation: name })
-    : address({ view: "entity", model: here.model, name });
+  const link =
+    part === "relation"
+      ? address({ model: here.model, head: here.head, relation: name })
+      : address({ view: "entity", model: here.model, name });
   const ask = () => {
     const now = state();
     go({ ...now, why: now.why === name ? undefined : name });
@@ -47,7 +56,12 @@ function row(here, part, answer, name, calibrated) {
     "tr",
     { role: "row", "data-answer": name, class: name === here[part] && "right" },
     el("td", { class: "number rank", role: "cell" }, answer.rank),
-    el("th", { scope: "row", role: "rowheader", class: "name" }, el("a", { href: link }, name), answer.label && el("small", {}, answer.label)),
+    el(
+      "th",
+      { scope: "row", role: "rowheader", class: "name" },
+      el("a", { href: link }, name),
+      answer.label && el("small", {}, answer.label),
+    ),
     cell("score", numbers.score(answer.score)),
     cell("probability", numbers.share(answer.probability), !calibrated && bar(answer.probability)),
     calibrated && cell("calibrated", numbers.share(answer.calibrated), bar(answer.calibrated)),
@@ -55,7 +69,12 @@ function row(here, part, answer, name, calibrated) {
     el(
       "td",
       { role: "cell", class: "act" },
-      el("button", { type: "button", class: "why", "aria-expanded": "false", onclick: ask }, "Why?", el("span", { class: "unseen" }, ` ${name}`)),
+      el(
+        "button",
+        { type: "button", class: "why", "aria-expanded": "false", onclick: ask },
+        "Why?",
+        el("span", { class: "unseen" }, ` ${name}`),
+      ),
     ),
   );
 }

@@ -22,7 +22,15 @@ let shown = { name: "", view: null };
 let running = new AbortController();
 
 async function start() {
-  put(page, el("div", { class: "view" }, el("div", { class: "card" }, skeleton(3)), el("div", { class: "card" }, skeleton(11))));
+  put(
+    page,
+    el(
+      "div",
+      { class: "view" },
+      el("div", { class: "card" }, skeleton(3)),
+      el("div", { class: "card" }, skeleton(11)),
+    ),
+  );
   drawTabs(state());
   follow(render);
   await render();
@@ -54,7 +62,11 @@ function show(signal) {
     return;
   }
   if (!about.models.some((each) => each.id === here.model)) {
-    throw new Trouble("unknown_model", `No model is called '${here.model}'.`, about.models.map((each) => each.id));
+    throw new Trouble(
+      "unknown_model",
+      `No model is called '${here.model}'.`,
+      about.models.map((each) => each.id),
+    );
   }
   const name = Object.hasOwn(VIEWS, here.view ?? "ask") ? (here.view ?? "ask") : "ask";
   drawTabs({ ...here, view: name });
@@ -85,7 +97,11 @@ function drawTabs(here) {
   };
   const links = Object.entries(TABS).map(([view, text]) => {
     const current = view === (here.view ?? "ask");
-    return el("li", {}, el("a", { href: address(targets[view]), "aria-current": current && "page" }, text));
+    return el(
+      "li",
+      {},
+      el("a", { href: address(targets[view]), "aria-current": current && "page" }, text),
+    );
   });
   put(tabs, links);
 }
@@ -93,15 +109,23 @@ function drawTabs(here) {
 function drawModels(here) {
   const model = about.models.find((each) => each.id === here.model);
   const sizes = `${count(model.entities)} entities, ${count(model.relations)} relations`;
-  const quality = model.mrr === null || model.mrr === undefined ? "" : `, MRR ${model.mrr.toFixed(3)}`;
-  const options = about.models.map((each) => el("option", { value: each.id, selected: each.id === here.model }, each.id));
-  const change = (event) => go({ ...state(), why: undefined, at: undefined, model: event.target.value });
+  const quality =
+    model.mrr === null || model.mrr === undefined ? "" : `, MRR ${model.mrr.toFixed(3)}`;
+  const options = about.models.map((each) =>
+    el("option", { value: each.id, selected: each.id === here.model }, each.id),
+  );
+  const change = (event) =>
+    go({ ...state(), why: undefined, at: undefined, model: event.target.value });
   put(
     chooser,
     about.models.length > 1
       ? el("select", { "aria-label": "Model", onchange: change }, options)
       : el("b", {}, model.id),
-    el("span", { class: "muted model-card" }, `${model.model} ${model.dim} on ${model.data}: ${sizes}${quality}`),
+    el(
+      "span",
+      { class: "muted model-card" },
+      `${model.model} ${model.dim} on ${model.data}: ${sizes}${quality}`,
+    ),
   );
 }
 

@@ -31,7 +31,10 @@ export function ask({ examples }) {
     ),
     /** @param {AbortSignal} signal */
     async update(here, signal) {
-      put(chips, (examples[here.model] ?? []).map((each) => el("li", {}, chip(each, here.model))));
+      put(
+        chips,
+        (examples[here.model] ?? []).map((each) => el("li", {}, chip(each, here.model))),
+      );
       const missing = form.update(here);
       if (missing.length) {
         answers.removeAttribute("aria-busy");
@@ -42,7 +45,9 @@ export function ask({ examples }) {
       const { why: _, ...question } = here;
       if (address(question) !== had) {
         const load = () => get("/v1/predict", parameters(here), signal);
-        had = (await fillFrom(answers, signal, load, (said) => page(here, said))) ? address(question) : "";
+        had = (await fillFrom(answers, signal, load, (said) => page(here, said)))
+          ? address(question)
+          : "";
       }
       if (!signal.aborted && had) explain(answers, here, signal);
     },
@@ -66,7 +71,8 @@ function page(here, said) {
   const hide = el("input", {
     type: "checkbox",
     checked: Boolean(here.fresh),
-    onchange: (event) => go({ ...state(), why: undefined, fresh: event.target.checked ? "1" : undefined }),
+    onchange: (event) =>
+      go({ ...state(), why: undefined, fresh: event.target.checked ? "1" : undefined }),
   });
   return [
     el(
@@ -78,12 +84,20 @@ function page(here, said) {
     here[part] && expected(here, part, said),
     said.answers.length
       ? answersTable(here, said)
-      : empty("Nothing is new here", el("p", {}, "Every answer is known already. Show known facts to see them.")),
+      : empty(
+          "Nothing is new here",
+          el("p", {}, "Every answer is known already. Show known facts to see them."),
+        ),
     el(
       "div",
       { class: "answers-foot" },
-      more && full &&
-        el("a", { class: "button", href: address({ ...here, why: undefined, k: String(more) }) }, `Show ${count(more)}`),
+      more &&
+        full &&
+        el(
+          "a",
+          { class: "button", href: address({ ...here, why: undefined, k: String(more) }) },
+          `Show ${count(more)}`,
+        ),
       copyButtons(here, said),
       el("span", { class: "muted took" }, `answered in ${seconds(said.seconds)}`),
     ),
@@ -91,7 +105,9 @@ function page(here, said) {
       "p",
       { class: "muted notes" },
       `Probability: the softmax of the scores over all ${part === "relation" ? "relations" : "entities"}. `,
-      said.calibration ? `Calibrated: ${said.calibration}` : "No calibrated probability for this question.",
+      said.calibration
+        ? `Calibrated: ${said.calibration}`
+        : "No calibrated probability for this question.",
     ),
   ];
 }
@@ -104,8 +120,16 @@ function expected(here, part, said) {
     "p",
     { class: "expected" },
     "The right answer is ",
-    part === "relation" ? el("b", {}, here[part]) : el("a", { href: address({ view: "entity", model: here.model, name: here[part] }) }, here[part]),
-    found ? ` — rank ${found.rank} here. ` : ` — not among the first ${count(said.answers.length)}. `,
+    part === "relation"
+      ? el("b", {}, here[part])
+      : el(
+          "a",
+          { href: address({ view: "entity", model: here.model, name: here[part] }) },
+          here[part],
+        ),
+    found
+      ? ` — rank ${found.rank} here. `
+      : ` — not among the first ${count(said.answers.length)}. `,
     found && badge(found.known),
   );
 }

@@ -11,18 +11,34 @@ const REACH = 14; // pixels around the pointer in which a point is found
  */
 export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   const canvas = el("canvas", {
-    tabindex: "0", role: "img",
+    tabindex: "0",
+    role: "img",
     "aria-label": `Map of ${names.length} entities. Arrow keys pan, plus and minus zoom; find an entity by the field above.`,
   });
   const tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const zoomer = (text, label, factor) =>
-    el("button", { type: "button", class: "button", "aria-label": label, onclick: () => (factor ? zoom(factor, size.w / 2, size.h / 2) : reset()) }, text);
+    el(
+      "button",
+      {
+        type: "button",
+        class: "button",
+        "aria-label": label,
+        onclick: () => (factor ? zoom(factor, size.w / 2, size.h / 2) : reset()),
+      },
+      text,
+    );
   const element = el(
     "div",
     { class: "map" },
     canvas,
     tip,
-    el("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoomer("+", "Zoom in", 1.6), zoomer("−", "Zoom out", 1 / 1.6), zoomer("⟲", "Show all", 0)),
+    el(
+      "div",
+      { class: "zoom", role: "group", "aria-label": "Zoom" },
+      zoomer("+", "Zoom in", 1.6),
+      zoomer("−", "Zoom out", 1 / 1.6),
+      zoomer("⟲", "Show all", 0),
+    ),
   );
   const pen = canvas.getContext("2d");
   const bounds = box(points);
@@ -32,7 +48,10 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   let [over, found, pending] = [-1, -1, false];
 
   const scale = () => Math.min(size.w / bounds.wide, size.h / bounds.high) * 0.92 * look.z;
-  const place = (i) => [size.w / 2 + (points[i][0] - look.x) * scale(), size.h / 2 - (points[i][1] - look.y) * scale()];
+  const place = (i) => [
+    size.w / 2 + (points[i][0] - look.x) * scale(),
+    size.h / 2 - (points[i][1] - look.y) * scale(),
+  ];
 
   function draw() {
     pending = false;
@@ -42,7 +61,10 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     const style = getComputedStyle(element);
     const paints = legend.map((_, i) => style.getPropertyValue(`--${swatch(legend, i)}`).trim());
-    const radius = Math.min(5, (names.length > 5000 ? 1.6 : 2.6) * Math.sqrt(Math.max(1, look.z)) ** 0.6);
+    const radius = Math.min(
+      5,
+      (names.length > 5000 ? 1.6 : 2.6) * Math.sqrt(Math.max(1, look.z)) ** 0.6,
+    );
     pen.globalAlpha = 0.85;
     for (const i of order) {
       const [x, y] = place(i);
@@ -158,7 +180,12 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     zoom(Math.exp(-event.deltaY * 0.0015), event.offsetX, event.offsetY);
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
+    const step = {
+      ArrowLeft: [60, 0],
+      ArrowRight: [-60, 0],
+      ArrowUp: [0, 60],
+      ArrowDown: [0, -60],
+    }[event.key];
     const factor = { "+": 1.6, "=": 1.6, "-": 1 / 1.6 }[event.key];
     if (!step && !factor && event.key !== "0") return;
     event.preventDefault();
@@ -192,7 +219,12 @@ function box(points) {
   const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
   const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
   const [left, right, low, high] = [least(xs), most(xs), least(ys), most(ys)];
-  return { x: (left + right) / 2, y: (low + high) / 2, wide: right - left || 1, high: high - low || 1 };
+  return {
+    x: (left + right) / 2,
+    y: (low + high) / 2,
+    wide: right - left || 1,
+    high: high - low || 1,
+  };
 }
 
 /** The class of a colour; the last two are for other answers and for none. */

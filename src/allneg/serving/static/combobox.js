@@ -19,9 +19,17 @@ export function combobox({ label, placeholder, find, choose }) {
   const options = el("ul", { id: list, role: "listbox", "aria-label": label, hidden: true });
   const told = el("span", { class: "unseen", role: "status" });
   const input = el("input", {
-    id, type: "text", role: "combobox", placeholder, maxlength: 512,
-    autocomplete: "off", autocapitalize: "off", spellcheck: "false",
-    "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list,
+    id,
+    type: "text",
+    role: "combobox",
+    placeholder,
+    maxlength: 512,
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    "aria-autocomplete": "list",
+    "aria-expanded": "false",
+    "aria-controls": list,
   });
   let found = [];
   let active = -1;
@@ -30,6 +38,7 @@ export function combobox({ label, placeholder, find, choose }) {
   function close() {
     waiting.abort();
     options.hidden = true;
+    put(options);
     found = [];
     mark(-1);
     input.setAttribute("aria-expanded", "false");
@@ -56,7 +65,9 @@ export function combobox({ label, placeholder, find, choose }) {
     return el(
       "li",
       {
-        id: fresh("option"), role: "option", "aria-selected": "false",
+        id: fresh("option"),
+        role: "option",
+        "aria-selected": "false",
         // On mousedown, so that the field keeps its focus.
         onmousedown: (event) => (event.preventDefault(), take(name)),
       },
@@ -78,7 +89,8 @@ export function combobox({ label, placeholder, find, choose }) {
     }
     if (signal.aborted || document.activeElement !== input) return;
     put(options, found.map(option));
-    if (found.length === 0) put(options, el("li", { class: "none", role: "presentation" }, "No name like this"));
+    if (found.length === 0)
+      put(options, el("li", { class: "none", role: "presentation" }, "No name like this"));
     options.hidden = false;
     input.setAttribute("aria-expanded", String(found.length > 0));
     told.textContent = found.length ? `${count(found.length)} suggestions` : "No name like this";
@@ -94,8 +106,15 @@ export function combobox({ label, placeholder, find, choose }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
       event.preventDefault();
-      if (options.hidden) suggest(input.value === input.dataset.set ? "" : input.value.trim(), step > 0 ? "first" : "last");
-      else if (found.length) mark(active < 0 && step < 0 ? found.length - 1 : (active + step + found.length) % found.length);
+      if (options.hidden)
+        suggest(
+          input.value === input.dataset.set ? "" : input.value.trim(),
+          step > 0 ? "first" : "last",
+        );
+      else if (found.length)
+        mark(
+          active < 0 && step < 0 ? found.length - 1 : (active + step + found.length) % found.length,
+        );
     } else if (event.key === "Enter" && active >= 0) {
       event.preventDefault();
       take(found[active].name);
@@ -110,7 +129,13 @@ export function combobox({ label, placeholder, find, choose }) {
   });
 
   return {
-    element: el("div", { class: "field" }, el("label", { for: id }, label), el("div", { class: "box" }, input, options), told),
+    element: el(
+      "div",
+      { class: "field" },
+      el("label", { for: id }, label),
+      el("div", { class: "box" }, input, options),
+      told,
+    ),
     input,
     get value() {
       return input.value.trim();

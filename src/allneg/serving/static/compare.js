@@ -15,7 +15,11 @@ const ROW = 44; // pixels; the style sheet says the same
 export function compare({ models, examples }) {
   const form = questionForm();
   const chips = el("ul", { class: "chips", "aria-label": "Examples" });
-  const place = el("section", { class: "card answers", "aria-label": "Both rankings" }, skeleton(11));
+  const place = el(
+    "section",
+    { class: "card answers", "aria-label": "Both rankings" },
+    skeleton(11),
+  );
   return {
     title: (here) => (here.head || here.tail ? `Compare: ${inWords(here)}` : "Compare"),
     element: el(
@@ -28,17 +32,27 @@ export function compare({ models, examples }) {
     ),
     async update(here, signal) {
       const other = here.other ?? models.find((each) => each.id !== here.model)?.id;
-      put(chips, (examples[here.model] ?? []).map((each) => el("li", {}, compareChip(each, here, other))));
+      put(
+        chips,
+        (examples[here.model] ?? []).map((each) => el("li", {}, compareChip(each, here, other))),
+      );
       const missing = form.update(here);
       place.removeAttribute("aria-busy");
       if (!other) {
         const call = el("code", {}, "allneg explore RUN RUN");
-        return put(place, empty("There is one model only", el("p", {}, "Start the explorer with two runs: ", call)));
+        return put(
+          place,
+          empty("There is one model only", el("p", {}, "Start the explorer with two runs: ", call)),
+        );
       }
       if (missing.length) return put(place, unasked(missing));
-      const ask = (model) => get("/v1/predict", parameters(here, model), signal).catch((error) => ({ error }));
-      return fillFrom(place, signal, () => Promise.all([ask(here.model), ask(other)]), ([left, right]) =>
-        page(here, models, [here.model, other], [left, right]),
+      const ask = (model) =>
+        get("/v1/predict", parameters(here, model), signal).catch((error) => ({ error }));
+      return fillFrom(
+        place,
+        signal,
+        () => Promise.all([ask(here.model), ask(other)]),
+        ([left, right]) => page(here, models, [here.model, other], [left, right]),
       );
     },
   };
@@ -47,14 +61,19 @@ export function compare({ models, examples }) {
 function compareChip(example, here, other) {
   const link = chip(example, here.model);
   const { head, relation, tail } = example;
-  link.setAttribute("href", address({ view: "compare", model: here.model, other, head, relation, tail }));
+  link.setAttribute(
+    "href",
+    address({ view: "compare", model: here.model, other, head, relation, tail }),
+  );
   return link;
 }
 
 function page(here, models, ids, [left, right]) {
   if (left.error && right.error) throw left.error;
   const key = asked(here) === "relation" ? "relation" : "entity";
-  const lists = [left, right].map((said) => (said.answers ?? []).map((each) => ({ ...each, name: each[key] })));
+  const lists = [left, right].map((said) =>
+    (said.answers ?? []).map((each) => ({ ...each, name: each[key] })),
+  );
   const shared = lists[0].filter((each) => lists[1].some((theirs) => theirs.name === each.name));
   const size = Math.max(lists[0].length, lists[1].length);
   return [
@@ -62,7 +81,13 @@ function page(here, models, ids, [left, right]) {
       "div",
       { class: "answers-top" },
       el("h2", {}, inWords(here)),
-      left.answers && right.answers && el("p", { class: "muted agree" }, `${shared.length} of the first ${size} answers are in both`),
+      left.answers &&
+        right.answers &&
+        el(
+          "p",
+          { class: "muted agree" },
+          `${shared.length} of the first ${size} answers are in both`,
+        ),
     ),
     el(
       "div",
@@ -76,7 +101,9 @@ function page(here, models, ids, [left, right]) {
 
 function column(here, models, ids, side, said, lists) {
   const field = side === 0 ? "model" : "other";
-  const options = models.map((each) => el("option", { value: each.id, selected: each.id === ids[side] }, each.id));
+  const options = models.map((each) =>
+    el("option", { value: each.id, selected: each.id === ids[side] }, each.id),
+  );
   const choose = (event) => go({ ...state(), other: ids[1], [field]: event.target.value });
   const label = side === 0 ? "Left model" : "Right model";
   return el(
@@ -85,29 +112,47 @@ function column(here, models, ids, side, said, lists) {
     el("select", { "aria-label": label, onchange: choose }, options),
     said.error
       ? trouble(said.error, () => go(state()))
-      : el("ol", { class: "rows", "aria-label": ids[side] }, lists[side].map((each) => row(here, ids[side], each, lists[1 - side], side))),
+      : el(
+          "ol",
+          { class: "rows", "aria-label": ids[side] },
+          lists[side].map((each) => row(here, ids[side], each, lists[1 - side], side)),
+        ),
   );
 }
 
 function row(here, model, answer, theirs, side) {
-  const link = asked(here) === "relation"
-    ? address({ model, head: here.head, relation: answer.name })
-    : address({ view: "entity", model, name: answer.name });
+  const link =
+    asked(here) === "relation"
+      ? address({ model, head: here.head, relation: answer.name })
+      : address({ view: "entity", model, name: answer.name });
   return el(
     "li",
     { "data-answer": answer.name },
     el("span", { class: "rank" }, answer.rank),
-    el("span", { class: "name" }, el("a", { href: link, title: answer.label ?? answer.name }, answer.name)),
-    el("span", { class: "aside" }, move(answer, theirs, side), " ", numbers.share(answer.probability), " ", badge(answer.known)),
+    el(
+      "span",
+      { class: "name" },
+      el("a", { href: link, title: answer.label ?? answer.name }, answer.name),
+    ),
+    el(
+      "span",
+      { class: "aside" },
+      move(answer, theirs, side),
+      " ",
+      numbers.share(answer.probability),
+      " ",
+      badge(answer.known),
+    ),
   );
 }
 
 /** How far an answer moved from left to right; told on the right, where it came to. */
 function move(answer, theirs, side) {
   const before = theirs.find((each) => each.name === answer.name);
-  if (!before) return side === 1
-    ? el("span", { class: "move in", title: "not in the left list" }, "in")
-    : el("span", { class: "move out", title: "not in the right list" }, "out");
+  if (!before)
+    return side === 1
+      ? el("span", { class: "move in", title: "not in the left list" }, "in")
+      : el("span", { class: "move out", title: "not in the right list" }, "out");
   if (side === 0) return null;
   const up = before.rank - answer.rank;
   const text = up === 0 ? "=" : up > 0 ? `↑${up}` : `↓${-up}`;

@@ -10,7 +10,16 @@ export function copyButtons(here, said) {
     { class: "copies", role: "group", "aria-label": "Copy the answers" },
     el("span", { class: "muted", "aria-hidden": "true" }, "Copy as"),
     Object.entries(kinds).map(([name, text]) =>
-      el("button", { type: "button", class: "button quiet", "aria-label": `Copy as ${name}`, onclick: (event) => copy(event.currentTarget, name, text()) }, name),
+      el(
+        "button",
+        {
+          type: "button",
+          class: "button quiet",
+          "aria-label": `Copy as ${name}`,
+          onclick: (event) => copy(event.currentTarget, name, text()),
+        },
+        name,
+      ),
     ),
   );
 }
@@ -18,12 +27,27 @@ export function copyButtons(here, said) {
 /** A line of names, then one a line for every answer. */
 export function tsv(said) {
   const { head, relation, tail } = said.question;
-  const columns = ["rank", "head", "relation", "tail", "score", "probability", "calibrated", "known"];
+  const columns = [
+    "rank",
+    "head",
+    "relation",
+    "tail",
+    "score",
+    "probability",
+    "calibrated",
+    "known",
+  ];
   const lines = said.answers.map((each) => {
     const facts = {
-      head: head ?? each.entity, relation: relation ?? each.relation, tail: tail ?? each.entity, ...each, known: each.known ?? "new",
+      head: head ?? each.entity,
+      relation: relation ?? each.relation,
+      tail: tail ?? each.entity,
+      ...each,
+      known: each.known ?? "new",
     };
-    return columns.map((column) => plain(column === "relation" ? (relation ?? each.relation) : facts[column])).join("\t");
+    return columns
+      .map((column) => plain(column === "relation" ? (relation ?? each.relation) : facts[column]))
+      .join("\t");
   });
   return [columns.join("\t"), ...lines, ""].join("\n");
 }

@@ -6,7 +6,9 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM, EDGE] = [480, 220, 52, 28, 10];
 
 /** @param {any[]} entries one an epoch @param {string} field what is drawn @param {string} name */
 export function curve(entries, field, name) {
-  const points = entries.filter((each) => Number.isFinite(each[field])).map((each) => [each.epoch, each[field]]);
+  const points = entries
+    .filter((each) => Number.isFinite(each[field]))
+    .map((each) => [each.epoch, each[field]]);
   if (points.length === 0) return el("p", { class: "muted no-curve" }, `No ${name} was noted.`);
   const ys = points.map(([, y]) => y);
   const [first, last] = [points[0][0], points[points.length - 1][0]];
@@ -24,11 +26,28 @@ export function curve(entries, field, name) {
       svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, String(tick)),
     ]),
     [...new Set([first, last])].map((epoch) =>
-      svg("text", { x: x(epoch), y: HEIGHT - 8, "text-anchor": epoch === first && last > first ? "start" : "end" }, `epoch ${epoch}`),
+      svg(
+        "text",
+        {
+          x: x(epoch),
+          y: HEIGHT - 8,
+          "text-anchor": epoch === first && last > first ? "start" : "end",
+        },
+        `epoch ${epoch}`,
+      ),
     ),
-    svg("polyline", { class: "line", points: points.map(([e, v]) => `${x(e).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }),
+    svg("polyline", {
+      class: "line",
+      points: points.map(([e, v]) => `${x(e).toFixed(1)},${y(v).toFixed(1)}`).join(" "),
+    }),
     points.length < 40 &&
-      points.map(([e, v]) => svg("circle", { class: "dot", cx: x(e), cy: y(v), r: 3 }, svg("title", {}, `epoch ${e}: ${v}`))),
+      points.map(([e, v]) =>
+        svg(
+          "circle",
+          { class: "dot", cx: x(e), cy: y(v), r: 3 },
+          svg("title", {}, `epoch ${e}: ${v}`),
+        ),
+      ),
   );
 }
 
@@ -39,6 +58,7 @@ function steps(low, high) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
   const found = [];
-  for (let i = Math.floor(low / step); i <= Math.ceil(high / step); i += 1) found.push(Number((i * step).toPrecision(6)));
+  for (let i = Math.floor(low / step); i <= Math.ceil(high / step); i += 1)
+    found.push(Number((i * step).toPrecision(6)));
   return found;
 }

@@ -20,19 +20,39 @@ export function neighbourhood(graph, centre, model) {
   const dashed = graph.edges.some((edge) => edge.predicted);
   return [
     place,
-    el("p", { class: "legend" }, solid && key("known", "known"), dashed && key("predicted", "predicted, not known")),
+    el(
+      "p",
+      { class: "legend" },
+      solid && key("known", "known"),
+      dashed && key("predicted", "predicted, not known"),
+    ),
     el(
       "details",
       {},
       el("summary", {}, "The same as a list"),
-      el("ul", { class: "plain" }, graph.edges.map((edge) => el("li", {}, `${edge.head} — ${edge.relation} — ${edge.tail}${edge.predicted ? " (predicted)" : ""}`))),
+      el(
+        "ul",
+        { class: "plain" },
+        graph.edges.map((edge) =>
+          el(
+            "li",
+            {},
+            `${edge.head} — ${edge.relation} — ${edge.tail}${edge.predicted ? " (predicted)" : ""}`,
+          ),
+        ),
+      ),
     ),
   ];
 }
 
 function key(kind, text) {
   const line = svg("path", { class: `edge ${kind}`, d: "M0 5 H28" });
-  return el("span", {}, svg("svg", { width: 28, height: 10, "aria-hidden": "true" }, line), ` ${text}`);
+  return el(
+    "span",
+    {},
+    svg("svg", { width: 28, height: 10, "aria-hidden": "true" }, line),
+    ` ${text}`,
+  );
 }
 
 function draw(graph, centre, model, width) {
@@ -49,20 +69,40 @@ function draw(graph, centre, model, width) {
       svg("path", { class: "touch", d }, svg("title", {}, words.join("\n"))),
     );
   });
-  const nodes = graph.nodes.filter((node) => at.has(node.name)).map((node) => {
-    const { x, y } = at.get(node.name);
-    const own = node.name === centre;
-    return svg(
-      "a",
-      { href: address({ view: "entity", model, name: node.name }), class: `node${own ? " own" : ""}` },
-      svg("title", {}, node.label ? `${node.name} (${node.label})` : node.name),
-      svg("circle", { cx: x, cy: y, r: own ? 9 : 6 }),
-      svg("text", { x, y: y + (own ? 24 : 20), "text-anchor": "middle" }, cut(node.label ?? node.name, longest)),
-      !own && !small && svg("text", { class: "edge-name", x, y: y + 34, "text-anchor": "middle" }, relations(edges, node.name, centre)),
-    );
-  });
+  const nodes = graph.nodes
+    .filter((node) => at.has(node.name))
+    .map((node) => {
+      const { x, y } = at.get(node.name);
+      const own = node.name === centre;
+      return svg(
+        "a",
+        {
+          href: address({ view: "entity", model, name: node.name }),
+          class: `node${own ? " own" : ""}`,
+        },
+        svg("title", {}, node.label ? `${node.name} (${node.label})` : node.name),
+        svg("circle", { cx: x, cy: y, r: own ? 9 : 6 }),
+        svg(
+          "text",
+          { x, y: y + (own ? 24 : 20), "text-anchor": "middle" },
+          cut(node.label ?? node.name, longest),
+        ),
+        !own &&
+          !small &&
+          svg(
+            "text",
+            { class: "edge-name", x, y: y + 34, "text-anchor": "middle" },
+            relations(edges, node.name, centre),
+          ),
+      );
+    });
   const told = `${centre} and ${graph.nodes.length - 1} entities around it`;
-  return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": told }, lines, nodes);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": told },
+    lines,
+    nodes,
+  );
 }
 
 /** One line for all known edges between two nodes, and one beside it for the predicted ones. */
@@ -72,7 +112,11 @@ function joined(edges) {
     const ends = [edge.head, edge.tail].sort();
     const key = JSON.stringify([ends, edge.predicted]);
     if (!found.has(key)) found.set(key, { ends, predicted: edge.predicted, words: [] });
-    found.get(key).words.push(`${edge.head} ${edge.relation} ${edge.tail}${edge.predicted ? " (predicted)" : ""}`);
+    found
+      .get(key)
+      .words.push(
+        `${edge.head} ${edge.relation} ${edge.tail}${edge.predicted ? " (predicted)" : ""}`,
+      );
   }
   const bent = ({ ends, predicted }) => predicted && found.has(JSON.stringify([ends, false]));
   return [...found.values()].map((line) => ({ ...line, bent: bent(line) }));
@@ -81,13 +125,18 @@ function joined(edges) {
 /** A way from a to b that keeps to one side by `bend` pixels. */
 function arc(a, b, bend) {
   const far = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-  const [x, y] = [(a.x + b.x) / 2 - (bend * (b.y - a.y)) / far, (a.y + b.y) / 2 + (bend * (b.x - a.x)) / far];
+  const [x, y] = [
+    (a.x + b.x) / 2 - (bend * (b.y - a.y)) / far,
+    (a.y + b.y) / 2 + (bend * (b.x - a.x)) / far,
+  ];
   return `M${a.x} ${a.y} Q${x} ${y} ${b.x} ${b.y}`;
 }
 
 /** What joins a node to the one in the middle: the first relation, and how many more. */
 function relations(edges, name, centre) {
-  const own = edges.filter(({ head, tail }) => (head === name && tail === centre) || (head === centre && tail === name));
+  const own = edges.filter(
+    ({ head, tail }) => (head === name && tail === centre) || (head === centre && tail === name),
+  );
   const [first = "", ...more] = new Set(own.map((edge) => edge.relation));
   return cut(first, 22) + (more.length ? ` +${more.length}` : "");
 }
@@ -107,10 +156,12 @@ function layout({ nodes, edges }, centre, width, height, margin) {
     const step = 0.06 * (1 - round / ROUNDS);
     const push = new Map(names.map((name) => [name, { x: 0, y: 0 }]));
     for (let i = 0; i < names.length; i += 1) {
-      for (let j = i + 1; j < names.length; j += 1) apart(at.get(names[i]), at.get(names[j]), push.get(names[i]), push.get(names[j]));
+      for (let j = i + 1; j < names.length; j += 1)
+        apart(at.get(names[i]), at.get(names[j]), push.get(names[i]), push.get(names[j]));
     }
     for (const { head, tail } of edges) {
-      if (head !== tail && at.has(head) && at.has(tail)) together(at.get(head), at.get(tail), push.get(head), push.get(tail));
+      if (head !== tail && at.has(head) && at.has(tail))
+        together(at.get(head), at.get(tail), push.get(head), push.get(tail));
     }
     for (const name of names) {
       if (name === centre) continue;
@@ -145,7 +196,8 @@ function fitted(at, width, height, margin) {
   const [xs, ys] = [[...at.values()].map((p) => p.x), [...at.values()].map((p) => p.y)];
   const scale = (values, from, to) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    return (value) => (high > low ? from + ((value - low) / (high - low)) * (to - from) : (from + to) / 2);
+    return (value) =>
+      high > low ? from + ((value - low) / (high - low)) * (to - from) : (from + to) / 2;
   };
   const [x, y] = [scale(xs, margin, width - margin), scale(ys, 20, height - 44)];
   return new Map([...at].map(([name, p]) => [name, { x: x(p.x), y: y(p.y) }]));

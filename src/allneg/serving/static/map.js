@@ -9,16 +9,31 @@ import { fillFrom, skeleton } from "./places.js";
 import { get } from "./service.js";
 
 export function map() {
-  const relation = el("select", { id: "map-relation", onchange: (event) => go({ ...state(), relation: event.target.value || undefined }) });
+  const relation = el("select", {
+    id: "map-relation",
+    onchange: (event) => go({ ...state(), relation: event.target.value || undefined }),
+  });
   const method = el(
     "select",
-    { id: "map-method", onchange: (event) => go({ ...state(), at: undefined, method: event.target.value === "pca" ? undefined : event.target.value }) },
+    {
+      id: "map-method",
+      onchange: (event) =>
+        go({
+          ...state(),
+          at: undefined,
+          method: event.target.value === "pca" ? undefined : event.target.value,
+        }),
+    },
     el("option", { value: "pca" }, "PCA"),
     el("option", { value: "tsne" }, "t-SNE"),
   );
   const find = async (q, signal) => {
     const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-    return said.entities.map(({ name, label, degree }) => ({ name, gloss: label, aside: count(degree) }));
+    return said.entities.map(({ name, label, degree }) => ({
+      name,
+      gloss: label,
+      aside: count(degree),
+    }));
   };
   const choose = (name) => go({ ...state(), name: name || undefined });
   const box = combobox({ label: "Find", placeholder: "an entity", find, choose });
@@ -29,7 +44,11 @@ export function map() {
   async function listRelations(here, signal) {
     if (listed !== here.model) {
       const { relations } = await get("/v1/relations", { model: here.model }, signal);
-      put(relation, el("option", { value: "" }, "nothing"), relations.map(({ name }) => el("option", { value: name }, name)));
+      put(
+        relation,
+        el("option", { value: "" }, "nothing"),
+        relations.map(({ name }) => el("option", { value: name }, name)),
+      );
       listed = here.model;
     }
     relation.value = here.relation ?? "";
@@ -47,8 +66,17 @@ export function map() {
         { class: "card map-card" },
         el(
           "form",
-          { class: "map-top", "aria-label": "Map settings", onsubmit: (event) => (event.preventDefault(), choose(box.value)) },
-          el("div", { class: "field" }, el("label", { for: "map-relation" }, "Colour by the answer of"), relation),
+          {
+            class: "map-top",
+            "aria-label": "Map settings",
+            onsubmit: (event) => (event.preventDefault(), choose(box.value)),
+          },
+          el(
+            "div",
+            { class: "field" },
+            el("label", { for: "map-relation" }, "Colour by the answer of"),
+            relation,
+          ),
           el("div", { class: "field" }, el("label", { for: "map-method" }, "Projection"), method),
           box.element,
         ),
@@ -61,7 +89,11 @@ export function map() {
       if (drawn?.key === key) return drawn.map.look(here);
       const load = async () => {
         await listRelations(here, signal);
-        return get("/v1/map", { model: here.model, relation: here.relation, method: here.method }, signal);
+        return get(
+          "/v1/map",
+          { model: here.model, relation: here.relation, method: here.method },
+          signal,
+        );
       };
       const keep = (at) => note({ ...state(), at });
       const open = (name) => go({ view: "entity", model: state().model, name });
@@ -77,12 +109,22 @@ export function map() {
 }
 
 function legend({ legend: names, colours }) {
-  if (names.length < 2) return el("p", { class: "legend map-legend muted" }, "Choose a relation to colour the points.");
+  if (names.length < 2)
+    return el("p", { class: "legend map-legend muted" }, "Choose a relation to colour the points.");
   const sizes = names.map((_, i) => colours.filter((each) => each === i).length);
   return el(
     "ul",
     { class: "legend map-legend", "aria-label": "Colours" },
-    names.map((name, i) => el("li", {}, el("span", { class: `swatch ${swatch(names, i)}`, "aria-hidden": "true" }), name, " ", el("span", { class: "muted" }, count(sizes[i])))),
+    names.map((name, i) =>
+      el(
+        "li",
+        {},
+        el("span", { class: `swatch ${swatch(names, i)}`, "aria-hidden": "true" }),
+        name,
+        " ",
+        el("span", { class: "muted" }, count(sizes[i])),
+      ),
+    ),
   );
 }
 
@@ -91,7 +133,12 @@ function below(here, said) {
     "p",
     { class: "muted map-note" },
     `${count(said.names.length)} entities. ${capital(said.note ?? "")}. Drag to pan, scroll or use + and − to zoom, click for the entity. `,
-    here.name && el("a", { href: address({ view: "entity", model: here.model, name: here.name }) }, `Open ${here.name}`),
+    here.name &&
+      el(
+        "a",
+        { href: address({ view: "entity", model: here.model, name: here.name }) },
+        `Open ${here.name}`,
+      ),
   );
 }
 

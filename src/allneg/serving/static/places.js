@@ -26,7 +26,10 @@ export async function fillFrom(place, signal, load, show) {
     return true;
   } catch (error) {
     if (signal.aborted) return false;
-    put(place, trouble(error, () => dispatchEvent(new Event("popstate"))));
+    put(
+      place,
+      trouble(error, () => dispatchEvent(new Event("popstate"))),
+    );
     return false;
   } finally {
     clearTimeout(slow);
@@ -40,7 +43,11 @@ export async function fillFrom(place, signal, load, show) {
 /** Grey lines of the height that is to come. */
 export function skeleton(lines) {
   const line = () => el("div", { class: "bone" });
-  return el("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: lines }, line));
+  return el(
+    "div",
+    { class: "skeleton", "aria-hidden": "true" },
+    Array.from({ length: lines }, line),
+  );
 }
 
 /** A message where there is nothing to show. */

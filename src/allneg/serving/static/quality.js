@@ -4,7 +4,7 @@ import { address } from "./address.js";
 import { curve } from "./curves.js";
 import { el } from "./dom.js";
 import * as numbers from "./numbers.js";
-import { fillFrom, skeleton } from "./places.js";
+import { empty, fillFrom, skeleton } from "./places.js";
 import { inWords } from "./question.js";
 import { get } from "./service.js";
 
@@ -21,20 +21,38 @@ export function quality({ models }) {
       if (had === here.model) return;
       const model = models.find((each) => each.id === here.model);
       const load = () => get("/v1/metrics", { model: here.model }, signal);
-      had = (await fillFrom(place, signal, load, (said) => page(here.model, model, said))) ? here.model : "";
+      had = (await fillFrom(place, signal, load, (said) => page(here.model, model, said)))
+        ? here.model
+        : "";
     },
   };
 }
 
-function page(id, model, { report, curves, heat, worst }) {
+function page(id, model, { report, curves, heat, worst, worst_of: of }) {
   return [
-    card(model, report),
-    el("div", { class: "halves" },
+    report
+      ? card(model, report)
+      : el(
+          "div",
+          { class: "card" },
+          empty(
+            "Nothing was ranked",
+            el("p", {}, "The data has neither a test nor a valid split."),
+          ),
+        ),
+    el(
+      "div",
+      { class: "halves" },
       el("section", { class: "card" }, el("h2", {}, "Loss"), curve(curves, "loss", "loss")),
-      el("section", { class: "card" }, el("h2", {}, "MRR on valid"), curve(curves, "valid_mrr", "MRR on valid")),
+      el(
+        "section",
+        { class: "card" },
+        el("h2", {}, "MRR on valid"),
+        curve(curves, "valid_mrr", "MRR on valid"),
+      ),
     ),
     el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
-    el("section", { class: "card" }, el("h2", {}, "Worst questions"), worstTable(id, worst)),
+    el("section", { class: "card" }, el("h2", {}, "Worst questions"), worstTable(id, worst, of)),
   ];
 }
 
@@ -62,18 +80,40 @@ function card(model, report) {
       model.epochs ? `, ${numbers.count(model.epochs)} epochs` : "",
       model.seconds ? `, ${numbers.seconds(model.seconds)}.` : ".",
     ),
-    el("details", {}, el("summary", {}, "Protocol and recipe in full"), el("div", { class: "halves" }, list(rules), list(model.recipe ?? {}))),
+    el(
+      "details",
+      {},
+      el("summary", {}, "Protocol and recipe in full"),
+      el("div", { class: "halves" }, list(rules), list(model.recipe ?? {})),
+    ),
   );
 }
 
 function sides(report) {
   const row = (name, each) =>
-    el("tr", {}, el("th", { scope: "row" }, name), [each.mrr, ...HITS.map((k) => each.hits[k])].map((value) => el("td", { class: "number" }, numbers.metric(value))));
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, name),
+      [each.mrr, ...HITS.map((k) => each.hits[k])].map((value) =>
+        el("td", { class: "number" }, numbers.metric(value)),
+      ),
+    );
   return el(
     "table",
     { class: "narrow" },
     el("caption", { class: "unseen" }, "By side"),
-    el("thead", {}, el("tr", {}, ["asked for", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) => el("th", { scope: "col", class: i > 0 && "number" }, text)))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["asked for", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
+          el("th", { scope: "col", class: i > 0 && "number" }, text),
+        ),
+      ),
+    ),
     el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
   );
 }
@@ -81,19 +121,40 @@ function sides(report) {
 function list(rules) {
   const flat = (object, before) =>
     Object.entries(object).flatMap(([name, value]) =>
-      value !== null && typeof value === "object" && !Array.isArray(value) ? flat(value, `${before}${name}.`) : [[before + name, value]],
+      value !== null && typeof value === "object" && !Array.isArray(value)
+        ? flat(value, `${before}${name}.`)
+        : [[before + name, value]],
     );
-  return el("dl", { class: "rules" }, flat(rules, "").map(([name, value]) => [el("dt", {}, name), el("dd", {}, value === null ? "–" : String(value))]));
+  return el(
+    "dl",
+    { class: "rules" },
+    flat(rules, "").map(([name, value]) => [
+      el("dt", {}, name),
+      el("dd", {}, value === null ? "–" : String(value)),
+    ]),
+  );
 }
 
 /** Relation × metric, the two sides apart; the darker, the better. */
 function heatMap(heat) {
-  const metrics = [["MRR", (each) => each.mrr], ...HITS.map((k) => [`H@${k}`, (each) => each.hits[k]])];
-  const cell = (value) => el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
+  const metrics = [
+    ["MRR", (each) => each.mrr],
+    ...HITS.map((k) => [`H@${k}`, (each) => each.hits[k]]),
+  ];
+  const cell = (value) =>
+    el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
   const none = el("td", { class: "heat" }, "–");
-  const cells = (each) => metrics.map(([, pick]) => (each && each.count ? cell(pick(each)) : none.cloneNode(true)));
+  const cells = (each) =>
+    metrics.map(([, pick]) => (each && each.count ? cell(pick(each)) : none.cloneNode(true)));
   const rows = heat.map(({ relation, category, head, tail }) =>
-    el("tr", {}, el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)), el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)), cells(tail), cells(head)),
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)),
+      el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)),
+      cells(tail),
+      cells(head),
+    ),
   );
   const names = metrics.map(([name]) => el("th", { scope: "col", class: "number" }, name));
   return el(
@@ -102,33 +163,74 @@ function heatMap(heat) {
     el(
       "table",
       { class: "heatmap" },
-      el("thead", {},
-        el("tr", {}, el("th", { scope: "col", rowspan: 2 }, "relation"), el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"), el("th", { scope: "colgroup", colspan: 4 }, "asked for the tail"), el("th", { scope: "colgroup", colspan: 4 }, "asked for the head")),
-        el("tr", {}, names, names.map((each) => each.cloneNode(true)))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          el("th", { scope: "col", rowspan: 2 }, "relation"),
+          el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"),
+          el("th", { scope: "colgroup", colspan: 4 }, "asked for the tail"),
+          el("th", { scope: "colgroup", colspan: 4 }, "asked for the head"),
+        ),
+        el(
+          "tr",
+          {},
+          names,
+          names.map((each) => each.cloneNode(true)),
+        ),
+      ),
       el("tbody", {}, rows),
     ),
   );
 }
 
-function worstTable(model, worst) {
+function worstTable(model, worst, of) {
   if (worst.length === 0) return el("p", { class: "muted" }, "No question was ranked.");
   const rows = worst.map(({ head, relation, tail, side, rank }) =>
     el(
       "tr",
       {},
       el("td", { class: "number rank" }, numbers.rank(rank)),
-      el("td", { class: "name" }, el("a", { href: address({ model, head, relation, tail, ask: side }) }, inWords({ head, relation, tail, ask: side }))),
+      el(
+        "td",
+        { class: "name" },
+        el(
+          "a",
+          { href: address({ model, head, relation, tail, ask: side }) },
+          inWords({ head, relation, tail, ask: side }),
+        ),
+      ),
       el("td", { class: "name" }, side === "tail" ? tail : head),
     ),
   );
-  return el(
-    "div",
-    { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst questions" },
-    el(
-      "table",
-      {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "rank"), el("th", { scope: "col" }, "question"), el("th", { scope: "col" }, "right answer"))),
-      el("tbody", {}, rows),
-    ),
+  const note = el(
+    "p",
+    { class: "muted" },
+    `Of the questions of ${numbers.count(of)} triples, those whose right answer ranked lowest.`,
   );
+  return [
+    note,
+    el(
+      "div",
+      { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst questions" },
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col", class: "number" }, "rank"),
+            el("th", { scope: "col" }, "question"),
+            el("th", { scope: "col" }, "right answer"),
+          ),
+        ),
+        el("tbody", {}, rows),
+      ),
+    ),
+  ];
 }

@@ -13,20 +13,36 @@ const PARTS = ["head", "relation", "tail"];
 export function questionForm() {
   const boxes = {
     head: combobox({ label: "Head", placeholder: "an entity", find: entities, choose: submit }),
-    relation: combobox({ label: "Relation", placeholder: "a relation", find: relations, choose: submit }),
+    relation: combobox({
+      label: "Relation",
+      placeholder: "a relation",
+      find: relations,
+      choose: submit,
+    }),
     tail: combobox({ label: "Tail", placeholder: "an entity", find: entities, choose: submit }),
   };
-  const unknown = el("div", { class: "field" }, el("span", { class: "label" }), el("output", { class: "unknown" }, "?"));
+  const unknown = el(
+    "div",
+    { class: "field" },
+    el("span", { class: "label" }),
+    el("output", { class: "unknown" }, "?"),
+  );
   const [group, slots] = [fresh("ask"), el("div", { class: "slots" })];
   const radios = Object.fromEntries(
-    PARTS.map((part) => [part, el("input", { type: "radio", name: group, value: part, onchange: () => turn(part) })]),
+    PARTS.map((part) => [
+      part,
+      el("input", { type: "radio", name: group, value: part, onchange: () => turn(part) }),
+    ]),
   );
   let ask = "tail";
-  let shown = {};
 
   const element = el(
     "form",
-    { class: "card question", "aria-label": "Question", onsubmit: (event) => (event.preventDefault(), submit()) },
+    {
+      class: "card question",
+      "aria-label": "Question",
+      onsubmit: (event) => (event.preventDefault(), submit()),
+    },
     el(
       "div",
       { class: "question-top" },
@@ -36,7 +52,12 @@ export function questionForm() {
         el("legend", { class: "unseen" }, "Ask for"),
         PARTS.map((part) => el("label", {}, radios[part], el("span", {}, `${part}?`))),
       ),
-      el("button", { type: "button", class: "button quiet", onclick: swap }, el("span", { "aria-hidden": "true" }, "⇄"), "Swap direction"),
+      el(
+        "button",
+        { type: "button", class: "button quiet", onclick: swap },
+        el("span", { "aria-hidden": "true" }, "⇄"),
+        "Swap direction",
+      ),
     ),
     el("div", { class: "question-row" }, slots, el("button", { class: "button strong" }, "Ask")),
   );
@@ -45,7 +66,10 @@ export function questionForm() {
     ask = part;
     radios[part].checked = true;
     unknown.firstChild.textContent = boxes[part].element.querySelector("label").textContent;
-    put(slots, PARTS.map((each) => (each === part ? unknown : boxes[each].element)));
+    put(
+      slots,
+      PARTS.map((each) => (each === part ? unknown : boxes[each].element)),
+    );
   }
 
   function given() {
@@ -79,17 +103,20 @@ export function questionForm() {
       const part = asked(wanted);
       if (part !== ask || !slots.firstChild) arrange(part);
       for (const each of PARTS) {
-        const text = each === part ? boxes[each].value : (wanted[each] ?? "");
-        if (shown[each] !== wanted[each] || boxes[each].value !== text) boxes[each].value = text;
+        // What is asked for keeps its text: it may be asked about next.
+        if (each !== part) boxes[each].value = wanted[each] ?? "";
       }
-      shown = { ...wanted };
       return PARTS.filter((each) => each !== part && !wanted[each]);
     },
   };
 
   async function entities(q, signal) {
     const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-    return said.entities.map(({ name, label, degree }) => ({ name, gloss: label, aside: count(degree) }));
+    return said.entities.map(({ name, label, degree }) => ({
+      name,
+      gloss: label,
+      aside: count(degree),
+    }));
   }
 
   async function relations(q, signal) {
@@ -112,7 +139,7 @@ export function questionForm() {
 /** The question in words, as a line: France — borders — ? */
 export function inWords({ head, relation, tail, ask }) {
   const part = asked({ head, relation, tail, ask });
-  return PARTS.map((each) => (each === part ? "?" : ({ head, relation, tail })[each])).join(" — ");
+  return PARTS.map((each) => (each === part ? "?" : { head, relation, tail }[each])).join(" — ");
 }
 
 /** What stands in the place of answers while parts are missing. */
@@ -125,6 +152,12 @@ export function unasked(missing) {
 /** A link that asks a question. */
 export function chip(question, model) {
   const { head, relation, tail, ask } = question;
-  const to = address({ model, head: head ?? undefined, relation: relation ?? undefined, tail: tail ?? undefined, ask });
+  const to = address({
+    model,
+    head: head ?? undefined,
+    relation: relation ?? undefined,
+    tail: tail ?? undefined,
+    ask,
+  });
   return el("a", { class: "chip", href: to }, inWords(question));
 }

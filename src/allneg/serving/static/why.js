@@ -24,13 +24,28 @@ export function why(place, here, answer, signal) {
 
 function like({ neighbours }, model, known) {
   const rows = neighbours.map(({ entity, similarity, fact }) =>
-    el("li", {}, link(model, entity), " ", el("span", { class: "muted" }, "similarity "), metric(similarity), el("br"), triple(fact, model)),
+    el(
+      "li",
+      {},
+      link(model, entity),
+      " ",
+      el("span", { class: "muted" }, "similarity "),
+      metric(similarity),
+      el("br"),
+      triple(fact, model),
+    ),
   );
-  return block(`Like ${known}, with this answer`, rows, "None of the nearest entities has this answer.");
+  return block(
+    `Like ${known}, with this answer`,
+    rows,
+    "None of the nearest entities has this answer.",
+  );
 }
 
 function facts({ facts: known }, model) {
-  const rows = known.map(([head, relation, tail, split]) => el("li", {}, triple([head, relation, tail], model), " ", badge(split)));
+  const rows = known.map(([head, relation, tail, split]) =>
+    el("li", {}, triple([head, relation, tail], model), " ", badge(split)),
+  );
   return block("Known facts that join the two", rows, "No known fact joins them.");
 }
 
@@ -39,14 +54,23 @@ function paths({ paths: found }, model) {
     el(
       "li",
       {},
-      el("span", { class: "path" }, relations.map((name, i) => [i > 0 && " → ", el("code", {}, name)])),
+      el(
+        "span",
+        { class: "path" },
+        relations.map((name, i) => [i > 0 && " → ", el("code", {}, name)]),
+      ),
       " ",
       el("span", { class: "muted" }, `× ${count(times)}`),
       el("br"),
       example.map((fact, i) => [i > 0 && "; ", triple(fact, model)]),
     ),
   );
-  return block("Paths of two steps", rows, "No path of two steps leads there.", "^ reads a relation backwards");
+  return block(
+    "Paths of two steps",
+    rows,
+    "No path of two steps leads there.",
+    "^ reads a relation backwards",
+  );
 }
 
 function block(title, rows, none, note) {
@@ -54,15 +78,30 @@ function block(title, rows, none, note) {
     "section",
     {},
     el("h3", {}, title),
-    rows.length ? el("ul", { class: "plain" }, rows.slice(0, FIRST)) : el("p", { class: "muted" }, none),
+    rows.length
+      ? el("ul", { class: "plain" }, rows.slice(0, FIRST))
+      : el("p", { class: "muted" }, none),
     rows.length > FIRST &&
-      el("details", {}, el("summary", {}, `${rows.length - FIRST} more`), el("ul", { class: "plain" }, rows.slice(FIRST))),
+      el(
+        "details",
+        {},
+        el("summary", {}, `${rows.length - FIRST} more`),
+        el("ul", { class: "plain" }, rows.slice(FIRST)),
+      ),
     rows.length > 0 && note && el("p", { class: "muted" }, note),
   );
 }
 
 function triple([head, relation, tail], model) {
-  return el("span", { class: "triple" }, link(model, head), " ", el("span", { class: "muted" }, relation), " ", link(model, tail));
+  return el(
+    "span",
+    { class: "triple" },
+    link(model, head),
+    " ",
+    el("span", { class: "muted" }, relation),
+    " ",
+    link(model, tail),
+  );
 }
 
 function link(model, name) {

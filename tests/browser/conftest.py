@@ -1,0 +1,168 @@
+"""The explorer as a person meets it: a real service on two quick runs, and a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+
+import allneg
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[2]
+AXE = "axe-core@4.14.0"
+# Debian's chromium asks nobody for anything with these.
+FLAGS = (
+    "--no-sandbox", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+)  # fmt: skip
+QUICK = (
+    "model.dim=16", "training.epochs=3", "training.batch_size=1000", "evaluation.every=1",
+    "hardware.device=cpu", "hardware.threads=1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A running service."""
+
+    address: str
+    run: Path  # of the model `complex`, which is asked first; the other is `distmult`
+
+    def at(self, **state: str) -> str:
+        """The address of a view."""
+        return f"{self.address}/#{urlencode({'model': 'complex', **state})}"
+
+
+@pytest.fixture(scope="session")
+def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    """The service; nothing is trained where there is no browser to look at it."""
+    pytest.importorskip("fastapi", reason="the explorer needs allneg[serve]")
+    folder = tmp_path_factory.mktemp("runs")
+    for model in ("complex", "distmult"):
+        allneg.train("countries", settings=[*QUICK, f"model.name={model}"], out=folder / model)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "allneg", "explore", folder / "complex", folder / "distmult"]
+    log = folder / "log"
+    with log.open("wb") as said:
+        service = subprocess.Popen(
+            [*command, "--no-browser", "--device", "cpu", "--port", str(port)],
+            stdout=said,
+            stderr=said,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(address, service, log)
+        yield Explorer(address, folder / "complex")
+    finally:
+        service.terminate()
+        service.wait(15)
+
+
+def _wait_for(address: str, service: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        assert service.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(f"{address}/healthz", timeout=5).close()
+        except urllib.error.URLError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"no answer within a minute: {log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    guest = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+    with guest.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Page]]:
+    """A page as `Browser.new_context` describes it; what a script complains of fails the test."""
+    pages: list[Page] = []
+    wrong: list[str] = []
+
+    def make(**about: object) -> Page:
+        page = chromium.new_context(**about).new_page()
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if _is_wrong(said) else None)
+        pages.append(page)
+        return page
+
+    yield make
+    for page in pages:
+        page.context.close()
+    assert wrong == []
+
+
+def _is_wrong(said: object) -> bool:
+    # The browser notes each answer that is not 200 and each lost connection; the page shows them.
+    kind, text = said.type, said.text  # type: ignore[attr-defined]
+    return kind == "error" and not text.startswith("Failed to load resource")
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Page], shoot: Callable[..., None]) -> Iterator[Page]:
+    """A page of a laptop's size, whose last look is kept."""
+    page = new_page(
+        viewport={"width": 1180, "height": 860}, permissions=["clipboard-read", "clipboard-write"]
+    )
+    yield page
+    shoot(page)
+
+
+@pytest.fixture
+def shoot(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Keep a screenshot among the artefacts, under the test's name."""
+    folder = Path(os.environ.get("ALLNEG_ARTEFACTS", ROOT / "artefacts")) / "explorer"
+    name = re.sub(r"[^\w-]+", "_", request.node.name.removeprefix("test_"))
+
+    def keep(page: Page, more: str = "") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=folder / f"{name}{more}.png", full_page=True)
+
+    return keep
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core: from the folder ALLNEG_AXE, else from npm."""
+    if "ALLNEG_AXE" in os.environ:
+        return (Path(os.environ["ALLNEG_AXE"]) / "axe.min.js").read_text()
+    folder, npm = tmp_path_factory.mktemp("axe"), shutil.which("npm")
+    if npm is None:
+        pytest.skip("axe-core: there is no npm, and ALLNEG_AXE names no folder with axe.min.js")
+    try:
+        subprocess.run([npm, "pack", AXE], cwd=folder, check=True, capture_output=True, timeout=60)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        pytest.skip("axe-core: npm cannot fetch it, and ALLNEG_AXE names no folder with it")
+    with tarfile.open(next(folder.glob("*.tgz"))) as packed:
+        source = packed.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()

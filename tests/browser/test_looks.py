@@ -1,0 +1,131 @@
+"""Every view in light and dark, wide and narrow: nothing overflows, jumps or shuts people out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from conftest import Explorer
+
+pytestmark = pytest.mark.browser
+# Each view, and what is there once it has come.
+VIEWS = {
+    "ask": ({"head": "France", "relation": "borders"}, "table.ranked"),
+    "why": ({"head": "France", "relation": "borders", "why": "Germany"}, "div.why h3"),
+    "relations": ({"head": "France", "tail": "Spain"}, "table.ranked"),
+    "unasked": ({}, ".empty"),
+    "unknown": ({"head": "Frnce", "relation": "borders"}, ".trouble"),
+    "entity": ({"view": "entity", "name": "France"}, ".drawn svg"),
+    "compare": ({"view": "compare", "head": "France", "relation": "borders"}, ".moves svg"),
+    "quality": ({"view": "quality"}, ".heatmap"),
+    "map": ({"view": "map", "relation": "city_in_subregion"}, "canvas"),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_narrow_page_does_not_scroll_sideways(
+    explorer: Explorer, new_page: Callable[..., Page], shoot: Callable[..., None], view: str
+) -> None:
+    page = new_page(viewport={"width": 360, "height": 740}, has_touch=True)
+    wanted, there = VIEWS[view]
+    page.goto(explorer.at(**wanted))
+    page.locator(there).first.wait_for()
+    shoot(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(
+    explorer: Explorer,
+    new_page: Callable[..., Page],
+    shoot: Callable[..., None],
+    axe: str,
+    scheme: str,
+) -> None:
+    page = new_page(viewport={"width": 1180, "height": 860}, color_scheme=scheme)
+    found = {}
+    for view, (wanted, there) in VIEWS.items():
+        page.goto(explorer.at(**wanted))
+        page.locator(there).first.wait_for()
+        page.wait_for_timeout(350)  # until nothing fades, which would lower the contrast
+        shoot(page, f"-{view}")
+        page.evaluate(axe)
+        # Dark differs in its colours only.
+        rules = ["color-contrast"] if scheme == "dark" else None
+        said = page.evaluate("rules => axe.run(rules ? { runOnly: rules } : {})", rules)
+        assert said["passes"], "axe has looked"
+        for each in said["violations"]:
+            if each["impact"] in ("serious", "critical"):
+                found[view, each["id"]] = [node["html"] for node in each["nodes"]][:3]
+    assert found == {}
+
+
+def test_axe_finds_nothing_serious_in_open_suggestions(
+    explorer: Explorer, page: Page, axe: str
+) -> None:
+    page.goto(explorer.at(head="France"))
+    page.get_by_role("combobox", name="Head").click()
+    page.get_by_role("listbox").get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    page.evaluate(axe)
+    said = page.evaluate("axe.run()")
+    assert [each["id"] for each in said["violations"] if each["impact"] != "minor"] == []
+
+
+def test_dark_mode_follows_the_system(explorer: Explorer, new_page: Callable[..., Page]) -> None:
+    colours = {}
+    for scheme in ("light", "dark"):
+        page = new_page(color_scheme=scheme)
+        page.goto(explorer.at(head="France", relation="borders"))
+        page.locator("table.ranked").wait_for()
+        read = "name => getComputedStyle(document.querySelector(name))"
+        back = page.evaluate(f"({read})('body').backgroundColor")
+        text = page.evaluate(f"({read})('.answers h2').color")
+        colours[scheme] = (_brightness(back), _brightness(text))
+    assert colours["light"][0] > 220 > 80 > colours["light"][1]
+    assert colours["dark"][1] > 220 > 80 > colours["dark"][0]
+
+
+def _brightness(colour: str) -> float:
+    parts = [float(each) for each in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    return sum(parts) / 3
+
+
+@pytest.mark.parametrize("view", ["ask", "entity", "compare", "quality", "map"])
+def test_nothing_jumps_while_a_view_loads(
+    explorer: Explorer, new_page: Callable[..., Page], view: str
+) -> None:
+    page = new_page(viewport={"width": 1180, "height": 860})
+    page.add_init_script("""
+        window.jumped = 0;
+        new PerformanceObserver((list) => {
+          const alone = list.getEntries().filter((each) => !each.hadRecentInput);
+          for (const each of alone) window.jumped += each.value;
+        }).observe({ type: "layout-shift", buffered: true });
+    """)
+    wanted, there = VIEWS[view]
+    page.goto(explorer.at(**wanted))
+    page.locator(there).first.wait_for()
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.jumped") < 0.05
+
+
+def test_the_focus_is_visible(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.locator("table.ranked").wait_for()
+    seen = 0
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        outline = page.evaluate("""() => {
+            const at = document.activeElement;
+            const drawn = at.type === "radio" ? at.nextElementSibling : at;
+            return getComputedStyle(drawn).outlineStyle;
+        }""")
+        assert outline == "solid", page.evaluate("document.activeElement.outerHTML")
+        seen += 1
+    assert seen == 24

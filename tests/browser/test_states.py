@@ -1,0 +1,133 @@
+"""What is wrong, slow, hostile or empty is shown for what it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+    from conftest import Explorer
+
+pytestmark = pytest.mark.browser
+NASTY = "<img src=x onerror=\"document.title='owned'\"><b>bold</b>"
+
+
+def test_an_unknown_entity_in_the_address_offers_close_names(
+    explorer: Explorer, page: Page
+) -> None:
+    page.goto(explorer.at(head="Frnce", relation="borders"))
+    alert = page.get_by_role("alert")
+    alert.get_by_text("No such entity").wait_for()
+    alert.get_by_role("link", name="France", exact=True).click()
+    page.get_by_role("heading", name="France — borders — ?").wait_for()
+
+
+def test_an_unknown_relation_and_model_are_told_apart(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(head="France", relation="border"))
+    page.get_by_role("alert").get_by_text("No such relation").wait_for()
+    page.get_by_role("alert").get_by_role("link", name="borders").click()
+    page.locator("table.ranked").wait_for()
+    page.goto(explorer.at(model="nobody"))
+    page.get_by_role("alert").get_by_text("No such model").wait_for()
+    page.get_by_role("alert").get_by_role("link", name="distmult").click()
+    page.locator(".empty").get_by_text("Choose a head and a relation").wait_for()
+
+
+def test_a_service_that_is_gone_is_said_and_tried_again(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.locator("table.ranked").wait_for()
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Swap direction").click()
+    alert = page.get_by_role("alert")
+    alert.get_by_text("The service is gone").wait_for()
+    page.context.set_offline(False)
+    alert.get_by_role("button", name="Try again").click()
+    page.get_by_role("heading", name="? — borders — France").wait_for()
+
+
+def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> None:
+    busy = {"error": {"code": "busy", "message": "too many questions at once", "near": []}}
+    page.route("**/v1/predict?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.get_by_role("alert").get_by_text("The service is busy").wait_for()
+    page.unroute("**/v1/predict?*")
+    page.get_by_role("button", name="Try again").click()
+    page.locator("table.ranked").wait_for()
+
+
+def test_a_slow_answer_keeps_the_old_one_in_its_place(explorer: Explorer, page: Page) -> None:
+    def late(route: Route) -> None:
+        time.sleep(2.5)
+        route.continue_()
+
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.locator("table.ranked").wait_for()
+    before = page.locator(".answers").bounding_box()
+    page.route("**/v1/predict?*", late)
+    page.get_by_role("button", name="Swap direction").click()
+    page.locator(".answers[aria-busy]").wait_for()
+    assert page.locator("table.ranked").count() == 1
+    page.get_by_role("heading", name="? — borders — France").wait_for()
+    assert page.locator(".answers[aria-busy]").count() == 0
+    assert page.locator(".answers").bounding_box() == before, "nothing jumps"
+
+
+def test_only_the_last_question_is_answered(explorer: Explorer, page: Page) -> None:
+    """An answer that comes late does not take the place of a newer one."""
+
+    def late(route: Route) -> None:
+        time.sleep(1)
+        route.continue_()
+
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.locator("table.ranked").wait_for()
+    page.route("**/v1/predict?*head=Spain*", late)
+    chips = "model => history.pushState(null, '', `#model=complex&head=${model}&relation=borders`)"
+    for name in ("Spain", "Italy"):
+        page.evaluate(chips, name)
+        page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+    page.get_by_role("heading", name="Italy — borders — ?").wait_for()
+    page.wait_for_timeout(1500)
+    assert page.locator(".answers h2").inner_text() == "Italy — borders — ?"
+
+
+def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
+    def nasty(route: Route) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        for each in said["answers"]:
+            each |= {"entity": NASTY, "label": NASTY}
+        route.fulfill(response=answer, body=json.dumps(said))
+
+    page.route("**/v1/predict?*", nasty)
+    page.goto(explorer.at(head="France", relation="borders", tail=NASTY))
+    page.locator("table.ranked .name a").first.wait_for()
+    assert page.locator("table.ranked .name a").first.inner_text() == NASTY
+    assert page.locator("main img, main b b").count() == 0
+    assert "owned" not in page.title()
+
+
+def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:
+    def one(route: Route) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        route.fulfill(response=answer, body=json.dumps({**said, "models": said["models"][:1]}))
+
+    page.route("**/v1/models?*", one)
+    page.goto(explorer.at(view="compare", head="France", relation="borders"))
+    page.get_by_text("There is one model only").wait_for()
+
+
+def test_nothing_is_left_when_all_is_known(explorer: Explorer, page: Page) -> None:
+    def none(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=json.dumps({**answer.json(), "answers": []}))
+
+    page.route("**/v1/predict?*", none)
+    page.goto(explorer.at(head="France", relation="borders", fresh="1"))
+    page.get_by_text("Nothing is new here").wait_for()

@@ -1,0 +1,163 @@
+"""The other views: an entity, two models, quality, the map."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from conftest import Explorer
+
+pytestmark = pytest.mark.browser
+
+
+def test_an_entity_has_facts_neighbours_and_a_graph(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="entity", name="France"))
+    page.get_by_role("heading", name="France", exact=True, level=1).wait_for()
+    page.locator(".drawn svg").wait_for()
+    facts = page.locator(".facts", has_text="has_capital").locator("li")
+    assert facts.locator("a").all_inner_texts() == ["Paris"]
+    assert page.locator("td.number data").count() == 10
+    assert 2 <= page.locator(".node").count() <= 24
+    assert page.locator(".edge.known").count() > 1
+    page.locator(".node:not(.own)").first.click()
+    page.locator(".entity:not([aria-busy]) .node.own").wait_for()
+    page.wait_for_function("document.querySelector('h1').textContent !== 'France'")
+    page.go_back()
+    page.get_by_role("heading", name="France", exact=True, level=1).wait_for()
+    page.get_by_role("link", name="France — borders — ?").click()
+    page.locator("table.ranked").wait_for()
+
+
+def test_predicted_edges_are_dashed(explorer: Explorer, page: Page) -> None:
+    graph = {
+        "nodes": [{"name": name, "label": None} for name in ("France", "Spain", "Italy")],
+        "edges": [
+            {"head": "France", "relation": "borders", "tail": "Spain", "predicted": False},
+            {"head": "France", "relation": "borders", "tail": "Italy", "predicted": True},
+        ],
+    }
+
+    def with_graph(route: object) -> None:
+        answer = route.fetch()  # type: ignore[attr-defined]
+        body = json.dumps({**answer.json(), "graph": graph})
+        route.fulfill(response=answer, body=body)  # type: ignore[attr-defined]
+
+    page.route("**/v1/entity?*", with_graph)
+    page.goto(explorer.at(view="entity", name="France"))
+    dashes = "edge => getComputedStyle(edge).strokeDasharray"
+    page.locator(".drawn .node").first.wait_for()
+    assert page.locator(".drawn .edge.known").evaluate(dashes) == "none"
+    assert page.locator(".drawn .edge.predicted").evaluate(dashes) != "none"
+
+
+def test_two_models_are_compared_with_moves_drawn(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="compare", head="France", relation="borders"))
+    page.locator(".rows li").first.wait_for()
+    left, right = (
+        page.get_by_role("list", name=name, exact=True).locator("li").evaluate_all(
+            "all => all.map(row => row.dataset.answer)"
+        )
+        for name in ("complex", "distmult")
+    )  # fmt: skip
+    assert len(left) == len(right) == 10
+    shared = [name for name in left if name in right]
+    assert page.locator(".moved").count() == len(shared)
+    assert f"{len(shared)} of the first 10" in page.locator(".agree").inner_text()
+    moves = page.get_by_role("list", name="distmult").locator("li")
+    for place, name in enumerate(right):
+        up = left.index(name) - place if name in left else None
+        wanted = "in" if up is None else "=" if up == 0 else f"↑{up}" if up > 0 else f"↓{-up}"
+        assert moves.nth(place).locator(".move").inner_text() == wanted
+    page.get_by_label("Right model").select_option("complex")
+    page.locator(".agree").filter(has_text="10 of the first 10").wait_for()
+    assert page.locator(".moved.same").count() == 10
+
+
+def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page) -> None:
+    report = json.loads((explorer.run / "report.json").read_text())
+    page.goto(explorer.at(view="quality"))
+    page.locator(".bigs").wait_for()
+    numbers = page.locator(".bigs data").evaluate_all("all => all.map(d => Number(d.value))")
+    hits = [report["hits"][k] for k in ("1", "3", "10")]
+    assert numbers == [report["mrr"], *hits, report["mr"]]
+    assert report["protocol"]["in_words"] in page.locator(".protocol").inner_text()
+    relations = page.locator(".heatmap tbody tr")
+    assert relations.count() == len(report["by_relation"])
+    for row in relations.all()[:4]:
+        name = row.locator("th").inner_text().split()[0]
+        cells = row.locator(".heat data").evaluate_all("all => all.map(d => Number(d.value))")
+        wanted = report["by_relation"][name]
+        assert cells[0] == wanted["tail"]["mrr"]
+        assert cells[4:6] == [wanted["head"]["mrr"], wanted["head"]["hits"]["1"]]
+    curves = page.locator(".curve")
+    assert curves.count() == 2
+    assert "epoch 3" in (curves.first.get_attribute("aria-label") or "")
+    worst = page.locator(".worst tbody tr").first
+    right = worst.locator("td").last.inner_text()
+    worst.get_by_role("link").click()
+    page.locator("table.ranked").wait_for()
+    assert right in page.locator(".expected").inner_text()
+
+
+def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="map"))
+    canvas = page.locator("canvas")
+    canvas.wait_for()
+    page.get_by_label("Colour by the answer of").select_option("city_in_subregion")
+    page.get_by_role("list", name="Colours").get_by_text("Eastern Asia").wait_for()
+    assert page.locator(".map-legend li").count() == 11
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -400)
+    page.wait_for_url("**at=**")
+    zoomed = page.url
+    page.mouse.down()
+    page.mouse.move(x + 60, y + 10, steps=3)
+    page.mouse.up()
+    page.wait_for_function("before => location.href !== before", arg=zoomed)
+    assert "view=map" in page.url, "a drag is no click"
+
+    page.get_by_role("combobox", name="Find").fill("Paris")
+    page.get_by_role("option", name="Paris").first.click()
+    page.wait_for_url("**name=Paris**")
+    page.goto(explorer.at(view="map", name="Paris"))  # looks at Paris, in the middle
+    canvas.wait_for()
+    page.wait_for_timeout(300)
+    page.mouse.move(x, y)
+    tip = page.locator(".tip")
+    tip.wait_for()
+    name = tip.inner_text()
+    page.mouse.click(x, y)
+    page.get_by_role("heading", name=name, exact=True, level=1).wait_for()
+
+
+def test_the_map_is_moved_by_keys(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="map"))
+    page.locator("canvas").focus()
+    page.keyboard.press("+")
+    page.wait_for_url("**at=**1.6**")
+    before = page.url
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("before => location.href !== before", arg=before)
+    page.keyboard.press("0")
+    page.wait_for_url(lambda address: address.endswith("%2C1"))
+
+
+def test_a_missing_projection_says_what_to_do(explorer: Explorer, page: Page) -> None:
+    refusal = {"error": {"code": "bad_parameter", "message": "t-SNE needs openTSNE", "near": []}}
+    answer = json.dumps(refusal)
+    page.route("**/v1/map?*tsne*", lambda route: route.fulfill(status=422, body=answer))
+    page.goto(explorer.at(view="map"))
+    page.locator("canvas").wait_for()
+    page.get_by_label("Projection").select_option("tsne")
+    page.get_by_role("alert").filter(has_text="t-SNE needs openTSNE").wait_for()
+    page.get_by_label("Projection").select_option("pca")
+    page.locator("canvas").wait_for()
