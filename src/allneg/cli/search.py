@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +15,8 @@ import click
 
 from allneg.cli.options import json_option, quiet_option, set_option
 from allneg.cli.say import clean, json_document, note, table
-from allneg.errors import BadRecipe, Diverged, Interrupted, OutOfResources
+from allneg.cli.workers import Worker, oversee, start, with_parent
+from allneg.errors import BadRecipe, Diverged
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 10
 _SECONDS_A_LOOK = 1.0
+_STATES = ("finished", "running", "paused", "dropped", "diverged", "waiting")
 _ENDED = ("finished", "diverged", "dropped")
 
 
@@ -39,7 +38,7 @@ _ENDED = ("finished", "diverged", "dropped")
 @set_option
 @json_option
 @quiet_option
-@click.option("--worker", "is_worker", is_flag=True, hidden=True, help="What --workers starts.")
+@click.option("--worker-of", "parent", type=int, hidden=True, help="What --workers starts.")
 def command(
     space: Path,
     out: Path,
@@ -49,7 +48,7 @@ def command(
     settings: tuple[str, ...],
     as_json: bool,
     quiet: bool,
-    is_worker: bool,
+    parent: int | None,
 ) -> None:
     """Try every combination of the settings in SPACE.toml's [search], each once.
 
@@ -64,15 +63,16 @@ def command(
         _print(asked, as_json)
         return
     with watched(quiet=True) as (_, stopped_by):
-        if is_worker:
-            search(asked.space, out, halving=halving, stopped_by=stopped_by)
+        if parent is not None:
+            stopped = with_parent(stopped_by, parent)
+            search(asked.space, out, halving=halving, stopped_by=stopped)
             return
         with contextlib.nullcontext() if quiet else _shown(asked):
             if workers == 1:
                 search(asked.space, out, halving=halving, stopped_by=stopped_by)
             else:
                 checked(asked.space, out)  # what is wrong is said once, not by every worker
-                _oversee(asked, _started(asked, workers, sys.argv[1:]), stopped_by)
+                oversee(asked.started(workers), stopped_by, asked.n_left)
     _draw(asked)
     _print(asked, as_json)
     if all(each.state == "diverged" for each in asked.standings()):
@@ -92,65 +92,15 @@ class _Asked:
 
         return standings(self.space, self.out, self.halving)
 
+    def n_left(self) -> int:
+        """How many trials have not ended."""
+        return sum(each.state not in _ENDED for each in self.standings())
 
-def _started(asked: _Asked, workers: int, arguments: list[str]) -> list[subprocess.Popen[bytes]]:
-    """This command again, so many times, as workers.
-
-    They are in sessions of their own: a Ctrl-C comes to us alone, and we pass it on once.
-    """
-    import torch
-
-    threads = max(1, torch.get_num_threads() // workers)
-    devices = {trial.recipe.hardware.device for trial in asked.space.trials}
-    gpus = _gpus() if devices <= {"auto", "cuda"} else []
-    started = []
-    for i in range(workers):
-        environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
-        if gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = gpus[i % len(gpus)]
-        command = [sys.executable, "-m", "allneg", *arguments, "--worker"]
-        started.append(
-            subprocess.Popen(
-                command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
-            )
-        )
-    return started
-
-
-def _gpus() -> list[str]:
-    """The GPUs to share out among workers."""
-    import torch
-
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(i) for i in range(torch.cuda.device_count())]
-
-
-def _oversee(
-    asked: _Asked, workers: list[subprocess.Popen[bytes]], stopped_by: Callable[[], int]
-) -> None:
-    """Wait for the workers; what one of them leaves behind the others take up."""
-    told = 0
-    while any(each.poll() is None for each in workers):
-        if stopped_by() and not told:
-            told = stopped_by()
-            for each in workers:
-                if each.poll() is None:
-                    each.send_signal(told)
-        time.sleep(0.1)
-    if told:
-        raise Interrupted("stopped and saved; the same command goes on", told)
-    codes = [each.returncode for each in workers if each.returncode]
-    left = sum(each.state not in _ENDED for each in asked.standings())
-    killed = [signal.Signals(-code).name for code in codes if code < 0]
-    if killed:
-        note(f"{len(killed)} of {len(workers)} workers were killed ({', '.join(sorted(killed))})")
-    if left and killed:
-        raise OutOfResources(
-            f"{asked.out}: {left} trials are left and no worker is; the same command goes on"
-        )
-    if left:
-        # Each worker has said on stderr what went wrong.
-        raise click.exceptions.Exit(max(codes, default=1))
+    def started(self, workers: int) -> list[Worker]:
+        """This very command, so many times, as workers."""
+        devices = {trial.recipe.hardware.device for trial in self.space.trials}
+        arguments = [*sys.argv[1:], "--worker-of", str(os.getpid())]
+        return start(workers, arguments, share_gpus=devices <= {"auto", "cuda"})
 
 
 def _draw(asked: _Asked) -> None:
@@ -196,9 +146,6 @@ def _summary(found: list[Standing]) -> str:
     counts = {state: sum(each.state == state for each in found) for state in _STATES}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     return f"{len(found)} trials: {said}"
-
-
-_STATES = ("finished", "running", "paused", "dropped", "diverged", "waiting")
 
 
 @contextlib.contextmanager

@@ -185,12 +185,13 @@ def _is_manifest(said: Any) -> bool:
 
 
 def _pointed(folder: Path) -> str | None:
-    """The name in `last`; None where there is no such file."""
+    """The name in `last`; where the first save did not get to write it, the only one there is."""
     path = folder / "last"
     try:
         name = path.read_bytes()[:_LITTLE].decode("ascii").strip()
     except FileNotFoundError:
-        return None
+        found = names(folder)
+        return found[0] if len(found) == 1 else None
     except (OSError, UnicodeDecodeError) as error:
         raise BadRun(f"{path}: cannot be read ({error})") from None
     if not name or name.startswith(".") or "/" in name or not name.isprintable():

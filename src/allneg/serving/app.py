@@ -115,8 +115,9 @@ def _add_predict(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -
             return _json(await workers.do(lambda: opened.joining(*ends, k, hide_known)))
         side: Side = "tail" if tail is None else "head"
         known = str(head if tail is None else tail)
-        opened.entity(known)
-        opened.relation(relation)
+        if not opened.knows(known, relation):
+            # Looking for names like it takes a while: not here, where everybody waits.
+            await workers.do(lambda: (opened.entity(known), opened.relation(relation)))
         began = time.perf_counter()
         found = await together.ask(opened, (side, known, relation), k, hide_known)
         seconds = time.perf_counter() - began

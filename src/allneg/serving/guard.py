@@ -68,6 +68,9 @@ class Guard:
                 raise Refusal("too_large", f"the query string is longer than {MOST_QUERY} bytes")
             body = await _body(scope, receive)
             await self.app(scope, body, send_with_headers)
+        except asyncio.CancelledError:
+            if not started:
+                await _send(Refusal("busy", "the service is stopping"), send_with_headers)
         except Exception as error:
             if not started:
                 await _send(refusal_of(error), send_with_headers)

@@ -78,6 +78,10 @@ class Opened:
             raise Refusal("unknown_relation", text, self.relation_names.near(name))
         return found
 
+    def knows(self, entity: str, relation: str) -> bool:
+        vocabulary = self.predictor.graph.vocabulary
+        return entity in vocabulary.entity_ids and relation in vocabulary.relation_ids
+
     def name(self, entity: int) -> str:
         return self.predictor.graph.vocabulary.entities[entity]
 

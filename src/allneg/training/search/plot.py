@@ -5,11 +5,15 @@ matplotlib is imported where it is used: a search needs none.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from allneg.errors import BadRecipe
+from allneg.run.files import write_text
 from allneg.training.search.space import Space, shown
 from allneg.training.search.standing import Standing
 
@@ -22,16 +26,19 @@ _BELOW = -0.12  # where the lines of diverged trials end
 
 
 def draw(space: Space, found: Sequence[Standing], path: Path) -> None:
-    """Write the picture as SVG: the same bytes whenever the results are the same."""
+    """Write the picture into a search's folder as SVG: the same bytes for the same results."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise BadRecipe(f"no {path.name}: it takes matplotlib, which is not installed") from None
-    with matplotlib.rc_context({"svg.hashsalt": "allneg", "font.size": 9}):
+    with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(2.2 * len(space.names) + 2.2, 4.2), layout="constrained")
         _picture(figure, space, found)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+    with FileLock(path.parent / "locks" / "results.lock"):
+        write_text(path, picture.getvalue())
 
 
 def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
@@ -47,7 +54,7 @@ def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
         share = None
         if each.valid_mrr is not None:
             share = (each.valid_mrr - low) / (high - low) if high > low else 1.0
-        _line(axes, heights, share, is_best=i == 0)
+        _line(axes, heights, share, is_best=i == 0 and share is not None)
     for i, name in enumerate(space.names):
         ticks = [(_height(values[name], value), shown(value)) for value in values[name]]
         _axis(axes, i, name, ticks)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.evaluation import evaluate
+from allneg.graph import Graph
+from allneg.recipe import Recipe
+from allneg.run import Run
+from allneg.training import fit
+
+Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+
+
+@pytest.fixture
+def other_run(tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path) -> Run:
+    """A run on the same data with another model."""
+    run = Run.create(tmp_path / "other", quick("model.name=distmult"), tiny_graph)
+    fit(run)
+    return run
+
+
+def test_compare_says_who_is_better_and_how_sure_that_is(
+    allneg: Command, toy_run: Run, other_run: Run
+) -> None:
+    done = allneg("compare", toy_run.folder, other_run.folder, "--device", "cpu")
+    assert done.code == 0
+    assert f"A: {toy_run.folder}" in done.out.replace("\n", "")
+    assert "95 % interval" in done.out
+    assert "capital_of" in done.out
+
+
+@pytest.mark.parametrize("split", ["test", "valid"])
+def test_compare_has_the_fields_that_scripts_rely_on(
+    allneg: Command, toy_run: Run, other_run: Run, split: str
+) -> None:
+    said = allneg("compare", toy_run.folder, other_run.folder, "--split", split, "--json").json
+    mrrs = [evaluate(run.model, run.tables(), run.graph, split).mrr for run in (toy_run, other_run)]
+    assert said["mrr"] == pytest.approx(mrrs)
+    assert said["schema_version"] == 1
+    assert said["runs"] == [str(toy_run.folder), str(other_run.folder)]
+    assert said["split"] == split
+    assert said["difference"].keys() == {"mean", "low", "high", "p", "triples"}
+    assert said["difference"]["mean"] == pytest.approx(mrrs[0] - mrrs[1])
+    for each in said["by_relation"].values():
+        assert each.keys() == {"mean", "low", "high", "p", "triples", "adjusted_p"}
+
+
+def test_runs_on_other_data_are_not_compared(
+    allneg: Command, toy_run: Run, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    fewer = replace(tiny_graph, train=tiny_graph.train[1:])
+    run = Run.create(tmp_path / "fewer", quick(), fewer)
+    done = allneg("compare", toy_run.folder, run.folder)
+    assert done.code == 3
+    assert "not the same data" in done.err
+    assert "SHA-256 of train" in done.err

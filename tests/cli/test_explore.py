@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.errors import Interrupted
+from allneg.run import Run
+from allneg.serving.opened import Opened
+
+pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What would be served; nothing is, and the explorer ends as by a SIGTERM."""
+    found: list[dict[str, Any]] = []
+
+    def serve(models: dict[str, Opened], workers: object, hosts: list[str], listener: Any) -> None:
+        found.append({"models": models, "hosts": hosts, "address": listener.getsockname()})
+        raise Interrupted("the explorer has stopped", 15)
+
+    monkeypatch.setattr("allneg.serving.app.serve", serve)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    return found
+
+
+def test_runs_are_served_on_loopback(allneg: Callable, toy_run: Run, served: list) -> None:
+    done = allneg("explore", toy_run.folder, toy_run.folder, "--no-browser", "--port", 0)
+    assert done.code == 143
+    assert list(served[0]["models"]) == ["run", "run-2"]
+    assert served[0]["address"][0] == "127.0.0.1"
+    assert served[0]["hosts"] == ["127.0.0.1", "localhost", "[::1]"]
+    port = served[0]["address"][1]
+    assert f"explorer: http://127.0.0.1:{port}/ (Ctrl-C ends it)" in done.err
+    assert done.out == ""
+
+
+def test_the_page_is_opened_unless_told_not_to(
+    allneg: Callable, toy_run: Run, served: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    class Now:
+        """A thread that does its work at once."""
+
+        def __init__(self, target: Callable, args: tuple, daemon: bool) -> None:
+            self.work = lambda: target(*args)
+
+        def start(self) -> None:
+            self.work()
+
+    monkeypatch.setattr("allneg.cli.explore.threading.Thread", Now)
+    monkeypatch.setattr("allneg.serving.workers.Workers.__init__", lambda self: None)
+    monkeypatch.setattr("allneg.serving.workers.Workers.stop", lambda self, seconds: True)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    allneg("explore", toy_run.folder, "--no-browser", "--port", 0)
+    assert opened == []
+    allneg("explore", toy_run.folder, "--port", 0)
+    assert opened == [f"http://127.0.0.1:{served[1]['address'][1]}/"]
+
+
+def test_labels_are_read(allneg: Callable, toy_run: Run, served: list, tmp_path: Path) -> None:
+    (tmp_path / "labels.tsv").write_text("France\tFrench Republic\n")
+    labels = ("--labels", tmp_path / "labels.tsv", "--no-browser", "--port", 0)
+    allneg("explore", toy_run.folder, *labels)
+    assert served[0]["models"]["run"].labels == {"France": "French Republic"}
+    (tmp_path / "labels.tsv").write_text("France\n")
+    done = allneg("explore", toy_run.folder, *labels)
+    assert done.code == 3
+    assert "labels.tsv:1: expected name, tab, label" in done.err
+
+
+@pytest.mark.battery(40)
+def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
+    allneg: Callable, toy_run: Run, served: list
+) -> None:
+    wide = ("--host", "0.0.0.0", "--no-browser", "--port", 0)
+    done = allneg("explore", toy_run.folder, *wide)
+    assert done.code == 2
+    assert "--allow-host NAME" in done.err
+    assert served == []
+    done = allneg("explore", toy_run.folder, *wide, "--allow-host", "kb.example")
+    assert "whoever reaches this machine can ask these runs" in done.err
+    assert served[0]["hosts"][-1] == "kb.example"
+    assert served[0]["address"][0] == "0.0.0.0"
+
+
+@pytest.mark.battery(40)
+@pytest.mark.parametrize("name", ["http://a", "a:80", "a b", "", "a\n"])
+def test_an_allowed_host_is_a_plain_name(allneg: Callable, toy_run: Run, name: str) -> None:
+    done = allneg("explore", toy_run.folder, "--allow-host", name)
+    assert done.code == 2
+    assert "a plain host name is expected" in done.err
+
+
+@pytest.mark.battery(40)
+def test_a_taken_port_is_said_before_anything_is_loaded(allneg: Callable, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = allneg("explore", tmp_path / "no-run", "--no-browser", "--port", port)
+    assert done.code == 2
+    assert f"port {port} on 127.0.0.1: Address already in use; choose another --port" in done.err
+
+
+def test_a_folder_that_is_no_run_is_named(allneg: Callable, tmp_path: Path) -> None:
+    done = allneg("explore", tmp_path, "--no-browser", "--port", 0)
+    assert done.code == 4
+    assert "not a run" in done.err
+
+
+def test_without_the_extra_it_says_what_to_install(
+    allneg: Callable, toy_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "fastapi" else there(name)
+    )
+    done = allneg("explore", toy_run.folder)
+    assert done.code == 2
+    assert "the explorer needs fastapi; install allneg[serve] to have them" in done.err
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_the_service_says_what_predict_says(allneg: Callable, toy_run: Run, new: bool) -> None:
+    from starlette.testclient import TestClient
+
+    from allneg.serving.app import make_app
+    from allneg.serving.workers import Workers
+
+    said = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
+                  "--json", "--device", "cpu", *(["--new"] if new else [])).json  # fmt: skip
+    opened = Opened.load(toy_run.folder, "run", {}, "cpu")
+    with TestClient(make_app({"run": opened}, Workers(), ["testserver"])) as client:
+        asked = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
+        answers = client.get("/v1/predict", params=asked).json()["answers"]
+        report = client.get("/v1/metrics").json()["report"]
+    assert [{name: each[name] for name in said[0]} for each in answers] == said
+    evaluated = allneg("evaluate", toy_run.folder, "--json", "--device", "cpu").json
+    assert {name: evaluated[name] for name in report} == report

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from allneg.serving.calibration import Calibration, isotonic
+from allneg.serving.predictor import Predictor, load
+
+
+@pytest.fixture(scope="module")
+def predictor(toy_run) -> Predictor:
+    return load(toy_run.folder, device="cpu")
+
+
+def test_neighbours_in_the_wrong_order_are_pooled() -> None:
+    right, total = np.array([0.0, 30.0, 10.0, 90.0]), np.array([99.0, 99.0, 100.0, 100.0])
+    pooled = 40.5 / 200
+    assert isotonic(right, total).tolist() == pytest.approx([0.5 / 100, pooled, pooled, 90.5 / 101])
+
+
+def test_shares_never_decrease_and_are_never_certain() -> None:
+    draw = np.random.default_rng(3)
+    total = draw.integers(1, 50, 200).astype(float)
+    right = np.floor(total * draw.random(200))
+    shares = isotonic(right, total)
+    assert (np.diff(shares) >= 0).all()
+    assert shares.min() > 0
+    assert shares.max() < 1
+
+
+def test_shares_that_rise_already_are_kept() -> None:
+    total = np.full(5, 1e6)
+    right = total * np.array([0.1, 0.2, 0.5, 0.7, 0.9])
+    assert isotonic(right, total) == pytest.approx(right / total, abs=1e-5)
+
+
+def test_a_larger_margin_is_never_less_likely(predictor: Predictor) -> None:
+    calibration = Calibration.fit(predictor)
+    assert calibration is not None
+    found = calibration(np.linspace(-40, 5, 400).tolist())
+    assert found == sorted(found)
+    assert all(0 < each < 1 for each in found)
+    assert found[0] < found[-1]
+
+
+def test_valid_gives_the_rate_of_right_answers(predictor: Predictor) -> None:
+    """Over valid's own candidates, the expected right answers are about those that are right."""
+    calibration = Calibration.fit(predictor)
+    assert calibration is not None
+    assert calibration.n_questions == 4
+    expected = 0.0
+    for head, relation, tail in predictor.graph.valid.tolist():
+        names = predictor.graph.vocabulary
+        for side, entity in (("tail", head), ("head", tail)):
+            asked = (side, names.entities[entity], names.relations[relation])
+            answers = predictor.ask([asked], k=12)[0]  # type: ignore[list-item]
+            counted = [e.score - answers.rest for e in answers.predictions
+                       if e.known in (None, "valid")]  # fmt: skip
+            expected += sum(calibration(counted))
+    # 4 questions with one right answer each; smoothing moves each pool by up to half a fact.
+    assert 2.5 < expected < 7
+
+
+def test_without_valid_there_is_no_calibration(predictor: Predictor) -> None:
+    none = replace(predictor, known={"train": predictor.known["train"]})
+    assert Calibration.fit(none) is None
+
+
+def test_it_says_what_it_was_made_of(predictor: Predictor) -> None:
+    calibration = Calibration.fit(predictor)
+    assert calibration is not None
+    assert "isotonic" in calibration.in_words
+    assert "4 questions of valid" in calibration.in_words

@@ -1,0 +1,185 @@
+"""Old runs still load, and `allneg verify` finds what is wrong with a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from allneg.cli import main
+from allneg.errors import BadRun
+from allneg.evaluation import evaluate
+from allneg.graph import Graph
+from allneg.run import Run
+from allneg.run.run import FORMAT_VERSION
+from allneg.run.verify import verify
+from allneg.training import fit
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+VERSIONS = sorted(GOLDEN.iterdir())
+
+
+def wrong(folder: Path, rank: bool = False) -> dict[str, str]:
+    return {check.what: check.wrong for check in verify(folder, rank) if check.wrong is not None}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of the newest golden run, to be damaged."""
+    return shutil.copytree(VERSIONS[-1], tmp_path / "run")
+
+
+@pytest.mark.battery(27)
+def test_every_released_format_has_a_golden_run() -> None:
+    assert [each.name for each in VERSIONS] == [f"v{i}" for i in range(1, FORMAT_VERSION + 1)]
+
+
+@pytest.mark.battery(27)
+@pytest.mark.parametrize("golden", VERSIONS, ids=lambda each: each.name)
+def test_a_golden_run_loads_and_gives_the_same_report(golden: Path, tiny_graph: Graph) -> None:
+    run = Run.open(golden)
+    assert run.graph.vocabulary == tiny_graph.vocabulary
+    assert run.graph.train.tolist() == tiny_graph.train.tolist()
+    again = evaluate(run.model, run.tables(), run.graph, "test")
+    assert again.to_json() == run.report.to_json()
+    assert wrong(golden, rank=True) == {}
+
+
+@pytest.mark.battery(27)
+@pytest.mark.parametrize("golden", VERSIONS, ids=lambda each: each.name)
+def test_a_golden_run_goes_on_from_where_it_stood(golden: Path, tmp_path: Path) -> None:
+    run = Run.open(shutil.copytree(golden, tmp_path / "run"))
+    before = run.report.to_json()
+    (run.folder / "report.json").unlink()
+    recipe = run.folder / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("epochs = 12", "epochs = 14"))
+    fit(Run.open(run.folder))
+    assert [entry["epoch"] for entry in run.metrics()] == list(range(1, 15))
+    assert before["count"] == run.report.count
+    assert wrong(run.folder, rank=True) == {}
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+LAST = "checkpoints/epoch-000012-step-00000000"
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "file, check",
+    [
+        ("entities.txt", "names and triples"),
+        ("relations.txt", "names and triples"),
+        ("triples.safetensors", "names and triples"),
+        (f"{LAST}/tables.safetensors", "last checkpoint"),
+        (f"{LAST}/optimizer.safetensors", "checkpoint epoch-000012-step-00000000"),
+        (f"{LAST}/best.safetensors", "checkpoint epoch-000012-step-00000000"),
+        (f"{LAST}/state.json", "last checkpoint"),
+        (f"{LAST}/manifest.json", "last checkpoint"),
+        (
+            "checkpoints/epoch-000011-step-00000004/state.json",
+            "checkpoint epoch-000011-step-00000004",
+        ),
+    ],
+)
+def test_one_flipped_bit_is_found_in_every_file_that_weights_and_names_are_in(
+    run: Path, file: str, check: str
+) -> None:
+    _flip(run / file)
+    found = wrong(run)
+    assert check in found
+    assert Path(file).name in found[check]
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize("name", ["environment", "status", "report"])
+def test_a_cut_file_is_found(run: Path, name: str) -> None:
+    path = run / f"{name}.json"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert path.name in wrong(run)[name]
+
+
+def test_every_file_of_a_run_is_looked_at(run: Path) -> None:
+    """Without any one of its files a run is not whole, or not a run."""
+    files = [path for path in run.rglob("*") if path.is_file()]
+    assert len(files) == 20
+    for path in files:
+        content = path.read_bytes()
+        path.unlink()
+        if path.name in ("run.json", "recipe.toml"):
+            with pytest.raises(BadRun):
+                verify(run)
+        elif path.name not in ("status.json", "report.json"):
+            # A run that is not finished has no report, and one that nobody trained no status.
+            assert wrong(run), f"{path.name} is gone, and nobody notices"
+        path.write_bytes(content)
+    assert wrong(run, rank=True) == {}
+
+
+def test_epochs_missing_from_the_metrics_are_found(run: Path) -> None:
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:3] + lines[4:]))
+    assert "missing, double or out of order" in wrong(run)["metrics"]
+    (run / "metrics.jsonl").write_text("".join(lines[:-1]))
+    assert "11 epochs, and the last checkpoint is after epoch 12" in wrong(run)["metrics"]
+
+
+def test_a_file_that_is_not_in_the_manifest_is_found(run: Path) -> None:
+    (run / LAST / "more.bin").write_bytes(b"?")
+    assert "not in the manifest" in wrong(run)[f"checkpoint {Path(LAST).name}"]
+
+
+def test_leftovers_are_found(run: Path) -> None:
+    (run / "checkpoints" / ".tmp-epoch-000013").mkdir()
+    assert "`allneg resume` sweeps it" in wrong(run)["leftovers"]
+
+
+def test_a_report_of_other_numbers_is_found_by_ranking_again(run: Path) -> None:
+    said = json.loads((run / "report.json").read_text())
+    said["mrr"] = 0.99
+    (run / "report.json").write_text(json.dumps(said))
+    assert wrong(run) == {}
+    assert "mrr is 0.99, and 0." in wrong(run, rank=True)["report, ranked again"]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str, str]]:
+    def allneg(*arguments: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["allneg", *map(str, arguments)])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as leave:
+            code = leave.code
+        return code, *capsys.readouterr()
+
+    return allneg
+
+
+def test_the_command_says_what_it_checked(
+    run: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, _ = command("verify", run, "--rank")
+    assert code == 0
+    assert "as it should be" in out
+    _flip(run / "entities.txt")
+    code, out, err = command("verify", run, "--json")
+    assert code == 4
+    said = json.loads(out)
+    assert said["whole"] is False
+    assert said["schema_version"] == 1
+    found = {check["what"]: check["wrong"] for check in said["checks"]}
+    assert "entities.txt" in found["names and triples"]
+    assert found["recipe"] is None
+    assert "checks failed" in err
+    assert command("verify", run / "none")[0] == 4
