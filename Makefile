@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types format clean
+.PHONY: demo explore test lint types format torture fuzz clean
 
 demo: $(READY)  ## train on the embedded knowledge base and ask it three questions
 	@rm -rf runs/demo
@@ -12,6 +12,11 @@ demo: $(READY)  ## train on the embedded knowledge base and ask it three questio
 	@$(BIN)/allneg predict runs/demo --head France --relation borders --top 8
 	@$(BIN)/allneg predict runs/demo --head Kenya --relation speaks --top 5
 	@$(BIN)/allneg predict runs/demo --tail Spanish --relation official_language --top 8
+
+explore: $(READY)  ## the explorer page on the embedded knowledge base's model
+	@test -f runs/demo/report.json || { rm -rf runs/demo; \
+	    $(BIN)/allneg train countries --recipe recipes/countries/complex.toml --out runs/demo; }
+	@$(BIN)/allneg explore runs/demo
 
 test: $(READY)  ## every test that needs no GPU, browser or patience
 	$(BIN)/pytest -n 2
@@ -26,6 +31,14 @@ types: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+torture: $(READY)  ## 100 kills in training and 100 in saving
+	$(BIN)/python tests/torture/kills.py 100 100
+
+fuzz: $(READY)  ## ten minutes a target; atheris comes only for this
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check atheris==3.0.0
+	for target in triples recipe manifest; do \
+	    $(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=600 || exit 1; done
 
 clean:
 	rm -rf .venv runs/demo
