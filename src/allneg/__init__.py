@@ -60,6 +60,10 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     # Names are looked up when they are used: importing allneg does not wait for torch.
     if name not in _HOMES:

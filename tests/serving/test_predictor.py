@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -137,7 +138,8 @@ def test_a_diverged_model_has_no_answers(predictor: Predictor, toy_run: Run) -> 
 
 
 def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
-    (toy_copy.folder / "checkpoints" / "last").unlink()
+    shutil.rmtree(toy_copy.folder / "checkpoints")
+    (toy_copy.folder / "checkpoints").mkdir()
     with pytest.raises(BadRun, match="nothing is trained yet"):
         load(toy_copy.folder, device="cpu")
 

@@ -105,7 +105,7 @@ def _show_one(
         )
         for i, each in enumerate(found, 1)
     ]
-    table(question, ("#", "answer", "score#", "probability#", ""), rows)
+    table(question, ("#", "answer", "score#", "probability#", "known"), rows)
     if not found:
         note("every entity is known as an answer")
 

@@ -17,6 +17,7 @@ def command(run: Path, as_json: bool, quiet: bool) -> None:
     """Go on with RUN from its last checkpoint, as if it had never stopped."""
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
+    from allneg.cli.say import note
     from allneg.run import Run
     from allneg.training import fit
 
@@ -24,4 +25,6 @@ def command(run: Path, as_json: bool, quiet: bool) -> None:
     if not opened.finished:
         with watched(quiet) as (watch, stopped_by), opened.held():
             fit(opened, watch, stopped_by)
+    else:
+        note("it is finished already; this is its report")
     print_report(opened, as_json)

@@ -85,6 +85,10 @@ class Report:
             },
         )
 
+    def __repr__(self) -> str:
+        hits = ", ".join(f"Hits@{k} {share:.4f}" for k, share in self.hits.items())
+        return f"<Report on {self.protocol['split']}: MRR {self.mrr:.4f}, {hits}>"
+
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 

@@ -140,6 +140,8 @@ class Run:
     def report(self) -> Report:
         """The test report (valid's where there is no test), once training is done."""
         path = self.folder / "report.json"
+        if not path.exists() and self.status["state"] == "finished":
+            raise BadRun(f"{self.folder}: it has neither valid nor test, so there is no report")
         if not path.exists():
             raise BadRun(f"{self.folder}: not finished, so there is no report; `allneg resume` it")
         try:

@@ -64,6 +64,10 @@ class Predictor:
     graph: Graph
     known: dict[str, KnownAnswers]  # of each split
 
+    def __repr__(self) -> str:
+        size = f"{self.graph.n_entities:,} entities, {self.graph.n_relations:,} relations"
+        return f"<Predictor {type(self.model).__name__} on {self.graph.name}: {size}>"
+
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> Predictor:
         """The best weights of a run, ready to answer."""

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Generator
@@ -151,20 +151,23 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
     return report
 
 
-def _diverge(run: Run, learner: Learner, state: State, what: str) -> None:
-    """Keep the last good weights and end."""
-    if not learner.is_finite and learner.best:
-        # The tables are spoiled: go back to the best ones, with a fresh optimiser.
+def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:
+    """Keep the best weights, where a ranking of valid chose some, and end.
+
+    The tables of this moment are not worth keeping: their own loss is not finite.
+    """
+    kept = "Nothing but what was saved before is kept"
+    if learner.best:
         learner.return_to_best()
-        learner.optimizer.state.clear()
-        state = replace(state, epoch=state.best_epoch, step=0)
-    if learner.is_finite:
-        run.save(learner.checkpoint(replace(state, loss=0.0)))
+        learner.optimizer.state.clear()  # it has seen what spoiled the tables
+        state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
+        run.save(learner.checkpoint(state))
+        kept = f"The best weights, of epoch {state.epoch}, are kept"
     run.say("diverged", epoch=state.epoch, step=state.step)
     rate = learner.recipe.optimizer.learning_rate
     raise Diverged(
         f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
-        "The last good weights are kept; lower optimizer.learning_rate or raise penalty.weight."
+        f"{kept}; train anew with a lower optimizer.learning_rate or a higher penalty.weight."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from allneg.graph import read_graph
@@ -18,15 +18,16 @@ def train(
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
-    settings: Iterable[str] = (),
+    settings: Iterable[str] | Mapping[str, object] = (),
     out: str | Path | None = None,
     watch: Watch | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
     """Train on `data`, a known set's name or a path, and return the finished run.
 
-    `settings` are texts such as "training.epochs=20"; they count above the recipe, and `data`
-    and `model` above them. The run is written to `out`, or to a new folder under runs/.
+    `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20", count above
+    the recipe, and `data` and `model` above them. The run is written to `out`, or to a new
+    folder under runs/.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     find_device(plan.hardware.device)  # a missing one is said before anything is written
@@ -45,7 +46,7 @@ def planned(
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
-    settings: Iterable[str] = (),
+    settings: Iterable[str] | Mapping[str, object] = (),
 ) -> Recipe:
     """The whole recipe that these arguments ask for, checked as one."""
     where, tables = "recipe", {}
@@ -53,7 +54,15 @@ def planned(
         tables = recipe.to_tables()
     elif recipe is not None:
         where, tables = Path(recipe).name, load_tables(recipe)
+    if isinstance(settings, Mapping):
+        settings = [f"{name}={_as_text(value)}" for name, value in settings.items()]
+    elif isinstance(settings, str):
+        settings = [settings]
     tables = merged(merged(tables, parse_settings(settings)), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
