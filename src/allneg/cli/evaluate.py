@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from allneg.cli.options import device_option, json_option, run_argument
+from allneg.cli.say import note
 
 
 @click.command()
@@ -30,6 +31,8 @@ def command(run: Path, split: str, rules: str, device: str | None, as_json: bool
     from allneg.run import Run
 
     opened, place = Run.open(run), find_device(device or "auto")
+    if opened.status["state"] != "finished":
+        note(f"{run} is not finished ({opened.status['state']}): these are its best weights so far")
     block = opened.recipe.evaluation.block
     tables = opened.tables().to(place)
     report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)

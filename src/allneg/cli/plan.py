@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from allneg.cli.options import device_option, json_option, set_option, with_flags
-from allneg.cli.say import json_document, table
+from allneg.cli.say import SCHEMA_VERSION, json_document, table
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(recipe: Path, settings: tuple[str, ...], device: str | None, as_json
     graph = read_graph(chosen.data.name, chosen.data)
     made = plan(chosen, graph, find_device(chosen.hardware.device))
     if as_json:
-        json_document({"schema_version": 1, **made.to_json()})
+        json_document({"schema_version": SCHEMA_VERSION, **made.to_json()})
         return
     rows = [
         (phase, name, f"{size / 2**20:,.1f}")
