@@ -1,4 +1,4 @@
-"""How the reference engines cut their work, so that (B, N, W) is never stored whole."""
+"""How the plain engines cut their work, so that (B, N, W) is never stored whole."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor
 # wants enough of them to be busy.
 _CPU_BLOCK = 1 << 20
 _GPU_BLOCK = 1 << 26
+# Numbers in a block of one query's differences: a few MiB, for the last cache.
+_ONE_QUERY = 1 << 20
 
 
 def blocks(query: Tensor, table: Tensor) -> Iterator[tuple[slice, slice]]:
@@ -23,6 +25,13 @@ def blocks(query: Tensor, table: Tensor) -> Iterator[tuple[slice, slice]]:
     for i in range(0, b, queries):
         for j in range(0, n, rows):
             yield slice(i, min(i + queries, b)), slice(j, min(j + rows, n))
+
+
+def row_blocks(table: Tensor) -> list[tuple[int, int]]:
+    """Spans of rows that one query at a time is compared with on a CPU, covering the table."""
+    n, width = table.shape
+    rows = max(1, _ONE_QUERY // max(1, width))
+    return [(start, min(start + rows, n)) for start in range(0, n, rows)] if width else []
 
 
 def wide(rows: Tensor) -> Tensor:

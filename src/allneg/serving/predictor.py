@@ -15,12 +15,11 @@ from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions, Side
 from allneg.hardware import find_device
-from allneg.models import ComplEx, DistMult, Model, SimplE
+from allneg.models import Model
 from allneg.run import Run
 from allneg.scoring import Tables, scores
 from allneg.scoring.scores import queries
 
-_PRODUCTS = (ComplEx, DistMult, SimplE)  # scores are one matrix product
 _BLOCK = 1 << 26  # scores held at once when many questions are asked
 
 
@@ -79,7 +78,7 @@ class Predictor:
             if len(graph.split(split))
         }
         tables = run.tables().to(place).requires_grad_(False)
-        if place.type == "cpu" and isinstance(run.model, _PRODUCTS):
+        if place.type == "cpu" and run.model.kernel == "dot":
             tables = by_columns(tables)
         return cls(run.model, tables, graph, {name: each.to(place) for name, each in known.items()})
 

@@ -108,10 +108,6 @@ class Learner:
         if self.best:
             self.tables.load(self.best)
 
-    @property
-    def is_finite(self) -> bool:
-        return all(bool(each.isfinite().all()) for each in self.tables.parameters())
-
     def checkpoint(self, state: State) -> Checkpoint:
         # Right after the best ranking the tables are the best: no need to write them twice.
         best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best

@@ -10,10 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from allneg.kernels.blocks import wide
+from allneg.kernels.blocks import row_blocks, wide
 
 _STRETCH = 2.0**60  # a power of 2: it changes no digit; differences below 2^-60 count as none
-_BLOCK = 1 << 20  # numbers in a block of one query's differences: a few MiB, for the last cache
 _NO_REDUCTION = 0
 
 _huber = torch.ops.aten.huber_loss.out
@@ -26,7 +25,7 @@ def scores(query: Tensor, table: Tensor) -> Tensor:
     out = query.new_zeros(len(query), len(table))
     width = query.shape[1]
     sums = query.new_full((1, width), -1 / _STRETCH)
-    for start, stop in _row_blocks(table):
+    for start, stop in row_blocks(table):
         columns = (table[start:stop] * _STRETCH).T.contiguous()
         apart = torch.empty_like(columns)
         for i in range(len(query)):
@@ -39,7 +38,7 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor) -> tuple[Tensor, Tenso
     """From d/d scores (B, N) to d/d query (B, W) and d/d table (N, W)."""
     query, table = wide(query) * _STRETCH, wide(table)
     to_query, to_table = torch.zeros_like(query), table.new_zeros(table.shape)
-    for start, stop in _row_blocks(table):
+    for start, stop in row_blocks(table):
         columns = (table[start:stop] * _STRETCH).T.contiguous()
         pull, total = torch.empty_like(columns), torch.zeros_like(columns)
         ones = query.new_ones(stop - start)
@@ -50,9 +49,3 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor) -> tuple[Tensor, Tenso
             total.add_(pull)
         to_table[start:stop] = total.T
     return to_query, to_table
-
-
-def _row_blocks(table: Tensor) -> list[tuple[int, int]]:
-    n, width = table.shape
-    rows = max(1, _BLOCK // max(1, width))
-    return [(start, min(start + rows, n)) for start in range(0, n, rows)] if width else []

@@ -8,9 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from allneg.kernels.blocks import wide
+from allneg.kernels.blocks import row_blocks, wide
 
-_BLOCK = 1 << 20  # numbers in a block of one query's differences: a few MiB, for the last cache
 _TINY = 1e-37  # keeps 1/0 away where both parts are 0, so that 0 · 1/√tiny gives the slope 0
 _NO_REDUCTION = 0
 
@@ -23,7 +22,7 @@ def scores(query: Tensor, table: Tensor) -> Tensor:
     out = query.new_zeros(len(query), len(table))
     dim = query.shape[1] // 2
     sums = query.new_full((1, dim), -1.0)
-    for start, stop in _row_blocks(table):
+    for start, stop in row_blocks(table):
         columns = table[start:stop].T.contiguous()
         apart = torch.empty_like(columns)
         size = apart[:dim]
@@ -39,7 +38,7 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor) -> tuple[Tensor, Tenso
     query, table = wide(query), wide(table)
     to_query, to_table = torch.zeros_like(query), table.new_zeros(table.shape)
     tiny = query.new_tensor(_TINY)
-    for start, stop in _row_blocks(table):
+    for start, stop in row_blocks(table):
         columns = table[start:stop].T.contiguous()
         pull, total = torch.empty_like(columns), torch.zeros_like(columns)
         re, im = pull.chunk(2)
@@ -54,9 +53,3 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor) -> tuple[Tensor, Tenso
             total.add_(pull)
         to_table[start:stop] = total.T
     return to_query, to_table
-
-
-def _row_blocks(table: Tensor) -> list[tuple[int, int]]:
-    n, width = table.shape
-    rows = max(1, _BLOCK // max(1, width))
-    return [(start, min(start + rows, n)) for start in range(0, n, rows)] if width else []
