@@ -7,11 +7,12 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from allneg.kernels import l2, modulus
-from allneg.models.base import Model, squared_modulus
+from allneg.kernels import modulus
+from allneg.models.base import squared_modulus
+from allneg.models.distance import Distance
 
 
-class RotatE(Model):
+class RotatE(Distance):
     """score(h, r, t) = -sum_k |h_k * exp(i r_k) - t_k|
 
     Entity rows hold `dim` real parts, then `dim` imaginary parts; relation rows hold
@@ -20,26 +21,23 @@ class RotatE(Model):
     """
 
     entity_parts = 2
+    sum_of_moduli = "modulus"
 
-    @property
-    def kernel(self) -> str:
-        return "modulus" if self.norm == 1 else "l2"
-
-    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
         return _turn(head, relation)
 
-    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
         # A rotation keeps lengths, so |h*r - t| = |h - t*r^-1|: turn the tail back.
         return _turn(tail, -relation)
 
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return modulus(query, entities) if self.norm == 1 else l2(query, entities)
+    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
+        return modulus(query, entities)
 
     def start_relations(self, rows: Tensor, generator: Generator) -> None:
         nn.init.uniform_(rows, -math.pi, math.pi, generator=generator)
 
     def entity_squares(self, rows: Tensor) -> Tensor:
-        return squared_modulus(rows)
+        return squared_modulus(self.place(rows))
 
     def relation_squares(self, rows: Tensor) -> Tensor:
         # A turn has modulus 1 whatever its angle: there is nothing to shrink.

@@ -17,6 +17,12 @@ def clashes(recipe: Recipe) -> list[str]:
         found.append("data.valid_share and data.test_share leave nothing to train on")
     if model.name not in ("transe", "rotate") and model.norm != 1:
         found.append(f"model.norm is for transe and rotate; model.name is {model.name}")
+    if model.squared and model.norm != 2:
+        found.append("model.squared is for model.norm 2: other norms have no root to leave out")
+    if model.bias and not model.squared:
+        found.append("model.bias is for model.squared, which adds it in a matrix product")
+    if loss.class_weights and loss.subsampling:
+        found.append("loss.class_weights and loss.subsampling both weigh questions: choose one")
     if loss.negatives != "all" and loss.count is None:
         found.append(f"loss.negatives is {loss.negatives}: say how many in loss.count")
     if loss.negatives == "all" and loss.count is not None:

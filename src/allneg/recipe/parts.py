@@ -28,6 +28,8 @@ class Model:
     name: Literal["complex", "distmult", "simple", "transe", "rotate"] = "complex"
     dim: int = 100  # coordinates a row; complex ones for complex and rotate
     norm: Literal[1, 2] = 1  # of transe and rotate: 1 sums moduli, 2 is the euclidean distance
+    squared: bool = False  # of norm 2: its root is not taken
+    bias: bool = False  # of the squared norm: a learned number an entity is added to its scores
     reciprocal: bool = True  # a head question has a relation row of its own
     scale: float = 1e-3  # of the first values
     entity_dropout: float = 0.0  # of the known entity's row, in training
@@ -47,6 +49,7 @@ class Loss:
     temperature: float = 1.0  # of self-adversarial weights
     mask_known: bool = False  # a question's other train answers are no negatives
     subsampling: bool = False  # weigh questions by 1/sqrt of how often their pairs occur
+    class_weights: bool = False  # weigh questions by how often their answer occurs, as DURA does
     relation_weight: float = 0.0  # of a second softmax, which asks for the relation (h, ?, t)
     block: int = 1 << 28  # scores held at once; beyond, blocks of rows are compared in turn
 

@@ -233,7 +233,9 @@ class Run:
 
 def make_model(recipe: Recipe) -> Model:
     settings = recipe.model
-    return MODELS[settings.name](settings.dim, settings.scale, settings.norm)
+    return MODELS[settings.name](
+        settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
+    )
 
 
 def new_folder(recipe: Recipe) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
 from allneg.kernels import dot
@@ -47,6 +48,7 @@ class Objective:
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
     narrow: bool = False  # matrix products of bfloat16 operands
+    weights: Tensor | None = None  # (N,): of questions, by their answer
 
     @property
     def has_chance(self) -> bool:
@@ -122,6 +124,9 @@ class Objective:
 
     def shares(self, questions: Questions) -> Tensor:
         """Each question's share of the batch's loss: (B,), summing to 1."""
+        if self.weights is not None:
+            weight = self.weights.index_select(0, questions.answer)
+            return weight / weight.sum()
         if not self.loss.subsampling:
             return torch.full_like(questions.entity, 1 / len(questions), dtype=torch.float32)
         # Counts start at 4 for a pair seen once, as in RotatE's code.
@@ -152,6 +157,16 @@ class Objective:
         place = torch.searchsorted(drawn.shared, target)
         rivals = Rivals(place, len(drawn.shared), known, drawn.offset)
         return tables.rows(drawn.shared), rivals
+
+
+def answer_weights(graph: Graph) -> Tensor:
+    """DURA's class weights (Zhang et al., 2020): .1, and .9 by how often an entity is in train.
+
+    The most frequent one has 1: (N,).
+    """
+    ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
+    often = torch.bincount(ends, minlength=graph.n_entities).float()
+    return 0.1 + 0.9 * often / often.max().clamp(min=1)
 
 
 def _pairs(hidden: Tensor) -> tuple[Tensor, Tensor]:
