@@ -29,6 +29,12 @@ def clashes(recipe: Recipe) -> list[str]:
         found.append("loss.count is for loss.negatives shared or own; all means every entity")
     if loss.correction and (loss.name != "softmax" or loss.negatives != "shared"):
         found.append("loss.correction is for loss.name softmax with loss.negatives shared")
+    if not loss.answers_too and loss.negatives != "shared":
+        found.append(
+            "loss.answers_too is for loss.negatives shared, which has other answers at all"
+        )
+    if not loss.answers_too and loss.correction:
+        found.append("loss.correction reckons with loss.answers_too: leave one of them as it is")
     if loss.smoothing and loss.name != "softmax":
         found.append(f"loss.smoothing is for loss.name softmax, not {loss.name}")
     if loss.margin and loss.name == "softmax":

@@ -43,6 +43,7 @@ class Loss:
     name: Literal["softmax", "margin", "logistic", "self-adversarial"] = "softmax"
     negatives: Literal["all", "shared", "own"] = "all"
     count: int | None = None  # entities drawn: a batch (shared) or a question (own)
+    answers_too: bool = True  # shared: the batch's other answers are rivals beside those drawn
     correction: bool = False  # of a shared sample's softmax, for how likely each was drawn
     smoothing: float = 0.0  # share of the label spread over all candidates (softmax)
     margin: float = 0.0  # added to every score but softmax's; the hinge's width in `margin`
