@@ -19,6 +19,7 @@ _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
     "resume": "Go on with a run that was interrupted.",
     "search": "Try the settings of a space, each once.",
+    "reproduce": "Set our numbers beside the paper's.",
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer questions by name.",
     "compare": "Say whether one run ranks better than another.",
