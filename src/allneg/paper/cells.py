@@ -91,6 +91,7 @@ class Aim:
 
     floor: float | None = None  # the paper's own cell, or the public figure of three digits
     goal: float | None = None  # the best public figure of that kind
+    why: str = ""  # where the floor is missed: the reason, as far as it is known
 
 
 AIMS = {

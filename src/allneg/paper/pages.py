@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from allneg.errors import BadRecipe
 from allneg.paper.beside import Beside, beside
 from allneg.paper.cells import LOST_BY_L2
 from allneg.paper.findings import findings
+from allneg.paper.markdown import digits, line, link, signed
 from allneg.paper.numbers import NOT_HERE, PARTS, TITLES, Number
 from allneg.paper.plot import draw
 from allneg.paper.results import Results
@@ -42,9 +42,6 @@ class _Page:
     def beside(self, number: Number) -> Beside:
         return beside(number, self.results.get(number))
 
-    def link(self, text: str, path: Path) -> str:
-        return f"[{text}]({Path(os.path.relpath(path, self.docs)).as_posix()})"
-
     def is_of_today(self, number: Number) -> bool:
         """Did the recipe as it stands make the result?"""
         result, path = self.results.get(number), number.recipe_file(self.recipes)
@@ -69,7 +66,7 @@ def write_pages(
     warning = _QUICK if quick else ""
     write_text(docs / "results.md", warning + "".join(_results(page, numbers)))
     if not quick:
-        write_text(docs / "findings.md", findings(results, numbers))
+        write_text(docs / "findings.md", findings(results, numbers, docs))
 
 
 def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
@@ -113,12 +110,12 @@ def _tables(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
 
 def _table(page: _Page, rows: Sequence[Number], title: Callable[[Number], str]) -> Iterator[str]:
     columns = _COLUMNS if any(each.paper for each in rows) else _without_paper(_COLUMNS)
-    yield "\n" + _line(columns)
-    yield _line(["---", *["---:"] * (len(columns) - 3), "---:", "---"])
+    yield "\n" + line(columns)
+    yield line(["---", *["---:"] * (len(columns) - 3), "---:", "---"])
     notes: list[str] = []
     for number in rows:
         cells = _cells(page, number, title(number), notes)
-        yield _line(cells if columns is _COLUMNS else _without_paper(cells))
+        yield line(cells if columns is _COLUMNS else _without_paper(cells))
     for i, note in enumerate(notes, 1):
         yield f"\n{i}. {note[0].upper()}{note[1:]}.\n"
 
@@ -132,30 +129,30 @@ def _cells(page: _Page, number: Number, title: str, notes: list[str]) -> list[st
         return f"{text} ({notes.index(note) + 1})" if note else text
 
     of_paper = (
-        [_digits(value, 2) for value in (paper.mrr, paper.hits1, paper.hits10)]
+        [digits(value, 2) for value in (paper.mrr, paper.hits1, paper.hits10)]
         if paper
         else [""] * 3
     )
     if paper:
         of_paper[0] = noted(of_paper[0], paper.note)
-    name = page.link(title, number.recipe_file(page.recipes))
+    name = link(title, number.recipe_file(page.recipes), page.docs)
     if our.mrr is None:
         why = NOT_HERE.get(number.data, "not run yet")
         return [name, of_paper[0], why, "", of_paper[1], "", "", of_paper[2], "", "", "", "", ""]
-    spread = f" ± {_digits(our.spread, 4)}" if our.spread is not None else ""
-    mrr = page.link(_digits(our.mrr, 4), number.result_file(page.results.folder)) + spread
+    spread = f" ± {digits(our.spread, 4)}" if our.spread is not None else ""
+    mrr = link(digits(our.mrr, 4), number.result_file(page.results.folder), page.docs) + spread
     if not page.is_of_today(number):
         mrr = noted(mrr, "made by an earlier recipe, which its result file holds")
     return [
         name,
         of_paper[0],
         mrr,
-        _signed(our.difference),
+        signed(our.difference),
         of_paper[1],
-        _digits(our.hits["1"], 4),
-        _digits(our.hits["3"], 4),
+        digits(our.hits["1"], 4),
+        digits(our.hits["3"], 4),
         of_paper[2],
-        _digits(our.hits["10"], 4),
+        digits(our.hits["10"], 4),
         ", ".join(map(str, our.seeds)),
         f"{our.seconds:,.0f}",
         "" if our.peak_bytes is None else f"{our.peak_bytes / 2**30:.1f}",
@@ -171,9 +168,9 @@ def _lost(page: _Page, norms: Sequence[Number]) -> Iterator[str]:
     by_row = {each.row: page.beside(each).mrr for each in norms}
     for model, lost in LOST_BY_L2.items():
         one, two = by_row.get(f"norms/{model}-l1"), by_row.get(f"norms/{model}-l2")
-        ours = "not run yet" if one is None or two is None else f"{_signed(two - one)}"
+        ours = "not run yet" if one is None or two is None else f"{signed(two - one)}"
         name = {"transe": "TransE", "rotate": "RotatE"}[model]
-        yield f"\n{name}, from L1 to L2: paper −{_digits(lost, 3)}, ours {ours}.\n"
+        yield f"\n{name}, from L1 to L2: paper −{digits(lost, 3)}, ours {ours}.\n"
 
 
 def _aims(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
@@ -182,18 +179,18 @@ def _aims(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
         return
     yield "\n## Floors and goals\n\nThe floor is the paper; the goal is the best public figure of"
     yield " that kind.\n\n"
-    yield _line(["", "data", "floor", "goal", "ours", ""]) + _line(
+    yield line(["", "data", "floor", "goal", "ours", ""]) + line(
         ["---"] * 2 + ["---:"] * 3 + ["---"]
     )
     for number in aimed:
         our, aim = page.beside(number), number.aim
-        yield _line(
+        yield line(
             [
                 TITLES.get(number.row, number.row),
                 _called(number.data),
-                _digits(aim.floor, 3) if aim.floor else "",
-                _digits(aim.goal, 3) if aim.goal else "",
-                "" if our.mrr is None else _digits(our.mrr, 4),
+                digits(aim.floor, 3) if aim.floor else "",
+                digits(aim.goal, 3) if aim.goal else "",
+                "" if our.mrr is None else digits(our.mrr, 4),
                 _verdict(our),
             ]
         )
@@ -224,20 +221,3 @@ def _title(number: Number) -> str:
 
 def _called(data: str) -> str:
     return TITLES.get(data, data)
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |\n"
-
-
-def _digits(value: float | None, digits: int) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("0") if value < 1 else text
-
-
-def _signed(value: float | None) -> str:
-    if value is None:
-        return ""
-    return ("+" if value >= 0 else "−") + _digits(abs(value), 3)

@@ -11,21 +11,20 @@ from pathlib import Path
 import numpy as np
 
 from allneg.graph import Graph, read_graph
-from allneg.graph.graph import SPLITS
-from allneg.recipe import Recipe
+from allneg.graph.graph import SPLITS, Triples
+from allneg.recipe import Data, Recipe
 from allneg.run.files import full_disk_named, write_text
 
-_ENTITIES = 600
+_ENTITIES = 2000
 _MOST = {"train": 8000, "valid": 300, "test": 300}
 _DIM, _EPOCHS, _BATCH = 16, 3, 500
 
 
-def small_data(name: str, folder: Path) -> Path:
+def small_data(data: Data, path: Path) -> Path:
     """A folder with the facts among a data set's most frequent entities; written once."""
-    path = folder / name
     if all((path / f"{split}.txt").exists() for split in SPLITS):
         return path
-    graph = read_graph(name, replace(Recipe().data, name=name))
+    graph = read_graph(data.name, data)
     ends = graph.train[:, [0, 2]].ravel()
     often = np.bincount(ends, minlength=graph.n_entities)
     chosen = np.zeros(graph.n_entities, dtype=bool)
@@ -46,7 +45,7 @@ def small(recipe: Recipe, data: Path, n_entities: int) -> Recipe:
         count = max(1, round(count * _ENTITIES / n_entities))
     return replace(
         recipe,
-        data=replace(recipe.data, name=str(data)),
+        data=Data(name=str(data)),
         model=replace(recipe.model, dim=min(recipe.model.dim, _DIM)),
         loss=replace(recipe.loss, count=count),
         training=replace(recipe.training, epochs=_EPOCHS, batch_size=_BATCH),
@@ -54,7 +53,7 @@ def small(recipe: Recipe, data: Path, n_entities: int) -> Recipe:
     )
 
 
-def _lines(graph: Graph, triples: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> str:
+def _lines(graph: Graph, triples: Triples) -> str:
     names = graph.vocabulary
     return "".join(
         f"{names.entities[h]}\t{names.relations[r]}\t{names.entities[t]}\n" for h, r, t in triples

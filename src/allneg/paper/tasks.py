@@ -113,7 +113,7 @@ def tasks(
         if quick:
             known = DATASETS.get(number.data)
             n = known.n_entities if known else 1
-            recipe = small(recipe, small_data(number.data, runs / "data"), n)
+            recipe = small(recipe, small_data(recipe.data, runs / "data" / number.data), n)
         for order, seed in enumerate(seeds if seeds is not None else default_seeds(number)):
             training = replace(recipe.training, seed=seed)
             found.append((order, Task(number, replace(recipe, training=training), runs)))
