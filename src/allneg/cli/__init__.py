@@ -67,7 +67,9 @@ def allneg() -> None:
 def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
     try:
-        allneg(prog_name="allneg", standalone_mode=False)
+        code: object = allneg(prog_name="allneg", standalone_mode=False)
+        if isinstance(code, int):  # how click gives an `Exit` of a command back
+            sys.exit(code)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.ClickException as wrong:

@@ -15,7 +15,7 @@ import click
 
 from allneg.cli.options import json_option, quiet_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
-from allneg.errors import BadRecipe, Interrupted
+from allneg.errors import BadRecipe, Interrupted, Problem
 
 if TYPE_CHECKING:
     from allneg.cli.trainings import Trainings
@@ -116,7 +116,7 @@ def command(
     if work.failed:
         for name, why in work.failed.items():
             note(f"{name}: {why}")
-        raise click.exceptions.Exit(1)
+        raise Problem(f"{len(work.failed)} of {len(asked)} could not be trained")
 
 
 @dataclass

@@ -69,9 +69,13 @@ class Task:
     @property
     def state(self) -> str:
         """new, finished, diverged, or whatever its run says of itself."""
-        if not (self.folder / "run.json").exists():
+        if not self._is_begun:
             return "new"
         return "finished" if self.run.finished else str(self.run.status["state"])
+
+    @property
+    def _is_begun(self) -> bool:
+        return (self.folder / "run.json").exists()
 
     @property
     def run(self) -> Run:
@@ -79,7 +83,7 @@ class Task:
 
     def arguments(self) -> list[str]:
         """What to call allneg with, to begin or to go on."""
-        if self.state != "new":
+        if self._is_begun:
             return ["resume", str(self.folder), "--quiet"]
         with full_disk_named(self.folder):
             seam.disk.remove(self.folder)  # a process was killed while it made the run
