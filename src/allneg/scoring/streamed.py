@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from allneg.kernels.answers import put, strike
 from allneg.scoring.loss import Loss
 
 Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # queries, rows -> scores
@@ -72,29 +73,18 @@ class _Block:
         """Make -inf what is no rival; the answers' scores, where they are in this block."""
         if rivals.offset is not None:
             scores += rivals.offset[self.start : self.stop]
-        if self.stop > rivals.count:
-            scores[:, rivals.count - self.start :] = -torch.inf
-        place, here = self._answers(rivals)
-        answer = scores.gather(1, place)
+        answer = strike(scores, rivals.target - self.start, rivals.count - self.start)
         if rivals.hidden is not None:
             question, column = rivals.hidden
             if not self._is_whole(rivals):
                 mine = (column >= self.start) & (column < self.stop)
                 question, column = question[mine], column[mine]
             scores[question, column - self.start] = -torch.inf
-        scores.scatter_(1, place, torch.where(here, -torch.inf, scores.gather(1, place)))
-        return torch.where(here, answer, -torch.inf).squeeze(1)
+        return answer
 
     def put(self, slopes: Tensor, answer: Tensor, rivals: Rivals) -> None:
         """Write the answers' slopes into their columns."""
-        place, here = self._answers(rivals)
-        slopes.scatter_(1, place, torch.where(here, answer.unsqueeze(1), slopes.gather(1, place)))
-
-    def _answers(self, rivals: Rivals) -> tuple[Tensor, Tensor]:
-        """The answers' columns in this block, and whether they are in it: (B, 1), (B, 1)."""
-        place = rivals.target.unsqueeze(1) - self.start
-        width = self.stop - self.start
-        return place.clamp(0, width - 1), (place >= 0) & (place < width)
+        put(slopes, rivals.target - self.start, answer)
 
     def _is_whole(self, rivals: Rivals) -> bool:
         return self.start == 0 and self.stop >= rivals.count

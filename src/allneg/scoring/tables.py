@@ -30,8 +30,8 @@ class Tables(nn.Module):
     """The rows of entities and relations.
 
     With `reciprocal`, a head question has a relation row of its own, `n_relations` further
-    down; nobody outside sees those doubled ids. Rows are looked up by `F.embedding` alone:
-    its gradient adds up in the same order on every run, which indexing with [] does not.
+    down; nobody outside sees those doubled ids. Gradients of rows are added up by `index_add_`
+    or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
     """
 
     def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
@@ -81,7 +81,8 @@ class Tables(nn.Module):
         relation = questions.relation
         if self.reciprocal:
             relation = relation + self.n_relations * questions.side
-        return F.embedding(relation, self.relations)
+        out: Tensor = _Few.apply(self.relations, relation)  # type: ignore[no-untyped-call]
+        return out
 
     def look(self, questions: Questions) -> Looked:
         """The rows of each question, for training, where a gradient to every row is under way."""
@@ -140,6 +141,20 @@ class _Look(torch.autograd.Function):
             (ids, grad) for ids, grad in zip(ctx.ids, grads, strict=True) if grad is not None
         ]
         return None, None, None, None
+
+
+class _Few(torch.autograd.Function):
+    """A look-up in a small table. F.embedding would sort the ids for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.ids, ctx.shape = ids, table.shape
+        return F.embedding(ids, table)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.new_zeros(ctx.shape).index_add_(0, ctx.ids, grad), None
 
 
 def _fill(

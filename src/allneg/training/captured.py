@@ -28,8 +28,7 @@ class Captured:
         self._done += 1
         if self._done <= _WARM_UP:
             return self._step(questions, self._chance)
-        for mine, new in zip(_tensors(self._questions), _tensors(questions), strict=True):
-            mine.copy_(new)
+        torch._foreach_copy_(_tensors(self._questions), _tensors(questions))
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
@@ -39,5 +38,5 @@ class Captured:
         return self._value
 
 
-def _tensors(questions: Questions) -> tuple[Tensor, ...]:
-    return questions.side, questions.entity, questions.relation, questions.answer
+def _tensors(questions: Questions) -> list[Tensor]:
+    return [questions.side, questions.entity, questions.relation, questions.answer]

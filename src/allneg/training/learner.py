@@ -39,12 +39,12 @@ class Learner:
         )
         self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
+        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
         self.objective = Objective(
             self.model,
             recipe.loss,
             recipe.penalty,
-            known.to(device),
+            known,
             recipe.model.entity_dropout,
             recipe.model.relation_dropout,
             narrow=recipe.hardware.precision == "bf16",
