@@ -18,6 +18,7 @@ from allneg.kernels.answers import reference as answers
 from allneg.kernels.counts import reference as counts
 from allneg.kernels.powers import power_sums
 from allneg.kernels.powers import reference as powers
+from allneg.kernels.rows import add_rows
 from allneg.kernels.softmax import reference as softmax
 from allneg.kernels.times import reference as products
 
@@ -170,3 +171,16 @@ def test_one_pass_of_adagrad_is_two_of_pytorchs() -> None:
     adagrad.adagrad(table, grad, memory, torch.tensor(0.1), 1e-10)
     close(ours[0], table)
     close(ours[2], memory)
+
+
+def test_rows_are_added_at_their_places_each_time_they_are_named() -> None:
+    table, rows = torch.randn(5, 1030), torch.randn(4, 1030)
+    ids = torch.tensor([2, 0, 2, 4])
+    truth = table.clone()
+    for place, row in zip(ids.tolist(), rows, strict=True):
+        truth[place] += row
+    there = table.clone().to(DEVICE)
+    gpu("rows").add_rows(there, ids.to(DEVICE), rows.to(DEVICE))
+    close(there, truth)
+    add_rows(table, ids, rows)
+    close(table, truth)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from allneg.errors import BadRecipe, near, printable
 
-_NO_CPU_ENGINE = ("adagrad", "answers", "powers", "times")
+_NO_CPU_ENGINE = ("adagrad", "answers", "powers", "rows", "times")
 ENGINES = ("auto", "reference", "cpu", "gpu")
 _asked = "auto"  # for the whole process: a server's threads must not differ
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.questions import Questions
+from allneg.kernels.rows import add_rows
 from allneg.models import Model
 from allneg.scoring.shard import Shard
 
@@ -30,7 +31,7 @@ class Tables(nn.Module):
     """The rows of entities and relations.
 
     With `reciprocal`, a head question has a relation row of its own, `n_relations` further
-    down; nobody outside sees those doubled ids. Gradients of rows are added up by `index_add_`
+    down; nobody outside sees those doubled ids. Gradients of rows are added up by `add_rows`
     or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
     """
 
@@ -99,7 +100,7 @@ class Tables(nn.Module):
         assert entities.grad is not None
         assert self._late is not None
         for ids, grad in self._late:
-            entities.grad.index_add_(0, ids, grad)
+            add_rows(entities.grad, ids, grad)
         self._late.clear()
 
     def weights(self) -> dict[str, Tensor]:
@@ -154,7 +155,9 @@ class _Few(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.new_zeros(ctx.shape).index_add_(0, ctx.ids, grad), None
+        out = grad.new_zeros(ctx.shape)
+        add_rows(out, ctx.ids, grad)
+        return out, None
 
 
 def _fill(
