@@ -19,14 +19,15 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 # Rooms import leftward along this line.
 LINE = (
     "errors", "recipe", "hardware", "graph", "kernels", "models", "scoring", "evaluation", "run",
-    "training", "serving", "cli",
+    "training", "paper", "serving", "cli",
 )  # fmt: skip
 # Neighbours that leave each other alone all the same.
 STRANGERS = {
     "kernels": {"graph", "hardware", "recipe"},
     "models": {"graph", "hardware", "recipe"},
     "graph": {"hardware"},
-    "serving": {"training"},
+    "paper": {"training"},
+    "serving": {"training", "paper"},
 }
 EVERYWHERE = {"torch", "numpy", "safetensors", "filelock"}
 # Guests with a room of their own.
@@ -35,7 +36,7 @@ GUESTS = {
     "rich": "cli/*.py",
     "triton": "kernels/**/*gpu.py",
     "platformdirs": "graph/datasets.py",
-    "matplotlib": "training/search/plot.py",
+    "matplotlib": "**/plot.py",
     "fastapi": "serving/app.py",
     "uvicorn": "serving/app.py",
     "starlette": "serving/app.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -39,6 +40,24 @@ def find_device(name: str) -> torch.device:
     if (device.index or 0) >= here.get(device.type, 0):
         raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
     return device
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to measure the peak of memory anew, where the device can."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """The most bytes held at once: on a GPU by tensors, on a CPU by the whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type != "cpu" or sys.platform == "win32":
+        return None
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def is_out_of_memory(error: BaseException) -> bool:

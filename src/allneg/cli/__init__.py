@@ -19,6 +19,7 @@ _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
     "resume": "Go on with a run that was interrupted.",
     "search": "Try the settings of a space, each once.",
+    "reproduce": "Set our numbers beside the paper's.",
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer questions by name.",
     "compare": "Say whether one run ranks better than another.",
@@ -66,7 +67,9 @@ def allneg() -> None:
 def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
     try:
-        allneg(prog_name="allneg", standalone_mode=False)
+        code: object = allneg(prog_name="allneg", standalone_mode=False)
+        if isinstance(code, int):  # how click gives an `Exit` of a command back
+            sys.exit(code)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.ClickException as wrong:

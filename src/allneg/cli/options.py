@@ -17,6 +17,9 @@ set_option = click.option(
 )
 device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+parent_option = click.option(
+    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
+)
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 

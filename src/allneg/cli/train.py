@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from allneg.cli.options import device_option, json_option, quiet_option, set_option, with_flags
+from allneg.cli.options import (
+    device_option,
+    json_option,
+    parent_option,
+    quiet_option,
+    set_option,
+    with_flags,
+)
 
 
 @click.command()
@@ -20,6 +27,7 @@ from allneg.cli.options import device_option, json_option, quiet_option, set_opt
 @click.option("--print-recipe", is_flag=True, help="Print the whole recipe and stop.")
 @json_option
 @quiet_option
+@parent_option
 def command(
     data: str,
     model: str | None,
@@ -31,6 +39,7 @@ def command(
     print_recipe: bool,
     as_json: bool,
     quiet: bool,
+    parent: int | None,
 ) -> None:
     """Train a model on DATA: the name of a known set (`allneg data list`) or a path.
 
@@ -39,6 +48,7 @@ def command(
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
     from allneg.cli.say import SCHEMA_VERSION, json_document
+    from allneg.cli.workers import with_parent
     from allneg.training.train import planned, train
 
     chosen = with_flags(settings, device=device, seed=seed)
@@ -50,5 +60,7 @@ def command(
             click.echo(plan.to_toml(), nl=False)
         return
     with watched(quiet) as (watch, stopped_by):
-        run = train(data, recipe=plan, out=out, watch=watch, stopped_by=stopped_by)
+        run = train(
+            data, recipe=plan, out=out, watch=watch, stopped_by=with_parent(stopped_by, parent)
+        )
     print_report(run, as_json)

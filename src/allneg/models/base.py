@@ -21,6 +21,8 @@ class Model(ABC):
     dim: int  # coordinates a row; complex ones where the model says so
     scale: float  # size of the first values
     norm: int = 1  # of the distance, for the models that have one
+    squared: bool = False  # leave out the root of norm 2
+    bias: bool = False  # a number an entity, added to the squared distance's scores
 
     entity_parts: ClassVar[int] = 1  # an entity row is so many times `dim` wide
     relation_parts: ClassVar[int] = 1  # likewise a relation row
@@ -66,3 +68,7 @@ class Model(ABC):
     def start_relations(self, rows: Tensor, generator: Generator) -> None:
         """Fill new relation rows."""
         nn.init.normal_(rows, std=self.scale, generator=generator)
+
+    def place(self, rows: Tensor) -> Tensor:
+        """Entity rows without what is no coordinate, such as a bias: (B, W) -> (B, parts · D)."""
+        return rows

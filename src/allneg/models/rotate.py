@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from allneg.kernels import l2, modulus, times
-from allneg.models.base import Model
+from allneg.kernels import modulus, times
+from allneg.models.distance import Distance
 
 
-class RotatE(Model):
+class RotatE(Distance):
     """score(h, r, t) = -sum_k |h_k * exp(i r_k) - t_k|
 
     Entity rows hold `dim` real parts, then `dim` imaginary parts; relation rows hold
@@ -22,20 +22,17 @@ class RotatE(Model):
     entity_parts = 2
     entity_axes = 2
     relation_axes = 0  # a turn has modulus 1 whatever its angle: there is nothing to shrink
+    sum_of_moduli = "modulus"
 
-    @property
-    def kernel(self) -> str:
-        return "modulus" if self.norm == 1 else "l2"
-
-    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
         return times(head, _turn(relation))
 
-    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
         # A rotation keeps lengths, so |h*r - t| = |h - t*r^-1|: turn the tail back.
         return times(tail, _turn(relation), conjugate=True)
 
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return modulus(query, entities) if self.norm == 1 else l2(query, entities)
+    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
+        return modulus(query, entities)
 
     def start_relations(self, rows: Tensor, generator: Generator) -> None:
         nn.init.uniform_(rows, -math.pi, math.pi, generator=generator)

@@ -21,6 +21,7 @@ import safetensors
 import torch
 from filelock import FileLock, Timeout
 
+from allneg import __version__
 from allneg.errors import BadRecipe, BadRun
 from allneg.evaluation.report import Report
 from allneg.graph.graph import Graph
@@ -233,7 +234,9 @@ class Run:
 
 def make_model(recipe: Recipe) -> Model:
     settings = recipe.model
-    return MODELS[settings.name](settings.dim, settings.scale, settings.norm)
+    return MODELS[settings.name](
+        settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
+    )
 
 
 def new_folder(recipe: Recipe) -> Path:
@@ -251,6 +254,7 @@ def _environment() -> dict[str, Any]:
         "command": shlex.join(["allneg", *sys.argv[1:]]),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "allneg": __version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "safetensors": safetensors.__version__,

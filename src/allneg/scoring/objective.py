@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
 from allneg.kernels import dot
@@ -26,6 +27,7 @@ class Drawn:
 
     shared: Tensor | None = None  # int64 (C,): candidates of the batch, sorted
     offset: Tensor | None = None  # (C,): added to their scores, the sample's correction
+    no_rivals: Tensor | None = None  # int64: columns of `shared` that were not drawn
     own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
     keep_entity: Tensor | None = None  # (B, W): dropout's factors
     keep_relation: Tensor | None = None  # (B, V)
@@ -47,6 +49,7 @@ class Objective:
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
     narrow: bool = False  # matrix products of bfloat16 operands
+    weights: Tensor | None = None  # (N,): of questions, by their answer
 
     @property
     def has_chance(self) -> bool:
@@ -114,7 +117,10 @@ class Objective:
             answers = questions.answer.unique()
             shared = torch.cat([answers, order[:count]]).unique()
             offset = _correction(shared, answers, n) if self.loss.correction else None
-            return replace(drawn, shared=shared, offset=offset)
+            no_rivals = None
+            if not self.loss.answers_too:
+                no_rivals = torch.isin(shared, order[:count], invert=True).nonzero().squeeze(1)
+            return replace(drawn, shared=shared, offset=offset, no_rivals=no_rivals)
         if self.loss.negatives == "own":
             own = torch.randint(n, (b, count), generator=generator, device=generator.device)
             return replace(drawn, own=torch.cat([questions.answer.unsqueeze(1), own], dim=1))
@@ -122,6 +128,9 @@ class Objective:
 
     def shares(self, questions: Questions) -> Tensor:
         """Each question's share of the batch's loss: (B,), summing to 1."""
+        if self.weights is not None:
+            weight = self.weights.index_select(0, questions.answer)
+            return weight / weight.sum()
         if not self.loss.subsampling:
             return torch.full_like(questions.entity, 1 / len(questions), dtype=torch.float32)
         # Counts start at 4 for a pair seen once, as in RotatE's code.
@@ -149,14 +158,35 @@ class Objective:
             place = torch.searchsorted(drawn.shared, known[1]).clamp(max=len(drawn.shared) - 1)
             there = drawn.shared[place] == known[1]
             known = known[0][there], place[there]
+        if drawn.no_rivals is not None:
+            known = _also(known, len(asked), drawn.no_rivals)
         place = torch.searchsorted(drawn.shared, target)
         rivals = Rivals(place, len(drawn.shared), known, drawn.offset)
         return tables.rows(drawn.shared), rivals
 
 
+def answer_weights(graph: Graph) -> Tensor:
+    """DURA's class weights (Zhang et al., 2020): .1, and .9 by how often an entity is in train.
+
+    The most frequent one has 1: (N,).
+    """
+    ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
+    often = torch.bincount(ends, minlength=graph.n_entities).float()
+    return 0.1 + 0.9 * often / often.max().clamp(min=1)
+
+
 def _pairs(hidden: Tensor) -> tuple[Tensor, Tensor]:
     question, column = hidden.nonzero(as_tuple=True)
     return question, column
+
+
+def _also(pairs: tuple[Tensor, Tensor] | None, b: int, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """(question, column) pairs, and those of every question with these columns."""
+    question = torch.arange(b, device=columns.device).repeat_interleave(len(columns))
+    column = columns.repeat(b)
+    if pairs is None:
+        return question, column
+    return torch.cat([pairs[0], question]), torch.cat([pairs[1], column])
 
 
 def _keep(b: int, width: int, dropout: float, generator: Generator) -> Tensor | None:

@@ -23,10 +23,8 @@ def penalties(model: Model, looked: Looked, penalty: Penalty) -> Tensor:
     """
     if penalty.name in _POWERS:
         power = _POWERS[penalty.name]
-        entity, answer = (
-            power_sums(rows, model.entity_axes, power) for rows in (looked.entity, looked.answer)
-        )
-        total = entity + answer
+        entity = power_sums(model.place(looked.entity), model.entity_axes, power)
+        total = entity + power_sums(model.place(looked.answer), model.entity_axes, power)
         if model.relation_axes:
             total = total + power_sums(looked.relation, model.relation_axes, power)
         return penalty.weight * total

@@ -12,6 +12,7 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.scoring.objective import answer_weights
 from allneg.training.captured import Captured
 from allneg.training.optimizer import (
     make_optimizer,
@@ -48,6 +49,7 @@ class Learner:
             recipe.model.entity_dropout,
             recipe.model.relation_dropout,
             narrow=recipe.hardware.precision == "bf16",
+            weights=answer_weights(graph).to(device) if recipe.loss.class_weights else None,
         )
         self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
         self._captured: Captured | None = None
@@ -87,7 +89,8 @@ class Learner:
             and len(questions) == recipe.training.batch_size
             and recipe.training.micro_batch is None
             and recipe.optimizer.name != "sgd"
-            and recipe.model.norm == 1  # l2 looks for close pairs, and so waits for the GPU
+            # l2 looks for close pairs, and so waits for the GPU.
+            and (recipe.model.norm == 1 or recipe.model.squared)
             and not recipe.loss.mask_known
             and not recipe.hardware.deterministic
             and not self.objective.has_chance
