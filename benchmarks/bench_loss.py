@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 from distance import Work, attempt, our_loss, plain_loss
 from measure import machine
+from torch import Tensor
 
 from allneg.hardware import prepare
 from allneg.kernels import dot, l1, modulus
 from allneg.recipe import Hardware
 
-GPU_SIZES = [(1000, 14541, 100), (1000, 1_000_000, 100), (1000, 4_600_000, 100)]
+GPU_SIZES = [
+    (1000, 14541, 100),
+    (1000, 14541, 1000),
+    (1000, 1_000_000, 100),
+    (1000, 4_600_000, 100),
+]
 CPU_SIZES = [(128, 14541, 100)]
 TOY_SIZES = [(3, 500, 4)]
 KERNELS = {"dot": (dot, 1), "l1": (l1, 1), "modulus": (modulus, 2)}  # and parts of a row
-# Scores held at once: a block of ours, all of them, and what PyTorch's own loss keeps.
-WAYS = {
-    "streamed": partial(our_loss, block=1 << 26),
-    "one block": partial(our_loss, block=1 << 40),
-    "plain": plain_loss,
-}
+
+
+def ways(b: int, n: int) -> dict[str, Callable[..., Tensor]]:
+    """Scores held at once: a block of them, all of them, and what PyTorch's own loss keeps."""
+    return {
+        "streamed": partial(our_loss, block=min(1 << 26, b * n // 8)),
+        "one block": partial(our_loss, block=b * n),
+        "plain": plain_loss,
+    }
 
 
 def main() -> None:
@@ -42,7 +52,7 @@ def main() -> None:
     rows = []
     for b, n, dim in sizes:
         for kernel, (compare, parts) in KERNELS.items():
-            for way, mean_loss in WAYS.items():
+            for way, mean_loss in ways(b, n).items():
                 work = Work(compare, mean_loss, b, n, dim, parts)
                 result = attempt(work, device, args.seconds)
                 rows.append({"kernel": kernel, "b": b, "n": n, "dim": dim, "way": way, **result})

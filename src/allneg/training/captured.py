@@ -8,8 +8,24 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph.questions import Questions
+from allneg.recipe import Recipe
 
 _WARM_UP = 3  # steps done plainly first, so that everything is compiled and allocated
+
+
+def is_captured(recipe: Recipe, device: torch.device) -> bool:
+    """Are the steps of a recipe always of the same shapes, with nothing drawn and no waiting?"""
+    model, loss = recipe.model, recipe.loss
+    return (
+        device.type == "cuda"
+        and recipe.training.micro_batch is None
+        and recipe.optimizer.name != "sgd"
+        and (model.norm == 1 or model.squared)  # l2 looks for close pairs, and so waits
+        and loss.negatives == "all"
+        and not loss.mask_known
+        and not recipe.hardware.deterministic
+        and not (model.entity_dropout or model.relation_dropout)
+    )
 
 
 class Captured:
