@@ -56,6 +56,7 @@ def main() -> None:
             for factor in factors:
                 size = replace(base, **{axis: 2 * max(2, round(getattr(base, axis) * factor / 2))})
                 took = _step_seconds(size, device, precision, 2 if args.toy else 30)
+                gc.collect()  # the tables of this size, before those of the next
                 floor = size.operations / rate
                 rows.append(
                     {
@@ -73,10 +74,7 @@ def _step_seconds(size: Size, device: torch.device, precision: str, steps: int) 
     graph = made_up(size.n, 50, steps * size.b)  # enough for so many steps
     loop = Ours(Task(graph, size.w // 2, size.b, device), precision)
     loop.steps(steps)
-    took = seconds_of(lambda: loop.steps(steps), device) / steps
-    del loop
-    gc.collect()
-    return took
+    return seconds_of(lambda: loop.steps(steps), device) / steps
 
 
 def _product_rate(device: torch.device, precision: str, n: int) -> float:
