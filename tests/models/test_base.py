@@ -11,7 +11,6 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.models import MODELS, Model
-from allneg.models.base import squared_modulus
 
 # Norm, squared, bias.
 FORMS = [(1, False, False), (2, False, False), (2, True, False), (2, True, True)]
@@ -79,29 +78,10 @@ def test_first_values_come_from_the_generator_and_have_the_scale(model: Model) -
     assert relations.std().item() == pytest.approx(spread, rel=0.05)
 
 
-def test_squares_are_those_of_moduli(model: Model) -> None:
-    head, relation, _ = some_rows(model, 3)
-    name = type(model).__name__
-    place = head[:, :-1] if model.bias else head  # a bias is no coordinate
-    if name in ("ComplEx", "RotatE"):
-        number = torch.complex(place[:, :6].double(), place[:, 6:].double())
-        torch.testing.assert_close(model.entity_squares(head).double(), number.abs() ** 2)
-    else:
-        assert model.entity_squares(head).equal(place * place)
-    if name == "ComplEx":
-        number = torch.complex(relation[:, :6].double(), relation[:, 6:].double())
-        torch.testing.assert_close(model.relation_squares(relation).double(), number.abs() ** 2)
-    elif name == "RotatE":  # a turn cannot be made smaller
-        assert not model.relation_squares(relation).any()
-    else:
-        assert model.relation_squares(relation).equal(relation * relation)
-
-
-def test_squared_modulus_has_a_gradient_at_zero() -> None:
-    rows = torch.zeros(2, 4, requires_grad=True)
-    squared_modulus(rows).pow(1.5).sum().backward()
-    assert rows.grad is not None
-    assert rows.grad.equal(torch.zeros(2, 4))
+def test_a_coordinate_has_two_axes_where_it_is_complex(model: Model) -> None:
+    axes = {"ComplEx": (2, 2), "RotatE": (2, 0)}  # an angle has no size
+    expected = axes.get(type(model).__name__, (1, 1))
+    assert (model.entity_axes, model.relation_axes) == expected
 
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "simple"])

@@ -7,8 +7,10 @@ import torch
 from torch import Generator
 
 from allneg.models import MODELS
-from allneg.recipe import Recipe
+from allneg.recipe import Penalty, Recipe
 from allneg.run import make_model
+from allneg.scoring.penalty import penalties
+from allneg.scoring.tables import Looked
 
 
 @pytest.mark.parametrize("name", ["transe", "rotate"])
@@ -36,3 +38,14 @@ def test_a_recipe_makes_the_form_it_says() -> None:
     assert (model.norm, model.squared, model.bias) == (2, True, True)
     assert model.entity_width == 201
     assert model.kernel == "l2"
+
+
+@pytest.mark.parametrize("name", ["transe", "rotate"])
+def test_a_penalty_leaves_the_bias_alone(name: str) -> None:
+    plain, biased = (MODELS[name](3, 0.5, 2, True, bias) for bias in (False, True))
+    rows = torch.randn(2, plain.entity_width, generator=Generator().manual_seed(0))
+    with_bias = torch.cat([rows, torch.tensor([[5.0], [7.0]])], dim=1)
+    angles = torch.ones(2, 3)
+    for penalty in (Penalty("l2", 0.5), Penalty("n3", 0.5)):
+        found = penalties(biased, Looked(with_bias, angles, with_bias), penalty)
+        assert found.equal(penalties(plain, Looked(rows, angles, rows), penalty))

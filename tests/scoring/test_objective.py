@@ -278,26 +278,6 @@ def test_dropout_weighs_the_known_entity_and_the_relation_and_nobody_else(
     torch.testing.assert_close(found, torch.nn.functional.cross_entropy(every, questions.answer))
 
 
-@pytest.mark.parametrize("negatives, count", [("all", None), ("shared", 4), ("own", 5)])
-@pytest.mark.parametrize("entity_dropout, relation_dropout", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
-def test_an_objective_says_whether_it_moves_the_generator(
-    negatives: Negatives,
-    count: int | None,
-    entity_dropout: float,
-    relation_dropout: float,
-    triples: Tensor,
-    known: KnownAnswers,
-    started: Start,
-) -> None:
-    model = DistMult(dim=3, scale=0.8)
-    settings = Loss("softmax", negatives, count)
-    objective = Objective(model, settings, NONE, known, entity_dropout, relation_dropout)
-    chance = seeded(0)
-    before = chance.get_state()
-    objective.value(started(model, False), Questions.of(triples, "tail"), chance)
-    assert objective.has_chance != chance.get_state().equal(before)
-
-
 @pytest.mark.parametrize("name, norm", EVERY)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("negatives, count", [("all", None), ("own", 5)])

@@ -15,12 +15,13 @@ from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions
 from allneg.hardware import is_out_of_memory
+from allneg.kernels.answers import strike
+from allneg.kernels.counts import counts
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
-_MARKS = 1 << 17  # counted at once on a CPU
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Ranking:
         return np.asarray(1.0 + self.better + ties[self.protocol.ties] / 2, dtype=np.float64)
 
 
-def known_for(protocol: Protocol, graph: Graph, split: str) -> KnownAnswers:
+def known_for(protocol: Protocol, graph: Graph, split: str, device: torch.device) -> KnownAnswers:
     """The answers that are no rivals when `split` is ranked."""
     splits = [graph.split(name) for name in protocol.filter_splits(split)]
-    return KnownAnswers.of(splits, graph.n_entities, graph.n_relations)
+    return KnownAnswers.of(splits, graph.n_entities, graph.n_relations, device)
 
 
 @torch.no_grad()
@@ -60,7 +61,7 @@ def rank(
 
     Where memory does not suffice for so many, half as many are held, and so on.
     """
-    known = known_for(protocol, graph, split).to(tables.device)
+    known = known_for(protocol, graph, split, tables.device)
     triples = graph.split(split)
     if protocol.unseen == "dropped":
         triples = triples[graph.seen[triples[:, 0]] & graph.seen[triples[:, 2]]]
@@ -126,20 +127,7 @@ def places(values: Tensor, questions: Questions, known: KnownAnswers, rule: Prot
 
     `values` is used up: known answers, and the answer itself, are struck out of it.
     """
-    answer = values.gather(1, questions.answer.unsqueeze(1))
+    answer = strike(values, questions.answer, values.shape[1])
     values[known.pairs(questions)] = -torch.inf
-    values.scatter_(1, questions.answer.unsqueeze(1), -torch.inf)
-    # A CPU widens each mark to eight bytes to count it: a few rows at a time stay in its cache.
-    size = max(1, _MARKS // values.shape[1]) if values.device.type == "cpu" else len(values)
-    pieces = zip(values.split(size), answer.split(size), strict=True)
-    return torch.cat([_counted(some, its_answer, rule) for some, its_answer in pieces])
-
-
-def _counted(values: Tensor, answer: Tensor, rule: Protocol) -> Tensor:
-    """How many of each row are better than its answer, and how many equal: (B, N) -> (B, 2)."""
-    if not rule.relative and not rule.absolute:
-        better, equal = values > answer, values == answer
-    else:
-        equal = (values - answer).abs() <= rule.absolute + rule.relative * answer.abs()
-        better = (values > answer) & ~equal
-    return torch.stack([better.sum(1), equal.sum(1)], dim=1)
+    slack = rule.absolute + rule.relative * answer.abs() if rule.absolute or rule.relative else None
+    return counts(values, answer, slack)

@@ -17,10 +17,27 @@ def dot(query: Tensor, table: Tensor) -> Tensor:
     if table.dim() == 3:
         with torch.autocast(query.device.type, enabled=False):
             return torch.einsum("bw,bkw->bk", query, table)
-    if torch.is_autocast_enabled(query.device.type):
-        out: Tensor = _Narrow.apply(query, table)  # type: ignore[no-untyped-call]
-        return out
-    return query @ table.T
+    narrow = torch.is_autocast_enabled(query.device.type)
+    if not narrow and query.device.type == "cpu":
+        return query @ table.T
+    out: Tensor = (_Narrow if narrow else _Wide).apply(query, table)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Wide(torch.autograd.Function):
+    """Products of float32 operands, which a GPU may round to TF32."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, table: Tensor) -> Tensor:
+        ctx.save_for_backward(query, table)
+        return query @ table.T
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        query, table = ctx.saved_tensors
+        # A TF32 product is a third faster when the queries lie along the axis it sums over.
+        return grad @ table, grad.T @ query.T.contiguous().T
 
 
 class _Narrow(torch.autograd.Function):

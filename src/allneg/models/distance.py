@@ -63,11 +63,7 @@ class Distance(Model):
         if self.bias:
             rows[:, -1] = 0.0
 
-    def entity_squares(self, rows: Tensor) -> Tensor:
-        return super().entity_squares(self.place(rows))
-
     def place(self, rows: Tensor) -> Tensor:
-        """Rows without their bias."""
         return rows[..., :-1] if self.bias else rows
 
     def _carried(self, place: Tensor, rows: Tensor) -> Tensor:

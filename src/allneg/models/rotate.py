@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from allneg.kernels import modulus
-from allneg.models.base import squared_modulus
+from allneg.kernels import modulus, times
 from allneg.models.distance import Distance
 
 
@@ -21,14 +20,16 @@ class RotatE(Distance):
     """
 
     entity_parts = 2
+    entity_axes = 2
+    relation_axes = 0  # a turn has modulus 1 whatever its angle: there is nothing to shrink
     sum_of_moduli = "modulus"
 
     def forth(self, head: Tensor, relation: Tensor) -> Tensor:
-        return _turn(head, relation)
+        return times(head, _turn(relation))
 
     def back(self, tail: Tensor, relation: Tensor) -> Tensor:
         # A rotation keeps lengths, so |h*r - t| = |h - t*r^-1|: turn the tail back.
-        return _turn(tail, -relation)
+        return times(tail, _turn(relation), conjugate=True)
 
     def summed(self, query: Tensor, entities: Tensor) -> Tensor:
         return modulus(query, entities)
@@ -36,15 +37,7 @@ class RotatE(Distance):
     def start_relations(self, rows: Tensor, generator: Generator) -> None:
         nn.init.uniform_(rows, -math.pi, math.pi, generator=generator)
 
-    def entity_squares(self, rows: Tensor) -> Tensor:
-        return squared_modulus(self.place(rows))
 
-    def relation_squares(self, rows: Tensor) -> Tensor:
-        # A turn has modulus 1 whatever its angle: there is nothing to shrink.
-        return rows.new_zeros(len(rows), 1)
-
-
-def _turn(row: Tensor, angle: Tensor) -> Tensor:
-    re, im = row.chunk(2, dim=-1)
-    cos, sin = angle.cos(), angle.sin()
-    return torch.cat([re * cos - im * sin, re * sin + im * cos], dim=-1)
+def _turn(angle: Tensor) -> Tensor:
+    """exp(i angle): (B, D) -> (B, 2D)."""
+    return torch.cat([angle.cos(), angle.sin()], dim=-1)

@@ -51,11 +51,6 @@ class Objective:
     narrow: bool = False  # matrix products of bfloat16 operands
     weights: Tensor | None = None  # (N,): of questions, by their answer
 
-    @property
-    def has_chance(self) -> bool:
-        """Does anything depend on the generator?"""
-        return bool(self.entity_dropout or self.relation_dropout or self.loss.negatives != "all")
-
     def value(self, tables: Tables, questions: Questions, generator: Generator) -> Tensor:
         """The batch's mean loss and mean penalty: one number."""
         return next(self.parts(tables, questions, len(questions), generator))

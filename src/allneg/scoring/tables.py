@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.questions import Questions
+from allneg.kernels.rows import add_rows
 from allneg.models import Model
 from allneg.scoring.shard import Shard
 
@@ -30,8 +31,8 @@ class Tables(nn.Module):
     """The rows of entities and relations.
 
     With `reciprocal`, a head question has a relation row of its own, `n_relations` further
-    down; nobody outside sees those doubled ids. Rows are looked up by `F.embedding` alone:
-    its gradient adds up in the same order on every run, which indexing with [] does not.
+    down; nobody outside sees those doubled ids. Gradients of rows are added up by `add_rows`
+    or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
     """
 
     def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
@@ -81,7 +82,8 @@ class Tables(nn.Module):
         relation = questions.relation
         if self.reciprocal:
             relation = relation + self.n_relations * questions.side
-        return F.embedding(relation, self.relations)
+        out: Tensor = _Few.apply(self.relations, relation)  # type: ignore[no-untyped-call]
+        return out
 
     def look(self, questions: Questions) -> Looked:
         """The rows of each question, for training, where a gradient to every row is under way."""
@@ -98,7 +100,7 @@ class Tables(nn.Module):
         assert entities.grad is not None
         assert self._late is not None
         for ids, grad in self._late:
-            entities.grad.index_add_(0, ids, grad)
+            add_rows(entities.grad, ids, grad)
         self._late.clear()
 
     def weights(self) -> dict[str, Tensor]:
@@ -140,6 +142,22 @@ class _Look(torch.autograd.Function):
             (ids, grad) for ids, grad in zip(ctx.ids, grads, strict=True) if grad is not None
         ]
         return None, None, None, None
+
+
+class _Few(torch.autograd.Function):
+    """A look-up in a small table. F.embedding would sort the ids for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.ids, ctx.shape = ids, table.shape
+        return F.embedding(ids, table)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        out = grad.new_zeros(ctx.shape)
+        add_rows(out, ctx.ids, grad)
+        return out, None
 
 
 def _fill(

@@ -73,14 +73,14 @@ class Predictor:
         run, place = Run.open(folder), find_device(device)
         graph = run.graph
         known = {
-            split: KnownAnswers.of([graph.split(split)], graph.n_entities, graph.n_relations)
+            split: KnownAnswers.of([graph.split(split)], graph.n_entities, graph.n_relations, place)
             for split in SPLITS
             if len(graph.split(split))
         }
         tables = run.tables().to(place).requires_grad_(False)
         if place.type == "cpu" and run.model.kernel == "dot":
             tables = by_columns(tables)
-        return cls(run.model, tables, graph, {name: each.to(place) for name, each in known.items()})
+        return cls(run.model, tables, graph, known)
 
     def tails(self, head: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
         """The `k` best answers to (head, relation, ?), best first; `new` leaves out known facts."""

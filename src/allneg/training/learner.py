@@ -13,7 +13,7 @@ from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
 from allneg.scoring.objective import answer_weights
-from allneg.training.captured import Captured
+from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
     make_optimizer,
     optimizer_tensors,
@@ -40,12 +40,12 @@ class Learner:
         )
         self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
+        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
         self.objective = Objective(
             self.model,
             recipe.loss,
             recipe.penalty,
-            known.to(device),
+            known,
             recipe.model.entity_dropout,
             recipe.model.relation_dropout,
             narrow=recipe.hardware.precision == "bf16",
@@ -60,7 +60,8 @@ class Learner:
         On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
         a GPU is not waited for.
         """
-        if self._captures(questions):
+        whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
+        if whole and is_captured(self.recipe, self.tables.device):
             self._captured = self._captured or Captured(self._step, questions)
             return self._captured.step(questions)
         return self._step(questions, chance)
@@ -80,21 +81,6 @@ class Learner:
             value.backward()
             total += value.detach()
         return total
-
-    def _captures(self, questions: Questions) -> bool:
-        """Is this step one that can be captured: always the same shapes, nothing drawn?"""
-        recipe = self.recipe
-        return (
-            self.tables.device.type == "cuda"
-            and len(questions) == recipe.training.batch_size
-            and recipe.training.micro_batch is None
-            and recipe.optimizer.name != "sgd"
-            # l2 looks for close pairs, and so waits for the GPU.
-            and (recipe.model.norm == 1 or recipe.model.squared)
-            and not recipe.loss.mask_known
-            and not recipe.hardware.deterministic
-            and not self.objective.has_chance
-        )
 
     def set_rate(self, state: State) -> float:
         """The learning rate of the epoch after `state`, which the next steps take."""

@@ -15,6 +15,7 @@ from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
+from allneg.training.captured import is_captured
 
 _FLOAT = 4
 _ID = 8
@@ -35,10 +36,12 @@ class Plan:
     training: Mapping[str, int]
     ranking: Mapping[str, int]
 
+    captured: bool = False  # a captured step holds its memory while valid is ranked, too
+
     @property
     def peak(self) -> int:
         phases = (sum(self.training.values()), sum(self.ranking.values()))
-        return sum(self.kept.values()) + max(phases)
+        return sum(self.kept.values()) + (sum(phases) if self.captured else max(phases))
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "peak": self.peak}
@@ -67,7 +70,8 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
             "scores": _scores(recipe, model, padded),
             "rows of a batch": rows,
         },
-        ranking={"scores": _ranked(recipe, graph) * (_FLOAT if device.type == "cpu" else 6)},
+        ranking={"scores": _ranked(recipe, graph) * _FLOAT},
+        captured=is_captured(recipe, device),
     )
 
 
@@ -108,7 +112,7 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
 
 
 def _ranked(recipe: Recipe, graph: Graph) -> int:
-    """Scores held at once while valid or test is ranked; a GPU marks them in two bytes more."""
+    """Scores held at once while valid or test is ranked."""
     triples = max(len(graph.valid), len(graph.test))
     block = max(1, recipe.evaluation.block // graph.n_entities)
     return min(block, triples) * graph.n_entities
