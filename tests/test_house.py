@@ -37,6 +37,7 @@ GUESTS = {
     "triton": "kernels/**/*gpu.py",
     "platformdirs": "graph/datasets.py",
     "matplotlib": "**/plot.py",
+    "optuna": "training/search/tpe.py",
     "fastapi": "serving/app.py",
     "uvicorn": "serving/app.py",
     "starlette": "serving/app.py",

@@ -12,14 +12,16 @@ from torch import Generator, Tensor
 
 from allneg.models import MODELS, Model
 
-NORMS = {"transe": (1, 2), "rotate": (1, 2)}
-EVERY = [(name, norm) for name in MODELS for norm in NORMS.get(name, (1,))]
+# Norm, squared, bias.
+FORMS = [(1, False, False), (2, False, False), (2, True, False), (2, True, True)]
+DISTANCES = ("transe", "rotate")
+EVERY = [(name, *form) for name in MODELS for form in (FORMS if name in DISTANCES else FORMS[:1])]
 
 
-@pytest.fixture(params=EVERY, ids=lambda each: f"{each[0]}-{each[1]}")
+@pytest.fixture(params=EVERY, ids=lambda each: "-".join(map(str, each)))
 def model(request: pytest.FixtureRequest) -> Model:
-    name, norm = request.param
-    return MODELS[name](dim=6, scale=0.5, norm=norm)
+    name, norm, squared, bias = request.param
+    return MODELS[name](6, 0.5, norm, squared, bias)
 
 
 def some_rows(model: Model, b: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,6 +64,9 @@ def test_first_values_come_from_the_generator_and_have_the_scale(model: Model) -
     model.start_entities(first, Generator().manual_seed(1))
     model.start_entities(again, Generator().manual_seed(1))
     assert first.equal(again)
+    if model.bias:
+        assert not first[:, -1].any()
+        first = first[:, :-1]
     assert first.std().item() == pytest.approx(model.scale, rel=0.05)
     assert first.mean().abs() < 0.05
     relations, others = torch.empty(2, 400, model.relation_width).unbind()

@@ -12,6 +12,7 @@ from allneg.paper import NUMBERS, Number
 from allneg.paper.cells import TABLE1, TABLE2
 from allneg.paper.numbers import NEGATIVES, NOT_HERE, PARTS, TITLES, chosen, point
 from allneg.recipe import Loss, Recipe
+from allneg.training.search import read_space
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -29,6 +30,11 @@ def test_no_number_is_there_twice_and_every_recipe_is_a_numbers() -> None:
     written = {str(path.relative_to(RECIPES))[:-5] for path in RECIPES.rglob("*.toml")}
     others = {name for name in written if name.split("/")[0] in ("countries", "search")}
     assert written - others == set(names)
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "search").glob("*.toml")), ids=lambda p: p.name)
+def test_a_space_can_be_searched(path: Path) -> None:
+    assert len(read_space(path).trials) > 1
 
 
 def test_every_cell_of_both_tables_is_a_number() -> None:

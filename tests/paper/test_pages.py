@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from allneg import paper
 from allneg.paper import Number, Results
 from allneg.paper.cells import Aim, Cell
-from allneg.paper.pages import write_pages
+from allneg.paper.findings import findings
+from allneg.paper.pages import results_text, write_pages
 from allneg.recipe import Recipe
 
 Entry = Callable[..., dict[str, Any]]
+ROOT = Path(__file__).parents[2]
 RECIPE = Recipe()
 NUMBERS = (
     Number("table1", "wn18", "simple-v2", Cell(0.5, 0.4, 0.7, "printed oddly"), Aim(0.5, 0.6)),
@@ -46,6 +49,14 @@ def write(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     return Results(tmp_path / "results")
+
+
+def test_the_committed_pages_are_those_of_the_committed_results() -> None:
+    """Where this fails, `allneg reproduce` in the checkout writes them anew."""
+    docs, results = ROOT / "docs", Results(ROOT / "results")
+    text = results_text(docs, results, paper.NUMBERS, ROOT / "recipes")
+    assert (docs / "results.md").read_text() == text
+    assert (docs / "findings.md").read_text() == findings(results, paper.NUMBERS, docs)
 
 
 def row(text: str, start: str) -> list[str]:

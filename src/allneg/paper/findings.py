@@ -202,8 +202,10 @@ def _tried(known: _Known, number: Number) -> str:
     assert result is not None
     said = tomllib.loads(result.recipe)
     best = max(result.seeds, key=lambda each: float(each["mrr"]))
+    penalty = said["penalty"]
+    weight = "" if penalty["name"] == "none" else f"{penalty['name']} {penalty['weight']:g}, "
     return (
-        f"dim {said['model']['dim']}, {said['penalty']['name']} {said['penalty']['weight']:g}, "
+        f"dim {said['model']['dim']}, {weight}"
         f"{said['optimizer']['name']} {said['optimizer']['learning_rate']:g}, batches of "
         f"{said['training']['batch_size']:,}, best at epoch {best['best_epoch']} of "
         f"{said['training']['epochs']}"

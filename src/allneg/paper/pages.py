@@ -64,9 +64,14 @@ def write_pages(
     except BadRecipe as missing:
         yield str(missing)
     warning = _QUICK if quick else ""
-    write_text(docs / "results.md", warning + "".join(_results(page, numbers)))
+    write_text(docs / "results.md", warning + results_text(docs, results, numbers, recipes))
     if not quick:
         write_text(docs / "findings.md", findings(results, numbers, docs))
+
+
+def results_text(docs: Path, results: Results, numbers: Sequence[Number], recipes: Path) -> str:
+    """The whole of results.md."""
+    return "".join(_results(_Page(docs, results, recipes), numbers))
 
 
 def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:

@@ -30,7 +30,7 @@ def clashes(recipe: Recipe) -> list[str]:
     if loss.correction and (loss.name != "softmax" or loss.negatives != "shared"):
         found.append("loss.correction is for loss.name softmax with loss.negatives shared")
     if not loss.answers_too and loss.negatives != "shared":
-        found.append("loss.answers_too is for loss.negatives shared, not {loss.negatives}")
+        found.append(f"loss.answers_too is for loss.negatives shared, not {loss.negatives}")
     if not loss.answers_too and loss.correction:
         found.append("loss.correction reckons with loss.answers_too: leave one of them as it is")
     if loss.smoothing and loss.name != "softmax":
