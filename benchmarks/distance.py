@@ -23,7 +23,8 @@ from allneg.scoring.loss import Softmax
 from allneg.scoring.streamed import Rivals, losses
 
 Compare = Callable[[Tensor, Tensor], Tensor]
-OURS = ("engine", "without atomics")  # with our own loss; the others with PyTorch's
+# With our own loss; the others with PyTorch's. `captured` plays the engine's step as training does.
+OURS = ("engine", "captured", "without atomics")
 
 GPU_SIZES = [(1000, 14541, 100), (1000, 14541, 1000), (1000, 123182, 500), (250, 1000000, 100)]
 CPU_SIZES = [(128, 14541, 100)]
@@ -51,7 +52,7 @@ def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) ->
             torch.use_deterministic_algorithms(deterministic)
             mean_loss = our_loss if name in OURS else plain_loss
             work = Work(ways[name], mean_loss, *size, parts)
-            result = attempt(work, device, args.seconds)
+            result = attempt(work, device, args.seconds, captured=name == "captured")
             rows.append({"b": size[0], "n": size[1], "dim": size[2], "way": name, **result})
             print(kernel, *rows[-1].values(), flush=True)
             if args.out:  # after each, so that what is done is kept
@@ -65,7 +66,7 @@ def _own(kernel: str, device: torch.device) -> dict[str, Compare]:
     reference = importlib.import_module(f"allneg.kernels.{kernel}.reference")
     ways = {"engine": lambda query, table: compare(chosen, query, table)}
     if chosen.__name__.endswith("gpu"):
-        ways["without atomics"] = ways["engine"]
+        ways |= {"captured": ways["engine"], "without atomics": ways["engine"]}
     return {**ways, "reference": lambda query, table: compare(reference, query, table)}
 
 
@@ -110,10 +111,27 @@ def plain_loss(way: Compare, query: Tensor, table: Tensor, answers: Tensor) -> T
     return F.cross_entropy(way(query, table), answers)
 
 
-def attempt(work: Work, device: torch.device, seconds: float) -> dict[str, float | str]:
+def attempt(
+    work: Work, device: torch.device, seconds: float, captured: bool = False
+) -> dict[str, float | str]:
+    """What a step takes, or that memory did not suffice."""
     try:
-        return asdict(measure(work.ready(device), device, seconds))
+        step = work.ready(device)
+        if not captured:
+            return asdict(measure(step, device, seconds))
+        # What a captured step needs is there before it is measured: its time alone is told.
+        return {"milliseconds": measure(_recorded(step), device, seconds).milliseconds}
     except (torch.OutOfMemoryError, RuntimeError) as problem:
         if "memory" not in str(problem):
             raise
         return {"problem": "out of memory"}
+
+
+def _recorded(step: Callable[[], None]) -> Callable[[], None]:
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay

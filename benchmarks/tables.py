@@ -64,7 +64,7 @@ def _cell(row: dict[str, Any]) -> str:
         return str(row["problem"])
     took = row["milliseconds"]
     short = f"{took:,.0f}" if took >= 100 else f"{took:.3g}"
-    return f"{short} / {row['extra_mib']:,.0f}"
+    return f"{short} / {row['extra_mib']:,.0f}" if "extra_mib" in row else short
 
 
 if __name__ == "__main__":

@@ -105,10 +105,10 @@ def _ranked(
     A function of its own, so that its scores are gone before the next ones are made.
     """
     values = scores(model, tables, questions).float()
-    low, high = values.aminmax()  # NaN passes through, and no copy is made
+    low, high = values.aminmax(dim=1)  # NaN passes through; without a dim, a copy would be made
     if out is not None:
         values[:, out] = -torch.inf
-    return places(values, questions, known, protocol), low.isfinite() & high.isfinite()
+    return places(values, questions, known, protocol), (low.isfinite() & high.isfinite()).all()
 
 
 def _fewer(size: int, error: Exception) -> int:
