@@ -29,11 +29,11 @@ from allneg.models import ComplEx
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.scoring import Shard, Tables
-from allneg.serving.app import serve
 from allneg.serving.guard import LOOPBACK
 from allneg.serving.listen import listening
 from allneg.serving.opened import Opened
-from allneg.serving.predictor import Predictor, by_columns
+from allneg.serving.predictor import Predictor
+from allneg.serving.server import serve
 from allneg.serving.workers import Workers
 
 
@@ -165,7 +165,7 @@ def _opened(size: Size, folder: Path) -> Opened:
         split: KnownAnswers.of([graph.split(split)], size.entities, size.relations)
         for split in ("train", "valid")
     }
-    predictor = Predictor(model, by_columns(tables), graph, known)
+    predictor = Predictor(model, tables.requires_grad_(False), graph, known).quick()
     return Opened.of("made-up", Run.create(folder, Recipe(), graph), predictor, {})
 
 

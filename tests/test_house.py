@@ -37,8 +37,10 @@ GUESTS = {
     "platformdirs": "graph/datasets.py",
     "matplotlib": "training/search/plot.py",
     "fastapi": "serving/app.py",
-    "uvicorn": "serving/app.py",
+    "uvicorn": "serving/server.py",
     "starlette": "serving/app.py",
+    "pydantic": "serving/asked.py",
+    "openTSNE": "serving/projection.py",
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

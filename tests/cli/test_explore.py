@@ -24,7 +24,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         found.append({"models": models, "hosts": hosts, "address": listener.getsockname()})
         raise Interrupted("the explorer has stopped", 15)
 
-    monkeypatch.setattr("allneg.serving.app.serve", serve)
+    monkeypatch.setattr("allneg.serving.server.serve", serve)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return found
 

@@ -48,11 +48,11 @@ def command(
 ) -> None:
     """Open a page on RUNs: ask them, compare them, see what they know."""
     _check(host, allowed)
-    from allneg.serving.app import serve
     from allneg.serving.guard import LOOPBACK
     from allneg.serving.labels import read_labels
     from allneg.serving.listen import listening
     from allneg.serving.opened import open_runs
+    from allneg.serving.server import serve
     from allneg.serving.workers import Workers
 
     with listening(host, port) as listener:
