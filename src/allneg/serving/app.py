@@ -17,6 +17,7 @@ from allneg.serving.assets import read_assets
 from allneg.serving.entity import entity_page
 from allneg.serving.guard import App, Guard, answer_of, refusal_of
 from allneg.serving.opened import Opened
+from allneg.serving.quality import curves
 from allneg.serving.refusal import Refusal
 from allneg.serving.workers import Together, Workers
 
@@ -117,6 +118,17 @@ def _add_entities(app: FastAPI, models: Mapping[str, Opened], workers: Workers) 
     async def metrics(by: asked.ForModel) -> shapes.Quality:
         opened = _model(models, by.model)
         return await workers.do_long(lambda: opened.quality)
+
+    @_address(app, "/v1/curves", asked.Nothing, shapes.AllCurves)
+    async def all_curves(_: asked.Nothing) -> shapes.AllCurves:
+        """Of every run, to be laid over each other."""
+        return await workers.do(lambda: _curves(models))
+
+
+def _curves(models: Mapping[str, Opened]) -> shapes.AllCurves:
+    return shapes.AllCurves(
+        [shapes.RunCurves(name, list(curves(each.run))) for name, each in models.items()]
+    )
 
 
 def _add_page(app: FastAPI) -> None:
