@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from allneg.errors import BadRecipe, OutOfResources
 from allneg.recipe import Hardware
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def prepare(settings: Hardware) -> torch.device:
@@ -39,6 +42,18 @@ def find_device(name: str) -> torch.device:
     if (device.index or 0) >= here.get(device.type, 0):
         raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
     return device
+
+
+def memory(device: torch.device) -> int | None:
+    """Bytes that a device has in all, or that this process may use of them; None: not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or the word max: no limit
+        return min(whole, int(_LIMIT.read_text()))
+    return whole
 
 
 def is_out_of_memory(error: BaseException) -> bool:

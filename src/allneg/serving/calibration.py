@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from allneg.errors import counted
 from allneg.graph.questions import SIDES, Questions
 from allneg.scoring import scores
 from allneg.serving.predictor import Predictor
@@ -68,7 +69,7 @@ class Calibration:
     def in_words(self) -> str:
         return (
             "isotonic regression of the score margin on "
-            f"{self.n_questions:,} questions of valid, each of which has an answer"
+            f"{counted(self.n_questions, 'question')} of valid, each of which has an answer"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe, Diverged
+from allneg.errors import BadRecipe, Diverged, counted
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions, Side
@@ -66,7 +66,8 @@ class Predictor:
     packed: Tensor | None = None  # the entity rows once more, laid out for a few questions
 
     def __repr__(self) -> str:
-        size = f"{self.graph.n_entities:,} entities, {self.graph.n_relations:,} relations"
+        graph = self.graph
+        size = f"{counted(graph.n_entities, 'entity')}, {counted(graph.n_relations, 'relation')}"
         return f"<Predictor {type(self.model).__name__} on {self.graph.name}: {size}>"
 
     @classmethod
