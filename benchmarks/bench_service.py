@@ -29,6 +29,7 @@ from allneg.models import ComplEx
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.scoring import Shard, Tables
+from allneg.serving.app import make_app
 from allneg.serving.guard import LOOPBACK
 from allneg.serving.listen import listening
 from allneg.serving.opened import Opened
@@ -76,7 +77,7 @@ def serve_made_up(size: Size) -> None:
     with tempfile.TemporaryDirectory() as folder, listening("127.0.0.1", 0) as listener:
         opened = _opened(size, Path(folder) / "run")
         print(listener.getsockname()[1], flush=True)
-        serve({opened.id: opened}, Workers(), LOOPBACK, listener)
+        serve(make_app({opened.id: opened}, Workers(), LOOPBACK), listener)
 
 
 def measured(size: Size, toy: bool) -> dict[str, object]:

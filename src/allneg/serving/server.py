@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Mapping
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from allneg.serving.app import make_app
-from allneg.serving.guard import answer_of, with_ours
-from allneg.serving.opened import Opened
+from allneg.serving.guard import App, answer_of, with_ours
 from allneg.serving.refusal import Refusal
-from allneg.serving.workers import Workers
 
 _MOST_CONNECTIONS = 256
 _MOST_HEADER = 16 << 10  # bytes of a request's line and headers
 _PATIENCE = 10.0  # seconds for a request's headers, or for taking an answer
 
 
-def serve(
-    models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str], listener: socket.socket
-) -> None:
+def serve(app: App, listener: socket.socket) -> None:
     """Answer until a signal ends it; that signal's own handler then has the last word."""
     settings = uvicorn.Config(
-        make_app(models, workers, hosts),
+        app,
         http=_Connection,
         ws="none",
         lifespan="off",
