@@ -55,10 +55,9 @@ def service(reports: list[Report]) -> str:
             names = ("p50_ms", "p99_ms", "most_ms", "server_cpu_ms", "client_cpu_ms")
             cells = [f"{said[name]:.1f}" if name in said else "-" for name in names]
             out += f"| {clients} | " + " | ".join(cells) + " |\n"
-        out += (
-            f"\nMemory: {report['resident_mib']:,.0f} MiB, and {max(0.0, report['grown_mib']):.1f} more "
-            f"after {report['requests']:,} answers.\n"
-        )
+        there, grown = report["resident_mib"], max(0.0, report["grown_mib"])
+        after = f"{report['requests']:,} answers"
+        out += f"\nMemory: {there:,.0f} MiB, and {grown:.1f} more after {after}.\n"
     return out + "\n"
 
 

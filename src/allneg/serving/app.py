@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -15,13 +15,14 @@ from allneg.graph.questions import Side
 from allneg.serving import asked, shapes
 from allneg.serving.assets import read_assets
 from allneg.serving.entity import entity_page
-from allneg.serving.guard import App, Guard, answer_of, refusal_of
+from allneg.serving.guard import App, Guard, Receive, Send, answer_of, refusal_of
 from allneg.serving.opened import Opened
 from allneg.serving.quality import curves
 from allneg.serving.refusal import Refusal
 from allneg.serving.workers import Together, Workers
 
 A = TypeVar("A")
+Endpoint = Callable[[bytes], Awaitable[object]]  # a query string to what is said
 
 
 def make_app(models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str]) -> App:
@@ -35,46 +36,96 @@ def make_app(models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str
     )
     for kind in (Refusal, HTTPException, Exception):
         app.add_exception_handler(kind, _refuse)
-    _add_about(app, models)
-    _add_names(app, models, workers)
-    _add_predict(app, models, workers)
-    _add_entities(app, models, workers)
+    addresses = Addresses(app)
+    _add_about(addresses, models)
+    _add_names(addresses, models, workers)
+    _add_predict(addresses, models, workers)
+    _add_entities(addresses, models, workers)
     _add_page(app)
-    return Guard(app, hosts)
+    return Guard(addresses, hosts)
 
 
-def _add_about(app: FastAPI, models: Mapping[str, Opened]) -> None:
+class Addresses:
+    """The addresses that say JSON. The web library describes them, and answers everything else.
+
+    It would answer these as well, in twice the time.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self._endpoints: dict[str, Endpoint] = {}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        endpoint = self._endpoints.get(scope.get("path", "")) if _is_get(scope) else None
+        if endpoint is None:
+            await self.app(scope, receive, send)
+            return
+        body = shapes.to_json(await endpoint(scope["query_string"]))
+        length = str(len(body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def add(
+        self, path: str, parameters: type[A], says: type
+    ) -> Callable[[Callable[[A], Awaitable[object]]], None]:
+        """An address whose function takes `parameters` and gives what is said."""
+
+        def added(answer: Callable[[A], Awaitable[object]]) -> None:
+            async def endpoint(query: bytes) -> object:
+                return await answer(asked.read_query(parameters, query))
+
+            async def described() -> None:
+                raise AssertionError(f"{path} is answered before it comes here")
+
+            self._endpoints[path] = endpoint
+            self.app.get(
+                path,
+                name=path.rpartition("/")[2],
+                description=answer.__doc__ or "",
+                responses=_says(says),
+                openapi_extra={"parameters": asked.described(parameters)},
+            )(described)
+
+        return added
+
+
+def _is_get(scope: MutableMapping[str, Any]) -> bool:
+    return bool(scope["type"] == "http" and scope["method"] == "GET")
+
+
+def _add_about(addresses: Addresses, models: Mapping[str, Opened]) -> None:
     # Always the same: made before the first request.
     said = shapes.Models(
         [each.card for each in models.values()],
         {name: each.examples for name, each in models.items()},
     )
 
-    @_address(app, "/healthz", asked.Nothing, shapes.Health)
+    @addresses.add("/healthz", asked.Nothing, shapes.Health)
     async def healthz(_: asked.Nothing) -> shapes.Health:
         return shapes.Health("ok")
 
-    @_address(app, "/v1/models", asked.Nothing, shapes.Models)
+    @addresses.add("/v1/models", asked.Nothing, shapes.Models)
     async def all_models(_: asked.Nothing) -> shapes.Models:
         return said
 
 
-def _add_names(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
-    @_address(app, "/v1/entities", asked.ForEntities, shapes.Entities)
+def _add_names(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
+    @addresses.add("/v1/entities", asked.ForEntities, shapes.Entities)
     async def entities(by: asked.ForEntities) -> shapes.Entities:
         opened = _model(models, by.model)
         return await workers.do(lambda: opened.entities(by.q, by.limit))
 
-    @_address(app, "/v1/relations", asked.ForRelations, shapes.Relations)
+    @addresses.add("/v1/relations", asked.ForRelations, shapes.Relations)
     async def relations(by: asked.ForRelations) -> shapes.Relations:
         opened = _model(models, by.model)
         return await workers.do(lambda: opened.relations(by.q, by.head))
 
 
-def _add_predict(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
+def _add_predict(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
     together = Together(workers)
 
-    @_address(app, "/v1/predict", asked.ForAnswers, shapes.Predicted)
+    @addresses.add("/v1/predict", asked.ForAnswers, shapes.Predicted)
     async def predict(by: asked.ForAnswers) -> shapes.Predicted:
         """Two of head, relation and tail: what is left out is asked for."""
         opened, relation = _model(models, by.model), by.relation
@@ -92,34 +143,34 @@ def _add_predict(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -
         found = await together.ask(opened, (side, known, relation), by.k, by.hide_known)
         return opened.answers(side, known, relation, found, time.perf_counter() - began)
 
-    @_address(app, "/v1/explain", asked.ForReasons, shapes.Explanation)
+    @addresses.add("/v1/explain", asked.ForReasons, shapes.Explanation)
     async def explain(by: asked.ForReasons) -> shapes.Explanation:
         opened = _model(models, by.model)
         return await workers.do(lambda: opened.explain(by.head, by.relation, by.tail, by.side))
 
 
-def _add_entities(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
-    @_address(app, "/v1/entity", asked.ForEntity, shapes.EntityPage)
+def _add_entities(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
+    @addresses.add("/v1/entity", asked.ForEntity, shapes.EntityPage)
     async def entity(by: asked.ForEntity) -> shapes.EntityPage:
         opened = _model(models, by.model)
         return await workers.do(lambda: entity_page(opened, by.name))
 
-    @_address(app, "/v1/neighbours", asked.ForNeighbours, shapes.Neighbours)
+    @addresses.add("/v1/neighbours", asked.ForNeighbours, shapes.Neighbours)
     async def neighbours(by: asked.ForNeighbours) -> shapes.Neighbours:
         opened = _model(models, by.model)
         return await workers.do(lambda: opened.neighbours(by.name, by.k))
 
-    @_address(app, "/v1/map", asked.ForMap, shapes.Map)
+    @addresses.add("/v1/map", asked.ForMap, shapes.Map)
     async def projection(by: asked.ForMap) -> shapes.Map:
         opened = _model(models, by.model)
         return await workers.do_long(lambda: opened.map(by.relation, by.method))
 
-    @_address(app, "/v1/metrics", asked.ForModel, shapes.Quality)
+    @addresses.add("/v1/metrics", asked.ForModel, shapes.Quality)
     async def metrics(by: asked.ForModel) -> shapes.Quality:
         opened = _model(models, by.model)
         return await workers.do_long(lambda: opened.quality)
 
-    @_address(app, "/v1/curves", asked.Nothing, shapes.AllCurves)
+    @addresses.add("/v1/curves", asked.Nothing, shapes.AllCurves)
     async def all_curves(_: asked.Nothing) -> shapes.AllCurves:
         """Of every run, to be laid over each other."""
         return await workers.do(lambda: _curves(models))
@@ -151,28 +202,6 @@ def _model(models: Mapping[str, Opened], name: str | None) -> Opened:
     if name not in models:
         raise Refusal("unknown_model", "no model has this id", list(models))
     return models[name]
-
-
-def _address(
-    app: FastAPI, path: str, parameters: type[A], says: type
-) -> Callable[[Callable[[A], Awaitable[object]]], None]:
-    """An address whose function takes `parameters` and gives what is said."""
-
-    def added(answer: Callable[[A], Awaitable[object]]) -> None:
-        async def endpoint(request: Request) -> Response:
-            given = asked.read_query(parameters, request.scope["query_string"])
-            return Response(shapes.to_json(await answer(given)), media_type="application/json")
-
-        described = {"parameters": asked.described(parameters)}
-        app.get(
-            path,
-            name=path.rpartition("/")[2],
-            description=answer.__doc__ or "",
-            responses=_says(says),
-            openapi_extra=described,
-        )(endpoint)
-
-    return added
 
 
 def _says(shape: type) -> dict[int | str, dict[str, Any]]:
