@@ -1,4 +1,4 @@
-"""Write the tables of docs/kernels.md from benchmarks/results/*.json.
+"""Write the tables of docs/kernels.md and docs/explorer.md from benchmarks/results/*.json.
 
 python benchmarks/tables.py            after new results were put there
 """
@@ -12,13 +12,16 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "kernels.md"
+SERVICE_PAGE = HERE.parent / "docs" / "explorer.md"
 Report = dict[str, Any]
 
 
 def main() -> None:
     reports = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
-    reports = [report for report in reports if report.get("kernel") in ("l1", "modulus")]
-    PAGE.write_text(page_with_tables(PAGE.read_text(), reports))
+    kernels = [report for report in reports if report.get("kernel") in ("l1", "modulus")]
+    PAGE.write_text(page_with_tables(PAGE.read_text(), kernels))
+    services = [report for report in reports if "service" in report]
+    SERVICE_PAGE.write_text(page_with_service(SERVICE_PAGE.read_text(), services))
 
 
 def page_with_tables(page: str, reports: list[Report]) -> str:
@@ -31,6 +34,31 @@ def page_with_tables(page: str, reports: list[Report]) -> str:
     return re.sub(
         r"(?P<open><!-- table (?P<kernel>\w+) -->)\n.*?<!-- end -->", written, page, flags=re.DOTALL
     )
+
+
+def page_with_service(page: str, reports: list[Report]) -> str:
+    """`page` with what stands between `<!-- table service -->` and `<!-- end -->` written anew."""
+    open_, close = "<!-- table service -->", "<!-- end -->"
+    before, _, rest = page.partition(open_)
+    return f"{before}{open_}\n{service(reports)}{close}{rest.partition(close)[2]}"
+
+
+def service(reports: list[Report]) -> str:
+    """One table a machine: a line for one client and one for several at once."""
+    out = ""
+    for report in reports:
+        size = f"{report['entities']:,} entities, rank {report['dim']:,}"
+        out += f"\n{_machine(report)}; {size}:\n\n"
+        out += "| clients | p50 ms | p99 ms | longest ms | CPU ms an answer | of a client |\n"
+        out += "|---|---|---|---|---|---|\n"
+        for clients, said in ((1, report["alone"]), (report["clients"], report["together"])):
+            names = ("p50_ms", "p99_ms", "most_ms", "server_cpu_ms", "client_cpu_ms")
+            cells = [f"{said[name]:.1f}" if name in said else "-" for name in names]
+            out += f"| {clients} | " + " | ".join(cells) + " |\n"
+        there, grown = report["resident_mib"], max(0.0, report["grown_mib"])
+        after = f"{report['requests']:,} answers"
+        out += f"\nMemory: {there:,.0f} MiB, and {grown:.1f} more after {after}.\n"
+    return out + "\n"
 
 
 def tables(reports: list[Report]) -> str:

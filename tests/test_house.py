@@ -39,8 +39,10 @@ GUESTS = {
     "matplotlib": "**/plot.py",
     "optuna": "training/search/tpe.py",
     "fastapi": "serving/app.py",
-    "uvicorn": "serving/app.py",
+    "uvicorn": "serving/server.py",
     "starlette": "serving/app.py",
+    "pydantic": "serving/asked.py",
+    "openTSNE": "serving/projection.py",
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

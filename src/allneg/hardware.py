@@ -13,6 +13,8 @@ import torch
 from allneg.errors import BadRecipe, OutOfResources
 from allneg.recipe import Hardware
 
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
 
 def prepare(settings: Hardware) -> torch.device:
     """Set torch up as asked and return the device; a missing one is a `BadRecipe`."""
@@ -63,6 +65,18 @@ def peak_bytes(device: torch.device) -> int | None:
 
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
+
+
+def memory(device: torch.device) -> int | None:
+    """Bytes that a device has in all, or that this process may use of them; None: not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or the word max: no limit
+        return min(whole, int(_LIMIT.read_text()))
+    return whole
 
 
 def is_out_of_memory(error: BaseException) -> bool:

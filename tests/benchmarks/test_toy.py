@@ -47,6 +47,19 @@ def test_the_tables_of_the_page_are_those_of_the_results(monkeypatch):
     assert tables.page_with_tables(page, [each for each in reports if "kernel" in each]) == page
 
 
+def test_the_explorers_table_is_that_of_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(HOUSE / "benchmarks")
+    import tables
+
+    page = tables.SERVICE_PAGE.read_text()
+    paths = sorted((tables.HERE / "results").glob("*.json"))
+    reports = [json.loads(path.read_text()) for path in paths]
+    services = [each for each in reports if "service" in each]
+    assert services
+    assert tables.page_with_service(page, services) == page
+    assert f"| 8 | {services[0]['together']['p50_ms']:.1f} |" in page
+
+
 def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch):
     monkeypatch.syspath_prepend(HOUSE / "benchmarks")
     import tables

@@ -12,7 +12,7 @@ import sys
 import click
 
 from allneg import __version__
-from allneg.errors import Problem
+from allneg.errors import Problem, near, printable
 
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
 _COMMANDS = {
@@ -42,6 +42,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = near(args[0].lower(), _COMMANDS)
+            raise click.UsageError(f"No such command {printable(args[0])}{close}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,16 @@ from allneg.cli.options import (
     set_option,
     with_flags,
 )
+
+if TYPE_CHECKING:
+    from allneg.recipe import Recipe
+
+# What a setting without a value means.
+UNSET = {
+    ("loss", "count"): "no sample; every entity is a negative",
+    ("training", "micro_batch"): "the whole batch at once",
+    ("hardware", "threads"): "as many as PyTorch chooses",
+}
 
 
 @click.command()
@@ -47,7 +58,7 @@ def command(
     """
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
-    from allneg.cli.say import SCHEMA_VERSION, json_document
+    from allneg.cli.say import SCHEMA_VERSION, json_document, note
     from allneg.cli.workers import with_parent
     from allneg.training.train import planned, train
 
@@ -57,10 +68,31 @@ def command(
         if as_json:
             json_document({"schema_version": SCHEMA_VERSION, "recipe": plan.to_tables()})
         else:
-            click.echo(plan.to_toml(), nl=False)
+            click.echo(_with_unset(plan), nl=False)
         return
     with watched(quiet) as (watch, stopped_by):
         run = train(
             data, recipe=plan, out=out, watch=watch, stopped_by=with_parent(stopped_by, parent)
         )
     print_report(run, as_json)
+    if (
+        not quiet
+        and run.finished
+        and run.report.protocol["split"] == "test"
+        and len(run.graph.valid)
+    ):
+        note("valid's MRR is of other questions, filtered by train and valid alone: test's differs")
+
+
+def _with_unset(recipe: Recipe) -> str:
+    """The recipe as TOML, with a comment for every setting that is not set."""
+    parts = []
+    for part in recipe.to_toml().rstrip("\n").split("\n\n"):
+        name = part[1 : part.index("]")]
+        unset = [
+            f"# {field} = …  unset: {meaning}"
+            for (home, field), meaning in UNSET.items()
+            if home == name and getattr(getattr(recipe, home), field) is None
+        ]
+        parts.append("\n".join([part, *unset]) + "\n")
+    return "\n".join(parts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
-from allneg.run import Run, new_folder
+from allneg.run import Run, check_new, new_folder
 from allneg.training.fit import fit
 from allneg.training.watch import Watch
 
@@ -30,7 +30,10 @@ def train(
     folder under runs/.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
-    find_device(plan.hardware.device)  # a missing one is said before anything is written
+    # What is missing or taken is said before anything is read or written.
+    find_device(plan.hardware.device)
+    if out is not None:
+        check_new(Path(out))
     watch = watch or Watch()
     graph = read_graph(plan.data.name, plan.data)
     for line in graph.notes:
