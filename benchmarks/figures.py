@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 HERE = Path(__file__).parent
 FIGURES = HERE.parent / "docs" / "figures"
@@ -36,6 +37,7 @@ def main() -> None:
             panel.plot(sizes, took, "o-", color=colour, label=f"{precision}: a step")
             panel.plot(sizes, floor, "--", color=colour, label=f"{precision}: its products")
         panel.set(xscale="log", yscale="log", xlabel=title)
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(True, which="major", alpha=0.3)
     panels[0].set_ylabel("milliseconds")
     panels[0].legend(frameon=False, fontsize=8)

@@ -149,7 +149,8 @@ def headline(reports: list[Report]) -> str:
             if report.get("kernel") != kernel or not _has_way(report, "PyKEEN"):
                 continue
             machine = report["machine"]
-            for size in dict.fromkeys((row["b"], row["n"], row["dim"]) for row in report["rows"]):
+            sizes = dict.fromkeys((row["b"], row["n"], row["dim"]) for row in report["rows"])
+            for size in list(sizes)[:2]:  # the others are in docs/kernels.md
                 rows = {
                     row["way"]: row
                     for row in report["rows"]
