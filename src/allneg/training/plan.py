@@ -19,6 +19,7 @@ from allneg.training.captured import is_captured
 
 _FLOAT = 4
 _ID = 8
+_NARROW = 2
 _MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps beside each table
 # Copies of a block of scores that a loss makes beside it, at its peak.
 _COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
@@ -69,6 +70,7 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
         training={
             "scores": _scores(recipe, model, padded),
             "rows of a batch": rows,
+            "bfloat16 copies": _narrow(recipe, model, padded),
         },
         ranking={"scores": _ranked(recipe, graph) * _FLOAT},
         captured=is_captured(recipe, device),
@@ -109,6 +111,15 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
         gathered = 2 * columns * model.entity_width * _FLOAT
     block = block_rows(questions, columns, loss.block)
     return int(copies * questions * block * _FLOAT) + gathered
+
+
+def _narrow(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of the rows and slopes that are rounded for narrow products."""
+    if recipe.hardware.precision != "bf16" or model.kernel != "dot":
+        return 0
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    block = block_rows(questions, n, recipe.loss.block)
+    return _NARROW * (questions + block) * model.entity_width + _NARROW * questions * block
 
 
 def _ranked(recipe: Recipe, graph: Graph) -> int:
