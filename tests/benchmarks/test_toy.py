@@ -100,18 +100,22 @@ def test_the_scaling_benchmark_has_a_floor_for_every_size(tmp_path):
     assert all(row["milliseconds"] > 0 and row["floor"] > 0 for row in rows)
 
 
-def test_two_ways_to_do_the_same_epoch_learn_the_same(monkeypatch):
+def test_kbcs_loop_takes_the_same_step_as_ours(monkeypatch):
     monkeypatch.syspath_prepend(HOUSE / "benchmarks")
     import loops
 
-    task = loops.Task(loops.made_up(30, 2, 400), 16, 20, torch.device("cpu"), weight=0.001)
+    graph = loops.made_up(30, 2, 400)
+    task = loops.Task(graph, 16, 2 * len(graph.train), torch.device("cpu"))  # one batch is all
     ours, kbc = loops.Ours(task, "float32"), loops.KbcLoop(task)
-    before = ours.rank()
-    for _ in range(4):
-        assert ours.steps(10**9) == kbc.steps(10**9) == task.questions
-    # Memorised or not, both see the same data: test's mean reciprocal ranks are of one size.
-    assert ours.rank() != before
-    assert ours.rank() == pytest.approx(kbc.rank(), abs=0.05)
+    tables = ours.learner.tables
+    with torch.no_grad():
+        kbc.entities.weight.copy_(tables.entities)
+        kbc.relations.weight.copy_(tables.relations)
+    assert kbc.rank() == pytest.approx(ours.rank())  # random tables tie nowhere
+    assert ours.steps(1) == kbc.steps(1) == task.questions
+    # AdaGrad's first step goes by the gradient's sign, which rounding turns where it is nearly 0.
+    same = torch.isclose(kbc.entities.weight, tables.entities, atol=1e-4)
+    assert same.float().mean() > 0.99
 
 
 def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch):
