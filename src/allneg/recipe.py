@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allneg.errors import BadRecipe
+from allneg.mesh import is_mesh
 
 # A recipe is a page. The time to read a key of many dots grows with its square: 16 KiB of them
 # take a second or two.
@@ -112,6 +113,7 @@ class Hardware:
     precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of matrix products, where it exists
     deterministic: bool = False
     engine: Literal["auto", "reference", "cpu", "gpu"] = "auto"  # of the kernels
+    mesh: str | None = None  # of processes: rows=4,batch=2; None is rows alone
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,8 @@ def _outside(where: str, value: Any) -> str | None:
 def _clashes(recipe: Recipe) -> list[str]:
     """Settings that are fine alone and do not go together."""
     model, loss, found = recipe.model, recipe.loss, []
+    if recipe.hardware.mesh is not None and not is_mesh(recipe.hardware.mesh):
+        found.append("hardware.mesh must be such as rows=4,batch=2")
     if sorted(recipe.data.columns) != sorted("hrt"):
         found.append("data.columns must be the letters h, r, t in some order, such as hrt")
     if recipe.data.valid_share + recipe.data.test_share >= 1:

@@ -12,7 +12,7 @@ import sys
 import click
 
 from allneg import __version__
-from allneg.errors import Problem
+from allneg.errors import OutOfResources, Problem
 
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
 _COMMANDS = {
@@ -77,6 +77,8 @@ def main() -> None:
     except Problem as problem:
         from allneg.cli.say import note
 
-        for line in f"allneg: {problem}".splitlines():
+        # Most problems are the same in every process of a machine; a full memory or disk is not.
+        alike = not isinstance(problem, OutOfResources) and os.environ.get("LOCAL_RANK", "0") != "0"
+        for line in [] if alike else f"allneg: {problem}".splitlines():
             note(line)
         sys.exit(problem.exit_code)

@@ -12,7 +12,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.say import clean
+from allneg.cli.say import clean, speaks
 from allneg.evaluation import Report
 from allneg.run.checkpoint import State
 from allneg.training import Watch
@@ -25,7 +25,7 @@ def watched(quiet: bool) -> Iterator[tuple[Watch, Callable[[], int]]]:
     """A watch for this terminal, and a function that says which signal came in, or 0."""
     with contextlib.ExitStack() as stack:
         watch = Watch()
-        if not quiet:
+        if not quiet and speaks():
             watch = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
         yield watch, stack.enter_context(_signals())
 
@@ -40,7 +40,8 @@ def _signals() -> Iterator[Callable[[], int]]:
         came.append(number)
         for each in before:
             signal.signal(each, signal.SIG_DFL)
-        print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
+        if speaks():
+            print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
 
     for each in before:
         signal.signal(each, note)

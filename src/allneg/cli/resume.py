@@ -6,25 +6,27 @@ from pathlib import Path
 
 import click
 
-from allneg.cli.options import json_option, quiet_option, run_argument
+from allneg.cli.options import json_option, mesh_option, quiet_option, run_argument
 
 
 @click.command()
 @run_argument
+@mesh_option
 @json_option
 @quiet_option
-def command(run: Path, as_json: bool, quiet: bool) -> None:
+def command(run: Path, mesh: str | None, as_json: bool, quiet: bool) -> None:
     """Go on with RUN from its last checkpoint, as if it had never stopped."""
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
-    from allneg.cli.say import note
+    from allneg.cli.say import note, speaks
     from allneg.run import Run
-    from allneg.training import fit
+    from allneg.training.train import resume
 
     opened = Run.open(run)
     if not opened.finished:
-        with watched(quiet) as (watch, stopped_by), opened.held():
-            fit(opened, watch, stopped_by)
-    else:
+        with watched(quiet) as (watch, stopped_by):
+            resume(run, mesh=mesh, watch=watch, stopped_by=stopped_by)
+    elif speaks():
         note("it is finished already; this is its report")
-    print_report(opened, as_json)
+    if speaks():
+        print_report(opened, as_json)

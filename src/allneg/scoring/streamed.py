@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from allneg.scoring.loss import Loss
+from allneg.scoring.shard import ALONE, Group, Pending
 
 Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # queries, rows -> scores
 
@@ -29,6 +30,8 @@ class Rivals:
     count: int  # columns; rows beyond are padding
     hidden: tuple[Tensor, Tensor] | None = None  # (question, column) pairs that are no rivals
     offset: Tensor | None = None  # (columns,): added to the scores
+    elsewhere: Group = ALONE  # processes that compare the same queries with other rows
+    batch: Group = ALONE  # processes that compare other queries with the same rows
 
 
 def losses(
@@ -123,6 +126,10 @@ class _Losses(torch.autograd.Function):
                 ctx.kept = compared
             del compared, scores  # or the next block would be held beside this one
         assert memory is not None
+        if rivals.elsewhere.size > 1:
+            # A few numbers a question are all that other processes need to know.
+            told = rivals.elsewhere.stack(torch.cat([memory, answer.unsqueeze(0)]))
+            memory, answer = loss.merged(told[:, :-1]), told[:, -1].amax(0)
         ctx.plan = compare, loss, rivals, blocks
         ctx.save_for_backward(query, rows, memory, answer)
         return loss.value(memory, answer)
@@ -133,6 +140,7 @@ class _Losses(torch.autograd.Function):
         query, rows, memory, answer = ctx.saved_tensors
         compare, loss, rivals, blocks = ctx.plan
         to_query, to_rows = torch.zeros_like(query), None
+        sums: list[Pending] = []
         for block in blocks:
             compared, ctx.kept = ctx.kept, None
             if compared is None:
@@ -143,9 +151,14 @@ class _Losses(torch.autograd.Function):
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
             to_query += now[0]
             if len(blocks) == 1:
-                to_rows = now[1]
+                to_rows = now[1].contiguous()
             else:
                 to_rows = torch.empty_like(rows) if to_rows is None else to_rows
                 to_rows[block.start : block.stop] = now[1]
+            # This block's sum is on its way while the next block is compared.
+            sums.append(rivals.batch.begin_sum(to_rows[block.start : block.stop]))
             del compared, slopes, now
+        sums.append(rivals.elsewhere.begin_sum(to_query))
+        for each in sums:
+            each.wait()
         return to_query, to_rows, None, None, None, None

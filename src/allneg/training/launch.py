@@ -1,0 +1,107 @@
+"""The processes that torchrun started, as one world; a lone process is a world of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import torch
+from torch import distributed as dist
+
+from allneg.errors import OutOfResources
+from allneg.hardware import find_device
+from allneg.mesh import Mesh
+from allneg.recipe import Hardware
+from allneg.scoring.shard import ALONE, Group, Pending, World
+
+_PATIENCE = timedelta(minutes=30)  # with a process that reads or saves while others wait
+_DUE = 1 << 16  # above every signal's number
+
+
+@contextlib.contextmanager
+def launched(settings: Hardware) -> Iterator[World]:
+    """The world this process is part of, in the mesh that a recipe asks for."""
+    size = n_launched()
+    mesh = Mesh.of(settings.mesh, size)
+    if size == 1:
+        yield World()
+        return
+    device = find_device(settings.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    # What is on the GPU goes by NCCL; processes agree on the rest by gloo, and no GPU waits.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=_PATIENCE)
+        world = joined(mesh, _number("RANK", 0))
+    except (RuntimeError, ValueError) as error:
+        what = str(error).partition("\n")[0]
+        raise OutOfResources(f"the {size} processes do not find each other ({what})") from None
+    yield world
+    # Not where something went wrong: others may have gone, and nobody should wait for them.
+    dist.destroy_process_group()
+
+
+def joined(mesh: Mesh, rank: int) -> World:
+    """The world of the process with this rank, once a process group is there.
+
+    Processes with the same rows have neighbouring ranks, and so tend to be on one machine: they
+    have by far the most to tell each other, the gradient of every row.
+    """
+    row, column = divmod(rank, mesh.batch)
+    return World(
+        _group([each * mesh.batch + column for each in range(mesh.rows)], row),
+        _group([row * mesh.batch + each for each in range(mesh.batch)], column),
+        _group(list(range(mesh.size)), rank),
+    )
+
+
+def _group(ranks: list[int], place: int) -> Group:
+    if len(ranks) == 1:
+        return ALONE
+    processes = dist.new_group(ranks, timeout=_PATIENCE, use_local_synchronization=True)
+    return Group(place, len(ranks), processes)
+
+
+class Decision:
+    """What processes do together after a step: end by a signal that any got, save when it is time.
+
+    Asked after one step, it is answered after the next: nobody waits for the answer. A lone
+    process has it at once.
+    """
+
+    def __init__(self, world: World, stopped_by: Callable[[], int]) -> None:
+        self.world, self._stopped_by = world, stopped_by
+        self._number, self._sum = torch.tensor(0), Pending()
+
+    def __call__(self, is_due: bool) -> tuple[int, bool]:
+        """The number of a signal, or 0, and whether to save, by the first process's clock."""
+        mine = self._stopped_by()
+        if self.world.size == 1:
+            return mine, is_due
+        self._sum.wait()
+        answer = int(self._number)
+        self._number = torch.tensor(mine + _DUE * (is_due and self.world.leads))
+        self._sum = self.world.everyone.begin_most(self._number)
+        return answer % _DUE, answer >= _DUE
+
+
+def n_launched() -> int:
+    """How many processes were started together."""
+    return _number("WORLD_SIZE", 1)
+
+
+def may_restart() -> bool:
+    """Will torchrun start this anew after a failure?"""
+    return _number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
+
+
+def restarts() -> int:
+    """How often torchrun has started this process anew after one had failed."""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0)
+
+
+def _number(name: str, otherwise: int) -> int:
+    return int(os.environ.get(name, otherwise))
