@@ -67,10 +67,10 @@ class Group:
         """Every process's tensor, by rank: (…) -> (size, …)."""
         if self.processes is None:
             return each.unsqueeze(0)
-        out = each.new_empty(self.size * each.numel())
+        out = each.new_empty(self.size, *each.shape)
         with _peers_named():
-            dist.all_gather_into_tensor(out, each.reshape(-1).contiguous(), group=self.processes)
-        return out.view(self.size, *each.shape)
+            dist.all_gather(list(out.unbind(0)), each.contiguous(), group=self.processes)
+        return out
 
     def _begin(self, each: Tensor, how: dist.ReduceOp.RedOpType) -> Pending:
         if self.processes is None:

@@ -47,22 +47,27 @@ def launched(settings: Hardware) -> Iterator[World]:
 def joined(mesh: Mesh, rank: int) -> World:
     """The world of the process with this rank, once a process group is there.
 
-    Processes with the same rows have neighbouring ranks, and so tend to be on one machine: they
-    have by far the most to tell each other, the gradient of every row.
+    Every process calls this, in the same order of meshes. Those with the same rows have
+    neighbouring ranks, and so tend to be on one machine: they have by far the most to tell each
+    other, the gradient of every row.
     """
-    row, column = divmod(rank, mesh.batch)
+    rows, batch = range(mesh.rows), range(mesh.batch)
     return World(
-        _group([each * mesh.batch + column for each in range(mesh.rows)], row),
-        _group([row * mesh.batch + each for each in range(mesh.batch)], column),
-        _group(list(range(mesh.size)), rank),
+        _group([[row * mesh.batch + column for row in rows] for column in batch], rank),
+        _group([[row * mesh.batch + column for column in batch] for row in rows], rank),
+        _group([list(range(mesh.size))], rank),
     )
 
 
-def _group(ranks: list[int], place: int) -> Group:
-    if len(ranks) == 1:
-        return ALONE
-    processes = dist.new_group(ranks, timeout=_PATIENCE, use_local_synchronization=True)
-    return Group(place, len(ranks), processes)
+def _group(all_ranks: list[list[int]], rank: int) -> Group:
+    """The group of `rank`, of several that are made together."""
+    mine = ALONE
+    for ranks in all_ranks:
+        if len(ranks) > 1:
+            processes = dist.new_group(ranks, timeout=_PATIENCE)
+            if rank in ranks:
+                mine = Group(ranks.index(rank), len(ranks), processes)
+    return mine
 
 
 class Decision:
