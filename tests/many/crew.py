@@ -65,7 +65,9 @@ class Crew:
 
 def _live(rank: int, store: Path, pipe: Connection) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(str(store), SIZE), rank=rank, world_size=SIZE)
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(str(store), SIZE), rank=rank, world_size=SIZE
+    )
     worlds: dict[str, World] = {"rows=1": World()}
     while (task := pipe.recv()) is not None:
         mesh, work, arguments = task

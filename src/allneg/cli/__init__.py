@@ -24,6 +24,7 @@ _COMMANDS = {
     "compare": "Say whether one run ranks better than another.",
     "info": "Say what a run is and how far it came.",
     "verify": "Check every file of a run.",
+    "export": "Join the shards of a run into one file or run.",
     "plan": "Print the memory a recipe will take.",
     "explore": "Open the explorer page on runs.",
     "data": "List, get and check knowledge graphs.",
