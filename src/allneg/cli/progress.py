@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -32,15 +33,19 @@ def watched(quiet: bool) -> Iterator[tuple[Watch, Callable[[], int]]]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Callable[[], int]]:
-    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once."""
+    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once.
+
+    Not under torchrun, which may pass one signal on twice, and ends who takes too long.
+    """
     came: list[int] = []
+    once_more = "TORCHELASTIC_RUN_ID" not in os.environ
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        for each in before:
-            signal.signal(each, signal.SIG_DFL)
-        if speaks():
+        if once_more:
+            for each in before:
+                signal.signal(each, signal.SIG_DFL)
             print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
 
     for each in before:

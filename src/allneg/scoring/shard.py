@@ -6,6 +6,7 @@ One process is a world of one: its shard holds every row, and the sums over proc
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -207,7 +208,8 @@ def _peers_named() -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        what = str(error).partition("\n")[0]
+        # gloo begins with the place in its source, and ends with advice.
+        what = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0]
         raise OutOfResources(
             f"another process of this training does not answer any more ({what}).\n"
             "What was saved is kept; start the processes again, and `allneg resume` goes on."

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import torch
 from torch import distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from allneg.errors import OutOfResources
 from allneg.hardware import find_device
@@ -17,6 +21,7 @@ from allneg.recipe import Hardware
 from allneg.scoring.shard import ALONE, Group, Pending, World
 
 _PATIENCE = timedelta(minutes=30)  # with a process that reads or saves while others wait
+_SECONDS_A_LOOK = 0.02
 _DUE = 1 << 16  # above every signal's number
 
 
@@ -34,14 +39,40 @@ def launched(settings: Hardware) -> Iterator[World]:
     # What is on the GPU goes by NCCL; processes agree on the rest by gloo, and no GPU waits.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        dist.init_process_group(backend, timeout=_PATIENCE)
-        world = joined(mesh, _number("RANK", 0))
+        store, rank, _ = next(rendezvous("env://", timeout=_PATIENCE))
+        store = fresh(store, rank, size)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+        world = joined(mesh, rank)
     except (RuntimeError, ValueError) as error:
         what = str(error).partition("\n")[0]
         raise OutOfResources(f"the {size} processes do not find each other ({what})") from None
     yield world
     # Not where something went wrong: others may have gone, and nobody should wait for them.
     dist.destroy_process_group()
+
+
+def fresh(store: Store, rank: int, size: int) -> Store:
+    """A part of a store in which nothing is left of earlier attempts to train.
+
+    torchrun starts processes anew, and not its store, where they would find the addresses of
+    those that have ended. So each says hello by a name never used before, until the first one,
+    which counts the attempts, has welcomed it.
+    """
+    if rank:
+        name = uuid.uuid4().hex
+        store.set(f"hello/{rank}", name)
+        attempt = int(store.get(f"welcome/{name}"))
+        store.set(f"here/{attempt}/{rank}", "")
+        return PrefixStore(f"attempt/{attempt}", store)
+    attempt, awaited = store.add("attempts", 1), set(range(1, size))
+    while awaited:
+        for each in list(awaited):
+            if store.check([f"here/{attempt}/{each}"]):
+                awaited.remove(each)
+            elif store.check([f"hello/{each}"]):
+                store.set(f"welcome/{store.get(f'hello/{each}').decode()}", str(attempt))
+        time.sleep(_SECONDS_A_LOOK)
+    return PrefixStore(f"attempt/{attempt}", store)
 
 
 def joined(mesh: Mesh, rank: int) -> World:
