@@ -174,7 +174,7 @@ class _Sizes:
     told: float  # what all processes' losses keep
     dense: float  # gradient of every row held here
     late: float  # all processes' gradients of looked-up rows
-    relations: float  # gradient of every relation row
+    relations: float  # gradient of every relation row, and the loss
 
     @classmethod
     def of(cls, recipe: Recipe, counts: Counts, mesh: Mesh) -> _Sizes:
@@ -209,7 +209,7 @@ class _Sizes:
             told=float(told * b * _FLOAT * mesh.rows),
             dense=float(n * width * _FLOAT),
             late=rows * b * mesh.batch * (width * _FLOAT + _ID) if on_the_way else 0.0,
-            relations=float(relations * _FLOAT),
+            relations=float((relations + 1) * _FLOAT),
         )
 
 
