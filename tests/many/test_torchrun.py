@@ -82,26 +82,3 @@ def test_a_killed_process_is_started_anew_and_the_run_goes_on_to_the_same_end(
     losses = [[entry["loss"] for entry in each.metrics()] for each in (run, straight)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert json.loads(done.stdout)["mrr"] == straight.report.mrr
-
-
-def test_a_mesh_of_other_processes_than_there_are_is_said(
-    tiny_folder: Path, tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "allneg", "train", tiny_folder, "--mesh", "rows=3",
-         "--out", tmp_path / "run"],
-        capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "processes, and here is one: start them with `torchrun --nproc-per-node" in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_training_that_may_restart_must_say_where_its_run_is(tiny_folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "allneg", "train", tiny_folder, "--device", "cpu"],
-        capture_output=True, text=True, timeout=SECONDS,
-        env={**os.environ, "TORCHELASTIC_MAX_RESTARTS": "3"},
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "say --out" in done.stderr

@@ -71,12 +71,15 @@ def resume(
     run = Run.open(folder)
     if run.finished:
         return run
-    hardware = run.recipe.hardware
-    if mesh is None and hardware.mesh is not None and Mesh.read(hardware.mesh).size == n_launched():
+    hardware, size = run.recipe.hardware, n_launched()
+    changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
+    if mesh is None and not changed:
         mesh = hardware.mesh
     with launched(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
         world.led(lambda: stack.enter_context(run.held()))
         watch = watch if watch is not None and world.leads else Watch()
+        if changed:
+            watch.said(f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}")
         fit(replace(run, writes=world.leads), watch, stopped_by, world=world)
     return run
 
