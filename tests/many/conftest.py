@@ -21,9 +21,9 @@ N_ENTITIES, N_RELATIONS = 301, 3  # 301 rows are shared evenly by nobody
 
 
 @pytest.fixture(scope="session")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+def crew() -> Iterator[Crew]:
     """Four processes: `crew("rows=2,batch=2", work, …)`."""
-    crew = Crew(tmp_path_factory.mktemp("crew"))
+    crew = Crew()
     yield crew
     crew.end()
 

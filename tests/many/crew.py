@@ -11,7 +11,6 @@ import multiprocessing
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,13 +28,15 @@ SECONDS = 60
 class Crew:
     """Four processes that wait for work."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        # Any free port, which is ours from now on.
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["works"])
         self._pipes, self._processes, self._meshes = [], [], {"rows=1"}
         for rank in range(SIZE):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_live, args=(rank, folder / "store", theirs))
+            process = context.Process(target=_live, args=(rank, self._store.port, theirs))
             process.start()
             self._pipes.append(mine)
             self._processes.append(process)
@@ -63,11 +64,10 @@ class Crew:
             process.join(SECONDS)
 
 
-def _live(rank: int, store: Path, pipe: Connection) -> None:
+def _live(rank: int, port: int, pipe: Connection) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", store=dist.FileStore(str(store), SIZE), rank=rank, world_size=SIZE
-    )
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE)
     worlds: dict[str, World] = {"rows=1": World()}
     while (task := pipe.recv()) is not None:
         mesh, work, arguments = task
