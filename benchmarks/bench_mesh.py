@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -51,7 +52,8 @@ def main() -> None:
     }  # fmt: skip
     torch.set_num_threads(1)
     rows = [row(mesh, size, given.steps) for mesh in MESHES]
-    report = {"bench": "mesh", **machine(torch.device("cpu")), **size, "rows": rows}
+    about = {"bench": "mesh", **machine(torch.device("cpu")), "cores": os.cpu_count()}
+    report = {**about, **size, "rows": rows}
     text = json.dumps(report, indent=1) + "\n"
     if given.out is None:
         print(text, end="")

@@ -40,6 +40,15 @@ def test_a_training_that_may_restart_must_say_where_its_run_is(
     assert "say --out" in done.err
 
 
+def test_a_restart_takes_up_no_run_but_its_own(
+    allneg: Command, toy_copy: Run, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    done = allneg("train", tiny_folder, "--device", "cpu", "--out", toy_copy.folder)
+    assert done.code == 2
+    assert "exists already" in done.err
+
+
 def test_a_recipe_of_many_processes_is_taken_up_by_one(allneg: Command, toy_copy: Run) -> None:
     """The mesh of the recipe counts where there are as many; one process is a mesh of its own."""
     (toy_copy.folder / "report.json").unlink()

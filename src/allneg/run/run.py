@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
-import shlex
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import safetensors
 import torch
 from filelock import FileLock, Timeout
 
@@ -28,6 +23,7 @@ from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.run import checkpoint
 from allneg.run import disk as seam
+from allneg.run.environment import environment
 from allneg.run.files import (
     TEMPORARY,
     append_text,
@@ -80,7 +76,7 @@ class Run:
         with full_disk_named(folder):
             seam.disk.make_folder(folder / "checkpoints")
         proofs = write_graph(folder, graph)
-        write_json(folder / "environment.json", _environment())
+        write_json(folder / "environment.json", environment())
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
         about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": proofs}
@@ -268,17 +264,3 @@ def new_folder(recipe: Recipe) -> Path:
     while folder.exists():
         folder, number = base.with_name(f"{base.name}_{number}"), number + 1
     return folder
-
-
-def _environment() -> dict[str, Any]:
-    return {
-        "command": shlex.join(["allneg", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "safetensors": safetensors.__version__,
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }

@@ -74,11 +74,8 @@ def _fit(
     run: Run, device: torch.device, watch: Watch, decision: Decision, aim: Aim
 ) -> Report | None:
     recipe, graph, world = run.recipe, run.graph, decision.world
-    learner, state, keeper = (
-        Learner(recipe, graph, device, world),
-        State(),
-        Keeper(run, watch, world),
-    )
+    learner, keeper = Learner(recipe, graph, device, world), Keeper(run, watch, world)
+    state = State()
     if (saved := run.last(watch.said, learner.tables.shard)) is not None:
         learner.restore(saved)
         state = saved.state

@@ -65,7 +65,10 @@ def fresh(store: Store, rank: int, size: int) -> Store:
         store.set(f"here/{attempt}/{rank}", "")
         return PrefixStore(f"attempt/{attempt}", store)
     attempt, awaited = store.add("attempts", 1), set(range(1, size))
+    end = time.monotonic() + _PATIENCE.total_seconds()
     while awaited:
+        if time.monotonic() > end:
+            raise RuntimeError(f"{len(awaited)} have not come")
         for each in list(awaited):
             if store.check([f"here/{attempt}/{each}"]):
                 awaited.remove(each)
@@ -132,11 +135,6 @@ def n_launched() -> int:
 def may_restart() -> bool:
     """Will torchrun start this anew after a failure?"""
     return _number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
-
-
-def restarts() -> int:
-    """How often torchrun has started this process anew after one had failed."""
-    return _number("TORCHELASTIC_RESTART_COUNT", 0)
 
 
 def _number(name: str, otherwise: int) -> int:

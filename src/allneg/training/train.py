@@ -13,8 +13,9 @@ from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.run import Run, new_folder
+from allneg.run.environment import is_ours
 from allneg.training.fit import fit
-from allneg.training.launch import launched, may_restart, n_launched, restarts
+from allneg.training.launch import launched, may_restart, n_launched
 from allneg.training.watch import Watch
 
 
@@ -44,7 +45,7 @@ def train(
         folder = Path(world.told(str(out if out is not None else new_folder(plan))))
 
         def begin() -> None:
-            if not (restarts() and (folder / "run.json").exists()):
+            if not is_ours(folder):
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     watch.said(line)
