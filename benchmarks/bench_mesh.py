@@ -45,7 +45,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path)
     options.add_argument("--toy", action="store_true", help="small sizes, to see that it works")
-    options.add_argument("--steps", type=int, default=7, help="whose median is taken")
+    options.add_argument("--steps", type=int, default=9, help="whose median is taken")
     given = options.parse_args()
     size = {"entities": 500, "dim": 8, "batch_size": 32} if given.toy else {
         "entities": 40_000, "dim": 64, "batch_size": 256,

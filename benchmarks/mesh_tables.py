@@ -73,7 +73,8 @@ def measured_table() -> str:
     for path in sorted((HERE / "results").glob("*-mesh.json")):
         report = json.loads(path.read_text())
         out += (
-            f"{report['machine']}, {report['cores']} cores, one thread a process, torch {report['torch']}; "
+            f"{report['machine']}, {report['cores']} cores, one thread a process, "
+            f"torch {report['torch']}; "
             f"{report['entities']:,} entities, W = {2 * report['dim']}, "
             f"B = {report['batch_size']}:\n\n"
         )

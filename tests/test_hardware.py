@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from allneg.errors import BadRecipe
-from allneg.hardware import find_device, prepare
+from allneg.hardware import find_device, peak_bytes, prepare
 from allneg.recipe import Hardware
 
 
@@ -37,3 +40,16 @@ def test_torch_is_set_up_as_asked() -> None:
     assert torch.get_num_threads() == 2  # None leaves it alone
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cuda.matmul.allow_tf32
+
+
+def test_the_peak_of_a_cpu_is_its_processes_in_bytes() -> None:
+    code = "import torch; from allneg.hardware import peak_bytes; torch.ones({}); "
+    code += "print(peak_bytes(torch.device('cpu')))"
+    few, many = (
+        int(subprocess.check_output([sys.executable, "-c", code.format(n)])) for n in (1, 1 << 26)
+    )
+    assert many - few == pytest.approx(4 << 26, rel=0.1)  # float32
+
+
+def test_a_device_that_does_not_tell_has_no_peak() -> None:
+    assert peak_bytes(torch.device("mps")) is None

@@ -19,14 +19,15 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 # Rooms import leftward along this line.
 LINE = (
     "errors", "mesh", "recipe", "hardware", "graph", "kernels", "models", "scoring", "evaluation",
-    "run", "training", "serving", "cli",
+    "run", "training", "paper", "serving", "cli",
 )  # fmt: skip
 # Neighbours that leave each other alone all the same.
 STRANGERS = {
     "kernels": {"graph", "hardware", "recipe", "mesh"},
     "models": {"graph", "hardware", "recipe", "mesh"},
     "graph": {"hardware", "mesh"},
-    "serving": {"training"},
+    "paper": {"training"},
+    "serving": {"training", "paper"},
 }
 EVERYWHERE = {"torch", "numpy", "safetensors", "filelock"}
 # Guests with a room of their own.
@@ -35,10 +36,13 @@ GUESTS = {
     "rich": "cli/*.py",
     "triton": "kernels/**/*gpu.py",
     "platformdirs": "graph/datasets.py",
-    "matplotlib": "training/search/plot.py",
+    "matplotlib": "**/plot.py",
+    "optuna": "training/search/tpe.py",
     "fastapi": "serving/app.py",
-    "uvicorn": "serving/app.py",
+    "uvicorn": "serving/server.py",
     "starlette": "serving/app.py",
+    "pydantic": "serving/asked.py",
+    "openTSNE": "serving/projection.py",
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

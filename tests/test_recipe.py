@@ -93,7 +93,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "mine.toml: training.epochs must be a whole number, not 'many'",
         "mine.toml: optimizer.learning_rate must be finite, not nan",
         "mine.toml: model.name must be one of complex, distmult, simple, transe, rotate, "
-        "not 'complx'",
+        "not 'complx'; did you mean complex?",
         "mine.toml: model.reciprocal must be true or false, not 1",
         "mine.toml: loss.count is for loss.negatives shared or own; all means every entity",
     ]
@@ -129,6 +129,25 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
         (["data.columns=hrx"], "data.columns must be the letters h, r, t"),
         (["data.valid_share=0.5", "data.test_share=0.5"], "leave nothing to train on"),
         (["model.norm=2"], "model.norm is for transe and rotate"),
+        (["model.name=transe", "model.squared=true"], "model.squared is for model.norm 2"),
+        (
+            ["model.name=transe", "model.norm=2", "model.bias=true"],
+            "model.bias is for model.squared",
+        ),
+        (
+            ["loss.class_weights=true", "loss.subsampling=true"],
+            "loss.class_weights and loss.subsampling both weigh questions",
+        ),
+        (["loss.answers_too=false"], "loss.answers_too is for loss.negatives shared, not all"),
+        (
+            [
+                "loss.negatives=shared",
+                "loss.count=9",
+                "loss.answers_too=false",
+                "loss.correction=true",
+            ],
+            "loss.correction reckons with loss.answers_too",
+        ),
         (["loss.negatives=shared"], "say how many in loss.count"),
         (["loss.count=5"], "loss.count is for loss.negatives shared or own"),
         (["loss.correction=true"], "loss.correction is for"),

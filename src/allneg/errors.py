@@ -64,6 +64,12 @@ def printable(text: str, limit: int = 80) -> str:
     return repr(text)
 
 
+def counted(count: int, noun: str) -> str:
+    """'1 triple', '2,000 triples'."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def near(word: str, words: Iterable[str], most: int = 3) -> str:
     """The end of a message about an unknown `word`: '; close names: …', or nothing."""
     close = difflib.get_close_matches(word, list(words), n=most, cutoff=0.6)

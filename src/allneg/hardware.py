@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from allneg.errors import BadRecipe, OutOfResources
 from allneg.recipe import Hardware
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def prepare(settings: Hardware) -> torch.device:
@@ -45,6 +49,40 @@ def find_device(name: str) -> torch.device:
     if (device.index or 0) >= here.get(device.type, 0):
         raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
     return device
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to measure the peak of memory anew, where the device can."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """The most bytes held at once: on a GPU by tensors, on a CPU by the whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type != "cpu" or sys.platform == "win32":
+        return None
+    try:  # what getrusage says on Linux begins at the peak of the process that started this one
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        import resource
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def memory(device: torch.device) -> int | None:
+    """Bytes that a device has in all, or that this process may use of them; None: not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or the word max: no limit
+        return min(whole, int(_LIMIT.read_text()))
+    return whole
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -79,13 +79,13 @@ def test_plan_shows_time_price_and_what_sampling_would_save(allneg: Command, rec
     assert shown.code == 0
     assert "each device of rows=2,batch=2 of h200" in shown.out
     assert "at 7 a device and hour" in shown.out
-    assert "fits in a device's 141 GB" in shown.out
+    assert "cuda has 134,468.1 MiB: fits" in shown.out
     assert "sampling pays if it needs fewer than" in shown.out
 
 
 def test_plan_says_when_a_device_is_too_small(allneg: Command, recipe: Path) -> None:
     shown = allneg("plan", recipe, *SIZE, "--on", "a100", "--set", "model.dim=2000")
-    assert "does NOT fit in a device's 80 GB" in shown.out
+    assert "does not fit; lower model.dim" in shown.out
 
 
 @pytest.mark.parametrize(

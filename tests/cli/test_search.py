@@ -112,6 +112,42 @@ def test_halving_says_who_was_dropped(allneg: Command, space: Path, tmp_path: Pa
     assert done.err.count(": dropped, valid MRR") == 5
 
 
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ((), "search.model.dim is a range: say how many to try by --trials"),
+        (("--trials", 3, "--halving"), "--halving is for lists of values"),
+    ],
+)
+def test_ranges_take_trials_and_no_halving(
+    allneg: Command, space: Path, tmp_path: Path, flags: tuple[object, ...], message: str
+) -> None:
+    space.write_text(space.read_text() + '"model.dim" = { low = 2, high = 6 }\n')
+    done = allneg("search", space, "--out", tmp_path / "out", *flags)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_ranges_are_searched_and_status_knows_how_many_are_left(
+    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_larger(axes: Any, told: Any) -> dict[str, Any]:
+        fixed = {"penalty.weight": 0.1, "optimizer.learning_rate": 0.1}
+        return {**fixed, "model.dim": 2 + len(told)}
+
+    monkeypatch.setattr("allneg.training.search.asking.suggested", one_larger)
+    space.write_text(space.read_text() + '"model.dim" = { low = 2, high = 6 }\n')
+    flags = (space, "--out", tmp_path / "out", "--trials", 3)
+    before = allneg("search", *flags, "--status")
+    assert before.code == 0
+    assert "0 trials" in before.out
+    done = allneg("search", *flags)
+    assert done.code == 0
+    assert "3 trials: 3 finished" in done.out
+    assert "3 of 3: " in done.err
+    assert (tmp_path / "out" / "search.svg").exists()
+
+
 @pytest.mark.battery(30)
 def test_a_search_in_which_all_diverge_says_so(
     allneg: Command, space: Path, tmp_path: Path

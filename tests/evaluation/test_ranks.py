@@ -181,7 +181,9 @@ def test_the_filter_of_valid_does_not_know_test(world: World) -> None:
     asked = Questions.of(torch.tensor([[0, 0, 0]]), "tail")
 
     def answers(protocol: str, split: str) -> list[int]:
-        found: Tensor = known_for(PROTOCOLS[protocol], told.graph, split).pairs(asked)[1]
+        found: Tensor = known_for(
+            PROTOCOLS[protocol], told.graph, split, asked.entity.device
+        ).pairs(asked)[1]
         return found.tolist()
 
     assert answers("allneg", "valid") == answers("pykeen", "valid") == [1, 2]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph, Vocabulary, mirrors, read_graph
-from allneg.graph.categories import relation_categories
 from allneg.graph.check import check, graph_hashes
 from allneg.graph.keys import triple_keys
 from allneg.graph.mirrors import find_echoes
@@ -54,7 +53,7 @@ def test_categories_go_by_the_averages_of_train(read: Read) -> None:
     graph = read(
         one_to_many + many_to_one + both + nearly, b"a\tx\te\nd\tx\tb\n", b"a\tv\tb\na\tv\tc\n"
     )
-    found = dict(zip(graph.vocabulary.relations, relation_categories(graph), strict=True))
+    found = dict(zip(graph.vocabulary.relations, graph.categories, strict=True))
     assert found == {"x": "1-n", "y": "n-1", "z": "n-n", "w": "1-1", "v": "1-n"}
 
 

@@ -86,7 +86,7 @@ def test_a_run_begun_in_one_mesh_and_ended_in_another_is_the_run_of_one_process(
     crew(meshes[0], trained, run.folder, 2, None)
     assert run.status == {"state": "interrupted", "epoch": 2, "step": 0}
     crew(meshes[1], trained, run.folder, None, None)
-    assert run.status == true.status
+    assert {**run.status, "peak_bytes": None} == {**true.status, "peak_bytes": None}
     check_alike(run, true)
     assert all(check.wrong is None for check in verify(run.folder, rank=True))
 

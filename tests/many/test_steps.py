@@ -42,6 +42,14 @@ SETTINGS = {
     "shared, corrected, known masked": (
         "loss.negatives=shared", "loss.count=40", "loss.correction=true", "loss.mask_known=true",
     ),
+    "shared, without the answers": (
+        "loss.negatives=shared", "loss.count=40", "loss.answers_too=false", "loss.mask_known=true",
+    ),
+    "class weights": ("loss.class_weights=true",),
+    "squared distance with a bias": (
+        "model.name=transe", "model.norm=2", "model.squared=true", "model.bias=true",
+    ),
+    "rotate, euclidean": ("model.name=rotate", "model.norm=2"),
     "shared, smoothing, in parts": (
         "loss.negatives=shared", "loss.count=40", "loss.smoothing=0.1", "training.micro_batch=4",
     ),

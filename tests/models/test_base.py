@@ -11,16 +11,17 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.models import MODELS, Model
-from allneg.models.base import squared_modulus
 
-NORMS = {"transe": (1, 2), "rotate": (1, 2)}
-EVERY = [(name, norm) for name in MODELS for norm in NORMS.get(name, (1,))]
+# Norm, squared, bias.
+FORMS = [(1, False, False), (2, False, False), (2, True, False), (2, True, True)]
+DISTANCES = ("transe", "rotate")
+EVERY = [(name, *form) for name in MODELS for form in (FORMS if name in DISTANCES else FORMS[:1])]
 
 
-@pytest.fixture(params=EVERY, ids=lambda each: f"{each[0]}-{each[1]}")
+@pytest.fixture(params=EVERY, ids=lambda each: "-".join(map(str, each)))
 def model(request: pytest.FixtureRequest) -> Model:
-    name, norm = request.param
-    return MODELS[name](dim=6, scale=0.5, norm=norm)
+    name, norm, squared, bias = request.param
+    return MODELS[name](6, 0.5, norm, squared, bias)
 
 
 def some_rows(model: Model, b: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,6 +64,9 @@ def test_first_values_come_from_the_generator_and_have_the_scale(model: Model) -
     model.start_entities(first, Generator().manual_seed(1))
     model.start_entities(again, Generator().manual_seed(1))
     assert first.equal(again)
+    if model.bias:
+        assert not first[:, -1].any()
+        first = first[:, :-1]
     assert first.std().item() == pytest.approx(model.scale, rel=0.05)
     assert first.mean().abs() < 0.05
     relations, others = torch.empty(2, 400, model.relation_width).unbind()
@@ -74,28 +78,10 @@ def test_first_values_come_from_the_generator_and_have_the_scale(model: Model) -
     assert relations.std().item() == pytest.approx(spread, rel=0.05)
 
 
-def test_squares_are_those_of_moduli(model: Model) -> None:
-    head, relation, _ = some_rows(model, 3)
-    name = type(model).__name__
-    if name in ("ComplEx", "RotatE"):
-        number = torch.complex(head[:, :6].double(), head[:, 6:].double())
-        torch.testing.assert_close(model.entity_squares(head).double(), number.abs() ** 2)
-    else:
-        assert model.entity_squares(head).equal(head * head)
-    if name == "ComplEx":
-        number = torch.complex(relation[:, :6].double(), relation[:, 6:].double())
-        torch.testing.assert_close(model.relation_squares(relation).double(), number.abs() ** 2)
-    elif name == "RotatE":  # a turn cannot be made smaller
-        assert not model.relation_squares(relation).any()
-    else:
-        assert model.relation_squares(relation).equal(relation * relation)
-
-
-def test_squared_modulus_has_a_gradient_at_zero() -> None:
-    rows = torch.zeros(2, 4, requires_grad=True)
-    squared_modulus(rows).pow(1.5).sum().backward()
-    assert rows.grad is not None
-    assert rows.grad.equal(torch.zeros(2, 4))
+def test_a_coordinate_has_two_axes_where_it_is_complex(model: Model) -> None:
+    axes = {"ComplEx": (2, 2), "RotatE": (2, 0)}  # an angle has no size
+    expected = axes.get(type(model).__name__, (1, 1))
+    assert (model.entity_axes, model.relation_axes) == expected
 
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "simple"])

@@ -33,6 +33,21 @@ def test_scores_and_gradients_are_the_papers(
     agrees(RotatE(dim=5, scale=1.0, norm=norm), formula)
 
 
+def squared(head: Tensor, angle: Tensor, tail: Tensor) -> Tensor:
+    return -difference(head, angle, tail).abs().square().sum()
+
+
+def biased(head: Tensor, angle: Tensor, tail: Tensor) -> Tensor:
+    return squared(head[:-1], angle, tail[:-1]) + head[-1] + tail[-1]
+
+
+@pytest.mark.parametrize("bias, formula", [(False, squared), (True, biased)])
+def test_the_squared_distance_is_the_square_and_both_biases(
+    agrees: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
+) -> None:
+    agrees(RotatE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
+
+
 @pytest.mark.parametrize("norm", [1, 2])
 def test_a_quarter_turn_has_a_direction_and_a_half_turn_none(norm: int) -> None:
     model = RotatE(dim=1, scale=1.0, norm=norm)
@@ -55,7 +70,10 @@ def test_a_full_turn_changes_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("norm", [1, 2])
-def test_it_fits_a_one_way_ring(mrr_after_fitting: Callable[..., Any], norm: int) -> None:
+@pytest.mark.parametrize("norm, squared", [(1, False), (2, False), (2, True)])
+def test_it_fits_a_one_way_ring(
+    mrr_after_fitting: Callable[..., Any], norm: int, squared: bool
+) -> None:
     ring = [(i, 0, (i + 1) % 6) for i in range(6)]
-    assert mrr_after_fitting(RotatE(dim=8, scale=0.5, norm=norm), ring, 6) == 1
+    model = RotatE(dim=8, scale=0.5, norm=norm, squared=squared, bias=squared)
+    assert mrr_after_fitting(model, ring, 6) == 1

@@ -27,6 +27,21 @@ def test_scores_and_gradients_are_the_papers(
     agrees(TransE(dim=5, scale=1.0, norm=norm), formula)
 
 
+def squared(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+    return -(head + relation - tail).square().sum()
+
+
+def biased(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+    return squared(head[:-1], relation, tail[:-1]) + head[-1] + tail[-1]
+
+
+@pytest.mark.parametrize("bias, formula", [(False, squared), (True, biased)])
+def test_the_squared_distance_is_the_square_and_both_biases(
+    agrees: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
+) -> None:
+    agrees(TransE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
+
+
 @pytest.mark.parametrize("norm, back", [(1, -6.0), (2, -(20**0.5))])
 def test_a_step_has_a_direction(norm: int, back: float) -> None:
     model = TransE(dim=2, scale=1.0, norm=norm)
@@ -35,7 +50,8 @@ def test_a_step_has_a_direction(norm: int, back: float) -> None:
     assert model.compare(model.tail_query(end, step), start).item() == pytest.approx(back)
 
 
-@pytest.mark.parametrize("norm", [1, 2])
-def test_it_fits_a_chain(mrr_after_fitting: Callable[..., Any], norm: int) -> None:
+@pytest.mark.parametrize("norm, squared", [(1, False), (2, False), (2, True)])
+def test_it_fits_a_chain(mrr_after_fitting: Callable[..., Any], norm: int, squared: bool) -> None:
     chain = [(i, 0, i + 1) for i in range(5)]
-    assert mrr_after_fitting(TransE(dim=8, scale=0.5, norm=norm), chain, 6) == 1
+    model = TransE(dim=8, scale=0.5, norm=norm, squared=squared, bias=squared)
+    assert mrr_after_fitting(model, chain, 6) == 1

@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from allneg.graph import Graph, Vocabulary
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions
 from allneg.models import MODELS, ComplEx, DistMult, Model
 from allneg.recipe import Loss, Penalty
 from allneg.scoring import Objective, Shard, Tables, scores
+from allneg.scoring.objective import answer_weights
 
 Start = Callable[[Model, bool], Tables]
 Name = Literal["softmax", "margin", "logistic", "self-adversarial"]
@@ -196,6 +198,50 @@ def test_subsampling_weighs_by_one_over_the_root_of_both_pairs_counts(
     torch.testing.assert_close(even, torch.full((9,), 1 / 9))
 
 
+def test_class_weights_weigh_a_question_by_how_often_its_answer_occurs(
+    triples: Tensor, known: KnownAnswers
+) -> None:
+    names = Vocabulary(tuple(map(str, range(11))), ("a", "b", "c"))
+    graph = Graph("toy", names, triples.numpy(), triples[:0].numpy(), triples[:0].numpy())
+    weights = answer_weights(graph)
+    # 0 and 2 occur three times, the others once or twice, 10 not at all.
+    torch.testing.assert_close(weights[[0, 2, 1, 4, 10]], torch.tensor([1.0, 1.0, 0.7, 0.4, 0.1]))
+    model = DistMult(dim=3, scale=0.8)
+    settings = Loss(class_weights=True)
+    objective = Objective(model, settings, NONE, known, weights=weights)
+    share = objective.shares(Questions.of(triples, "tail"))
+    assert share.sum().item() == pytest.approx(1)
+    assert (share[1] / share[0]).item() == pytest.approx(1.0 / 0.7)  # the answers 2 and 1
+    tables = Tables.start(model, 3, Shard.whole(11), False, seed=0)
+    questions = Questions.of(triples, "tail")
+    truth = torch.nn.functional.cross_entropy(
+        scores(model, tables, questions), questions.answer, weight=weights
+    )
+    torch.testing.assert_close(objective.value(tables, questions, seeded(0)), truth)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_without_the_batchs_answers_only_those_drawn_are_rivals(
+    masked: bool, triples: Tensor, known: KnownAnswers, started: Start
+) -> None:
+    model = DistMult(dim=3, scale=0.8)
+    tables, questions = started(model, False), Questions.of(triples, "tail")
+    settings = Loss(negatives="shared", count=3, answers_too=False, mask_known=masked)
+    objective = Objective(model, settings, NONE, known)
+    every = scores(model, tables, questions).detach()
+    for seed in range(20):
+        chance = seeded(seed)
+        drawn = torch.randperm(11, generator=chance)[:3].tolist()
+        losses = []
+        for i, answer in enumerate(questions.answer.tolist()):
+            right = {int(t) for h, r, t in triples if [h, r] == triples[i, :2].tolist()}
+            rivals = [e for e in drawn if e != answer and not (masked and e in right)]
+            some = every[i, [answer, *rivals]]
+            losses.append(some.logsumexp(0) - some[0])
+        found = objective.value(tables, questions, seeded(seed))
+        torch.testing.assert_close(found, torch.stack(losses).mean())
+
+
 def test_dropout_keeps_the_mean_and_differs_from_batch_to_batch(known: KnownAnswers) -> None:
     model = ComplEx(dim=8, scale=0.8)
     tables = Tables.start(model, 3, Shard.whole(11), False, seed=0)
@@ -230,26 +276,6 @@ def test_dropout_weighs_the_known_entity_and_the_relation_and_nobody_else(
     relation = tables.relations[questions.relation] * drawn.keep_relation
     every = (tail * relation) @ tables.entities.T
     torch.testing.assert_close(found, torch.nn.functional.cross_entropy(every, questions.answer))
-
-
-@pytest.mark.parametrize("negatives, count", [("all", None), ("shared", 4), ("own", 5)])
-@pytest.mark.parametrize("entity_dropout, relation_dropout", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
-def test_an_objective_says_whether_it_moves_the_generator(
-    negatives: Negatives,
-    count: int | None,
-    entity_dropout: float,
-    relation_dropout: float,
-    triples: Tensor,
-    known: KnownAnswers,
-    started: Start,
-) -> None:
-    model = DistMult(dim=3, scale=0.8)
-    settings = Loss("softmax", negatives, count)
-    objective = Objective(model, settings, NONE, known, entity_dropout, relation_dropout)
-    chance = seeded(0)
-    before = chance.get_state()
-    objective.value(started(model, False), Questions.of(triples, "tail"), chance)
-    assert objective.has_chance != chance.get_state().equal(before)
 
 
 @pytest.mark.parametrize("name, norm", EVERY)

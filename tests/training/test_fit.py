@@ -56,7 +56,9 @@ def test_training_stops_when_patience_is_spent(trained: Trained) -> None:
     run = trained(*STILL, "training.epochs=100", "evaluation.every=3", "evaluation.patience=2")
     assert list(valid_mrrs(run)) == [3, 6, 9]
     assert len(run.metrics()) == 9
-    assert run.status == {"state": "finished", "epoch": 9, "best_epoch": 3}
+    status = run.status
+    assert status.pop("peak_bytes") > 0
+    assert status == {"state": "finished", "epoch": 9, "best_epoch": 3}
 
 
 def test_the_last_epoch_is_ranked_though_it_is_not_its_turn(trained: Trained) -> None:

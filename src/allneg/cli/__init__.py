@@ -12,13 +12,14 @@ import sys
 import click
 
 from allneg import __version__
-from allneg.errors import OutOfResources, Problem
+from allneg.errors import OutOfResources, Problem, near, printable
 
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
 _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
     "resume": "Go on with a run that was interrupted.",
     "search": "Try the settings of a space, each once.",
+    "reproduce": "Set our numbers beside the paper's.",
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer questions by name.",
     "compare": "Say whether one run ranks better than another.",
@@ -42,6 +43,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = near(args[0].lower(), _COMMANDS)
+            raise click.UsageError(f"No such command {printable(args[0])}{close}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -67,7 +76,9 @@ def allneg() -> None:
 def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
     try:
-        allneg(prog_name="allneg", standalone_mode=False)
+        code: object = allneg(prog_name="allneg", standalone_mode=False)
+        if isinstance(code, int):  # how click gives an `Exit` of a command back
+            sys.exit(code)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.ClickException as wrong:

@@ -20,6 +20,9 @@ mesh_option = click.option(
     "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+parent_option = click.option(
+    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
+)
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 

@@ -51,7 +51,7 @@ def command(
     """
     import torch
 
-    from allneg.hardware import find_device
+    from allneg.hardware import find_device, memory
     from allneg.mesh import Mesh
     from allneg.recipe import Recipe
     from allneg.training.cost import cost, sampled
@@ -64,20 +64,23 @@ def command(
     # A device that is planned for need not be here.
     away = timed and chosen.hardware.device == "auto"
     place = torch.device("cuda") if away else find_device(chosen.hardware.device)
-    made = plan(chosen, counts, place, grid)
-    costs: dict[str, Cost] = {}
+    made, costs = plan(chosen, counts, place, grid), {}
+    there_is = memory(place) if not away else None
     if timed:
         rates = _rates(gpu or _GPU, price)
+        there_is = rates.bytes if away else there_is
         costs["exact"] = cost(chosen, counts, grid, rates)
         if chosen.loss.negatives == "all":
             costs["sampled"] = cost(sampled(chosen, _SAMPLE), counts, grid, rates)
     if as_json:
+        fits = None if there_is is None else made.peak <= there_is
+        more = {"available": there_is, "fits": fits}
         said = {name: each.to_json() for name, each in costs.items()}
-        json_document({"schema_version": SCHEMA_VERSION, **made.to_json(), **said})
+        json_document({"schema_version": SCHEMA_VERSION, **made.to_json(), **more, **said})
         return
-    _show_memory(f"{chosen.model.name} on {name}, {made.device}", made)
-    if timed:
-        _show_cost(f"{grid} of {gpu or _GPU}", made, costs, _rates(gpu or _GPU, price))
+    _show_memory(f"{chosen.model.name} on {name}, {made.device}", made, there_is)
+    if costs:
+        _show_cost(f"{grid} of {gpu or _GPU}", costs)
 
 
 def _counted(
@@ -105,7 +108,7 @@ def _rates(name: str, price: float | None) -> Rates:
     return RATES[name] if price is None else replace(RATES[name], price=price)
 
 
-def _show_memory(title: str, made: Plan) -> None:
+def _show_memory(title: str, made: Plan, there_is: int | None) -> None:
     rows = [
         (phase, name, f"{size / 2**20:,.1f}")
         for phase in ("kept", "training", "ranking")
@@ -113,9 +116,23 @@ def _show_memory(title: str, made: Plan) -> None:
     ]
     table(title, ("when", "what", "MiB#"), [*rows, ("peak", "", f"{made.peak / 2**20:,.1f}")])
     print(made.path)
+    if there_is is not None:
+        print(_comparison(made, there_is))
 
 
-def _show_cost(title: str, made: Plan, costs: dict[str, Cost], rates: Rates) -> None:
+def _comparison(made: Plan, there_is: int) -> str:
+    """Whether the plan fits into the memory there is, and what to lower if not."""
+    said = f"{made.device} has {there_is / 2**20:,.1f} MiB: "
+    if made.peak <= there_is:
+        return said + "fits"
+    if sum(made.kept.values()) > there_is:
+        return said + "does not fit; lower model.dim"
+    phases = {"training": "training.micro_batch or loss.block", "ranking": "evaluation.block"}
+    largest = max(phases, key=lambda phase: sum(getattr(made, phase).values()))
+    return said + f"does not fit; lower {phases[largest]}"
+
+
+def _show_cost(title: str, costs: dict[str, Cost]) -> None:
     exact = costs["exact"]
     amounts = {
         "products": f"{exact.operations / 1e9:,.1f} G operations",
@@ -130,10 +147,8 @@ def _show_cost(title: str, made: Plan, costs: dict[str, Cost], rates: Rates) -> 
     table(f"a step, each device of {title}", ("what", "how much#", "ms#", "share#"), rows)
     print(
         f"an epoch: {exact.steps:,} steps, {exact.epoch_seconds:,.0f} seconds, "
-        f"{exact.epoch_price:,.2f} at {rates.price:g} a device and hour"
+        f"{exact.epoch_price:,.2f} at {exact.price / exact.mesh.size:g} a device and hour"
     )
-    fits = "fits" if made.peak <= rates.bytes else "does NOT fit"
-    print(f"{made.peak / 1e9:,.1f} GB {fits} in a device's {rates.bytes / 1e9:,.0f} GB")
     if "sampled" in costs:
         times = exact.step_seconds / costs["sampled"].step_seconds
         print(

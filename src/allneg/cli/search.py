@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from allneg.errors import BadRecipe, Diverged
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from allneg.training.search import Space, Standing
+    from allneg.training.search import Ranged, Space, Standing
 
 _MOST_ROWS = 10
 _SECONDS_A_LOOK = 1.0
@@ -33,6 +33,7 @@ _ENDED = ("finished", "diverged", "dropped")
 @click.argument("space", type=click.Path(path_type=Path), metavar="SPACE.toml")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The search's folder.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Processes at once.")
+@click.option("--trials", type=click.IntRange(1), help="How many to try, where there are ranges.")
 @click.option("--halving", is_flag=True, help="Train all a little, and only the best to the end.")
 @click.option("--status", "only_status", is_flag=True, help="Say how it stands, and stop.")
 @set_option
@@ -43,6 +44,7 @@ def command(
     space: Path,
     out: Path,
     workers: int,
+    trials: int | None,
     halving: bool,
     only_status: bool,
     settings: tuple[str, ...],
@@ -52,26 +54,29 @@ def command(
 ) -> None:
     """Try every combination of the settings in SPACE.toml's [search], each once.
 
+    Where a setting has a range, --trials of them are tried, each where Optuna's TPE expects most.
     The same command goes on with a search that was cut off; started again beside itself, here or
     on another machine that sees the folder, it helps. Trials are chosen by valid MRR alone.
     """
     from allneg.cli.progress import watched
-    from allneg.training.search import checked, read_space, search
+    from allneg.training.search import read_ranged, read_space
 
-    asked = _Asked(read_space(space, settings), out, halving)
+    if trials and halving:
+        raise BadRecipe("--halving is for lists of values; leave out --halving, or the ranges")
+    read = read_ranged(space, trials, settings) if trials else read_space(space, settings)
+    asked = _Asked(read, out, halving)
     if only_status:
         _print(asked, as_json)
         return
     with watched(quiet=True) as (_, stopped_by):
         if parent is not None:
-            stopped = with_parent(stopped_by, parent)
-            search(asked.space, out, halving=halving, stopped_by=stopped)
+            asked.search(with_parent(stopped_by, parent))
             return
         with contextlib.nullcontext() if quiet else _shown(asked):
             if workers == 1:
-                search(asked.space, out, halving=halving, stopped_by=stopped_by)
+                asked.search(stopped_by)
             else:
-                checked(asked.space, out)  # what is wrong is said once, not by every worker
+                asked.check()  # what is wrong is said once, not by every worker
                 oversee(asked.started(workers), stopped_by, asked.n_left)
     _draw(asked)
     _print(asked, as_json)
@@ -83,9 +88,44 @@ def command(
 class _Asked:
     """A search as it was asked for."""
 
-    space: Space
+    read: Space | Ranged
     out: Path
     halving: bool
+
+    @property
+    def space(self) -> Space:
+        """The trials; those asked for so far, where there are ranges."""
+        from allneg.training.search import Space
+
+        return self.read if isinstance(self.read, Space) else self.read.space(self.out)
+
+    @property
+    def total(self) -> int:
+        """How many trials there are going to be."""
+        from allneg.training.search import Space
+
+        return len(self.read.trials) if isinstance(self.read, Space) else self.read.count
+
+    def search(self, stopped_by: Callable[[], int]) -> None:
+        from allneg.training.search import Space, search, search_ranges
+
+        if isinstance(self.read, Space):
+            search(self.read, self.out, halving=self.halving, stopped_by=stopped_by)
+        else:
+            search_ranges(self.read, self.out, stopped_by=stopped_by)
+
+    def check(self) -> None:
+        """Find what is wrong with data, devices and folder."""
+        from allneg.training.search import checked
+
+        checked(self._some, self.out)
+
+    @property
+    def _some(self) -> Space:
+        """Trials for what all have in common."""
+        from allneg.training.search import Space
+
+        return self.read if isinstance(self.read, Space) else self.read.corners
 
     def standings(self) -> list[Standing]:
         from allneg.training.search import standings
@@ -94,11 +134,13 @@ class _Asked:
 
     def n_left(self) -> int:
         """How many trials have not ended."""
-        return sum(each.state not in _ENDED for each in self.standings())
+        found = self.standings()
+        unasked = max(0, self.total - len(found))
+        return unasked + sum(each.state not in _ENDED for each in found)
 
     def started(self, workers: int) -> list[Worker]:
         """This very command, so many times, as workers."""
-        devices = {trial.recipe.hardware.device for trial in self.space.trials}
+        devices = {trial.recipe.hardware.device for trial in self._some.trials}
         arguments = [*sys.argv[1:], "--worker-of", str(os.getpid())]
         return start(workers, arguments, share_gpus=devices <= {"auto", "cuda"})
 
@@ -137,7 +179,7 @@ def _print(asked: _Asked, as_json: bool) -> None:
     )
     if len(found) > _MOST_ROWS:
         print(f"and {len(found) - _MOST_ROWS:,} trials more (--json has all)")
-    if found[0].state == "finished":
+    if found and found[0].state == "finished":
         best = asked.out / "trials" / found[0].trial.id
         print(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has seen")
 
@@ -196,8 +238,7 @@ class _Lines:
     def __init__(self, asked: _Asked) -> None:
         self._asked = asked
         self._told = {each.trial.id for each in asked.standings() if each.state in _ENDED}
-        total = len(asked.space.trials)
-        note(f"{asked.out}: {total} trials, {len(self._told)} of them done")
+        note(f"{asked.out}: {asked.total} trials, {len(self._told)} of them done")
 
     def go_on_until(self, ended: threading.Event) -> None:
         while not ended.wait(_SECONDS_A_LOOK):
@@ -210,5 +251,5 @@ class _Lines:
             if each.state in _ENDED and each.trial.id not in self._told:
                 self._told.add(each.trial.id)
                 mrr = "" if each.valid_mrr is None else f", valid MRR {each.valid_mrr:.4f}"
-                share = f"{len(self._told)} of {len(found)}"
+                share = f"{len(self._told)} of {self._asked.total}"
                 note(f"{share}: {each.trial.in_words()}: {each.state}{mrr}")

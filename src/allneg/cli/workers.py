@@ -1,4 +1,4 @@
-"""The processes that share the trials of a search."""
+"""The processes that share the trials of a search, or the numbers of a table."""
 
 from __future__ import annotations
 
@@ -51,18 +51,22 @@ class Worker:
 
 def start(count: int, arguments: list[str], share_gpus: bool) -> list[Worker]:
     """`allneg` with these arguments, so many times; they share cores and, if told to, GPUs."""
+    places = shares(count, share_gpus)
+    command = [sys.executable, "-m", "allneg", *arguments]
+    return [Worker.start(command, environment) for environment in places]
+
+
+def shares(count: int, share_gpus: bool) -> list[dict[str, str]]:
+    """The environment of each of so many processes: its share of the cores, and its GPU."""
     import torch
 
     threads = os.environ.get("OMP_NUM_THREADS") or max(1, torch.get_num_threads() // count)
     gpus = _gpus(torch.cuda.device_count()) if share_gpus else []
-    workers = []
-    for i in range(count):
-        environment = {"OMP_NUM_THREADS": str(threads)}
-        if gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = gpus[i % len(gpus)]
-        command = [sys.executable, "-m", "allneg", *arguments]
-        workers.append(Worker.start(command, environment))
-    return workers
+    cores = {"OMP_NUM_THREADS": str(threads)}
+    return [
+        {**cores, "CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else cores
+        for i in range(count)
+    ]
 
 
 def oversee(
@@ -94,11 +98,13 @@ def oversee(
         raise click.exceptions.Exit(max(codes, default=1))
 
 
-def with_parent(stopped_by: Callable[[], int], parent: int) -> Callable[[], int]:
+def with_parent(stopped_by: Callable[[], int], parent: int | None) -> Callable[[], int]:
     """As `stopped_by`, and SIGTERM once the process that started this one has gone.
 
     A closed terminal ends that process alone; its workers must not go on unseen.
     """
+    if parent is None:
+        return stopped_by
     return lambda: stopped_by() or (signal.SIGTERM if os.getppid() != parent else 0)
 
 

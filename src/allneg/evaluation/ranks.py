@@ -15,13 +15,14 @@ from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions
 from allneg.hardware import is_out_of_memory
+from allneg.kernels.answers import strike
+from allneg.kernels.counts import counts
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.shard import Shard
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
-_MARKS = 1 << 17  # counted at once on a CPU
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,10 @@ class Ranking:
         return np.asarray(1.0 + self.better + ties[self.protocol.ties] / 2, dtype=np.float64)
 
 
-def known_for(protocol: Protocol, graph: Graph, split: str) -> KnownAnswers:
+def known_for(protocol: Protocol, graph: Graph, split: str, device: torch.device) -> KnownAnswers:
     """The answers that are no rivals when `split` is ranked."""
     splits = [graph.split(name) for name in protocol.filter_splits(split)]
-    return KnownAnswers.of(splits, graph.n_entities, graph.n_relations)
+    return KnownAnswers.of(splits, graph.n_entities, graph.n_relations, device)
 
 
 @torch.no_grad()
@@ -61,7 +62,7 @@ def rank(
 
     Where memory does not suffice for so many, half as many are held, and so on.
     """
-    known = known_for(protocol, graph, split).to(tables.device)
+    known = known_for(protocol, graph, split, tables.device)
     triples = graph.split(split)
     if protocol.unseen == "dropped":
         triples = triples[graph.seen[triples[:, 0]] & graph.seen[triples[:, 2]]]
@@ -108,11 +109,11 @@ def _ranked(
     A function of its own, so that its scores are gone before the next ones are made.
     """
     values = scores(model, tables, questions).float()
-    low, high = values.aminmax()  # NaN passes through, and no copy is made
+    low, high = values.aminmax(dim=1)  # NaN passes through; without a dim, a copy would be made
     if out is not None:
         values[:, out[tables.shard.start : tables.shard.stop]] = -torch.inf
     found = places(values, questions, known, protocol, tables.shard)
-    return found, low.isfinite() & high.isfinite()
+    return found, (low.isfinite() & high.isfinite()).all()
 
 
 def _fewer(size: int, error: Exception, shard: Shard) -> int:
@@ -144,29 +145,14 @@ def places(
     shard, its rows alone are counted; the answer's score comes from the process that holds it.
     """
     question, rival = known.pairs(questions)
-    place = questions.answer.unsqueeze(1)
-    if shard is None or shard.rows.size == 1:
-        answer = values.gather(1, place)
-        values.scatter_(1, place, -torch.inf)
-    else:
-        here, place = shard.holds(place), shard.local(place)
-        own = values.gather(1, place)
-        answer = shard.rows.most(torch.where(here, own, -torch.inf))
-        values.scatter_(1, place, torch.where(here, -torch.inf, own))
-        held = shard.holds(rival)
-        question, rival = question[held], rival[held] - shard.start
+    place = questions.answer
+    if shard is not None and shard.rows.size > 1:
+        place = torch.where(shard.holds(place), place - shard.start, -1)
+        here = shard.holds(rival)
+        question, rival = question[here], rival[here] - shard.start
+    answer = strike(values, place, values.shape[1])
+    if shard is not None:
+        answer = shard.rows.most(answer)
     values[question, rival] = -torch.inf
-    # A CPU widens each mark to eight bytes to count it: a few rows at a time stay in its cache.
-    size = max(1, _MARKS // values.shape[1]) if values.device.type == "cpu" else len(values)
-    pieces = zip(values.split(size), answer.split(size), strict=True)
-    return torch.cat([_counted(some, its_answer, rule) for some, its_answer in pieces])
-
-
-def _counted(values: Tensor, answer: Tensor, rule: Protocol) -> Tensor:
-    """How many of each row are better than its answer, and how many equal: (B, N) -> (B, 2)."""
-    if not rule.relative and not rule.absolute:
-        better, equal = values > answer, values == answer
-    else:
-        equal = (values - answer).abs() <= rule.absolute + rule.relative * answer.abs()
-        better = (values > answer) & ~equal
-    return torch.stack([better.sum(1), equal.sum(1)], dim=1)
+    slack = rule.absolute + rule.relative * answer.abs() if rule.absolute or rule.relative else None
+    return counts(values, answer, slack)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.evaluation.ranks import Ranking
-from allneg.graph.categories import relation_categories
+from allneg.graph.categories import CATEGORIES
 from allneg.graph.graph import Graph
 
 HITS = (1, 3, 10)
@@ -57,15 +57,13 @@ class Report:
     def of(cls, ranking: Ranking, graph: Graph) -> Report:
         ranks, relation = ranking.ranks, ranking.triples[:, 1]
         whole = Metrics.of(ranks)
-        category = np.array(relation_categories(graph))
-        names = graph.vocabulary.relations
+        names, category = graph.vocabulary.relations, graph.categories
         by_relation = {
-            names[r]: {**_both(ranks[relation == r]), "category": str(category[r])}
-            for r in np.unique(relation)
+            names[r]: {**each, "category": category[r]}
+            for r, each in _grouped(ranks, relation).items()
         }
-        by_category = {
-            name: _both(ranks[category[relation] == name]) for name in np.unique(category[relation])
-        }
+        kind = np.array([CATEGORIES.index(each) for each in category], dtype=np.int64)
+        by_category = {CATEGORIES[k]: each for k, each in _grouped(ranks, kind[relation]).items()}
         touches = ~(graph.seen[ranking.triples[:, 0]] & graph.seen[ranking.triples[:, 2]])
         unseen = {"triples": int(touches.sum()), "dropped": ranking.dropped}
         if touches.any():
@@ -74,7 +72,7 @@ class Report:
             **whole.to_json(),
             by_side={side: Metrics.of(ranks[:, i]).to_json() for side, i in _COLUMNS.items()},
             by_relation=by_relation,
-            by_category={str(name): each for name, each in by_category.items()},
+            by_category=by_category,
             optimistic=Metrics.of(1.0 + ranking.better).to_json(),
             pessimistic=Metrics.of(1.0 + ranking.better + ranking.equal).to_json(),
             unseen=unseen,
@@ -97,7 +95,32 @@ class Report:
         return cls(**said)
 
 
-def _both(ranks: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Metrics of some triples' questions, and of each side's alone."""
-    sides = {side: Metrics.of(ranks[:, i]).to_json() for side, i in _COLUMNS.items()}
-    return {**Metrics.of(ranks).to_json(), **sides}
+def _grouped(
+    ranks: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
+) -> dict[int, dict[str, Any]]:
+    """By each group of triples: metrics of their questions, and of each side's alone.
+
+    All groups are summed at once: a graph may have thousands of relations.
+    """
+    groups, place = np.unique(group, return_inverse=True)
+    count = np.bincount(place)
+    # What is averaged, by side and group: the metrics are linear in these.
+    values = {"mrr": 1 / ranks, "mr": ranks, **{str(k): ranks <= k for k in HITS}}
+    sums = {
+        name: np.stack([np.bincount(place, weights=column) for column in each.T])
+        for name, each in values.items()
+    }
+
+    def metrics(i: int, sides: list[int]) -> dict[str, Any]:
+        n = int(count[i]) * len(sides)
+        mean = {name: float(each[sides, i].sum() / n) for name, each in sums.items()}
+        hits = {str(k): mean[str(k)] for k in HITS}
+        return Metrics(mean["mrr"], mean["mr"], hits, n).to_json()
+
+    return {
+        int(each): {
+            **metrics(i, [0, 1]),
+            **{side: metrics(i, [column]) for side, column in _COLUMNS.items()},
+        }
+        for i, each in enumerate(groups)
+    }

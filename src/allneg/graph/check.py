@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from allneg.graph.categories import CATEGORIES, relation_categories
+from allneg.graph.categories import CATEGORIES
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.keys import common, copies, triple_keys
 from allneg.graph.mirrors import Echo, Echoes, find_echoes
 
-__all__ = ["Check", "check", "graph_hashes", "relation_categories"]
+__all__ = ["Check", "check", "graph_hashes"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def check(graph: Graph) -> Check:
         unseen_relations=int((~seen).sum()),
         unseen_triples=touching,
         echoes=find_echoes(graph),
-        categories=relation_categories(graph),
+        categories=graph.categories,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from allneg.graph.categories import relation_categories
 from allneg.graph.vocabulary import Vocabulary
 
 Triples: TypeAlias = npt.NDArray[np.int64]  # (n, 3): head, relation, tail
@@ -37,6 +38,12 @@ class Graph:
 
     def split(self, name: str) -> Triples:
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """Each relation's category, such as `1-n`: (R,)."""
+        splits = [self.split(name) for name in SPLITS]
+        return relation_categories(splits, self.n_entities, self.n_relations)
 
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:

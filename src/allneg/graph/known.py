@@ -12,6 +12,8 @@ from torch import Tensor
 from allneg.graph.graph import Triples
 from allneg.graph.questions import Questions
 
+_CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class KnownAnswers:
@@ -24,25 +26,28 @@ class KnownAnswers:
     answers: Tensor  # int64 (A,): sorted within a question, each once
 
     @classmethod
-    def of(cls, splits: Sequence[Triples], n_entities: int, n_relations: int) -> KnownAnswers:
-        """The answers that `splits` together give to every question, from both sides."""
-        head, relation, tail = np.concatenate(splits).T
-        key = np.concatenate([relation, relation + n_relations]) * n_entities
-        key += np.concatenate([head, tail])
-        answer = np.concatenate([tail, head])
-        order = np.lexsort((answer, key))
-        key, answer = key[order], answer[order]
-        new = np.ones(len(key), dtype=np.bool_)
-        new[1:] = (key[1:] != key[:-1]) | (answer[1:] != answer[:-1])
-        key, answer = key[new], answer[new]
-        keys, starts = np.unique(key, return_index=True)
-        ends = np.append(starts, len(key))
-        tensors = (torch.from_numpy(np.ascontiguousarray(each)) for each in (keys, ends, answer))
-        return cls(n_entities, n_relations, *tensors)
+    def of(
+        cls,
+        splits: Sequence[Triples],
+        n_entities: int,
+        n_relations: int,
+        device: torch.device = _CPU,
+    ) -> KnownAnswers:
+        """The answers that `splits` together give to every question, from both sides.
 
-    def to(self, device: torch.device) -> KnownAnswers:
-        moved = (each.to(device) for each in (self.keys, self.starts, self.answers))
-        return KnownAnswers(self.n_entities, self.n_relations, *moved)
+        They are sorted on the device, where that takes a few milliseconds.
+        """
+        triples = torch.from_numpy(np.concatenate(splits)).to(device)
+        head, relation, tail = triples.T.contiguous().unbind(0)
+        key = torch.cat([relation, relation + n_relations]) * n_entities + torch.cat([head, tail])
+        answer, order = torch.cat([tail, head]).sort()
+        key, order = key[order].sort(stable=True)
+        answer = answer[order]
+        new = torch.ones_like(key, dtype=torch.bool)
+        new[1:] = (key[1:] != key[:-1]) | (answer[1:] != answer[:-1])
+        keys, counts = key[new].unique_consecutive(return_counts=True)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return cls(n_entities, n_relations, keys, starts, answer[new])
 
     def counts(self, questions: Questions) -> Tensor:
         """How many answers each question has: (B,)."""

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
+_TOGETHER = 1 << 17  # questions looked up at once
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Questi
     n = len(triples)
     columns = triples.T.contiguous()
     order = torch.randperm(2 * n, generator=generator, device=triples.device)
-    for some in order.split(size):
-        side = some // n
-        head, relation, tail = columns.index_select(1, some % n).unbind(0)
+    # Many batches are looked up together: on a GPU, each look-up costs as much for one.
+    for many in order.split(size * max(1, _TOGETHER // size)):
+        side = many // n
+        head, relation, tail = columns.index_select(1, many % n).unbind(0)
         tails = side == 0
         known, answer = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        yield Questions(side, known, relation, answer)
+        parts = (each.split(size) for each in (side, known, relation, answer))
+        yield from map(Questions, *parts)

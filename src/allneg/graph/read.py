@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allneg.errors import BadData, near
+from allneg.errors import BadData, counted, near
 from allneg.graph.archive import archive_files, is_archive
 from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
 from allneg.graph.files import TripleFile, folder_files, one_file
@@ -99,15 +99,21 @@ def _without_duplicates(graph: Graph, settings: Data) -> tuple[Graph, list[str]]
     for split, part, each in zip(SPLITS, parts, keys, strict=True):
         n_copies = copies(ordered[split])
         if n_copies and settings.keep_duplicates:
-            notes.append(f"{graph.name}: {n_copies:,} duplicate triples in {split} are kept")
+            notes.append(duplicates_note(graph.name, n_copies, split, kept=True))
         elif n_copies:
-            notes.append(f"{graph.name}: {n_copies:,} duplicate triples in {split} are left out")
+            notes.append(duplicates_note(graph.name, n_copies, split, kept=False))
             changed[split] = part[first_places(each)]
     for one, other in combinations(SPLITS, 2):
         shared = common(ordered[one], ordered[other])
         if shared:
-            notes.append(f"{graph.name}: {shared:,} triples are in both {one} and {other}")
+            said = f"{counted(shared, 'triple')} {'is' if shared == 1 else 'are'}"
+            notes.append(f"{graph.name}: {said} in both {one} and {other}")
     return _with_splits(graph, changed), notes
+
+
+def duplicates_note(name: str, count: int, split: str, kept: bool) -> str:
+    said = f"{name}: {counted(count, 'duplicate triple')} in {split}"
+    return f"{said} {'is' if count == 1 else 'are'} {'kept' if kept else 'left out'}"
 
 
 def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
@@ -125,8 +131,9 @@ def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
         changed[split] = graph.split(split)[seen]
         counts.append(f"{int((~seen).sum()):,} {split}")
     said = (
-        f"{graph.name}: {new_entities:,} entities and {new_relations:,} relations are not in "
-        f"train; they touch {' and '.join(counts)} triples, "
+        f"{graph.name}: {counted(new_entities, 'entity')} and "
+        f"{counted(new_relations, 'relation')} are not in train; "
+        f"they touch {' and '.join(counts)} triples, "
     )
     if not settings.drop_unseen:
         return graph, [said + "which are kept"]

@@ -15,13 +15,19 @@ from torch import Tensor
 
 from allneg.errors import BadRecipe, near, printable
 
+_NO_CPU_ENGINE = ("adagrad", "answers", "powers", "rows", "times")
 ENGINES = ("auto", "reference", "cpu", "gpu")
 _asked = "auto"  # for the whole process: a server's threads must not differ
 
 
 def engine(kernel: str, device: torch.device) -> ModuleType:
-    """The module that runs `kernel` on `device`: it has `scores` and `gradients`."""
+    """The module that runs `kernel` on `device`, such as `allneg.kernels.l1.gpu`.
+
+    A kernel that gains nothing from an engine for a CPU runs its reference there.
+    """
     name, _ = _choice(device)
+    if name == "cpu" and kernel in _NO_CPU_ENGINE:
+        name = "reference"
     return importlib.import_module(f"allneg.kernels.{kernel}.{name}")
 
 

@@ -21,9 +21,13 @@ class Model(ABC):
     dim: int  # coordinates a row; complex ones where the model says so
     scale: float  # size of the first values
     norm: int = 1  # of the distance, for the models that have one
+    squared: bool = False  # leave out the root of norm 2
+    bias: bool = False  # a number an entity, added to the squared distance's scores
 
     entity_parts: ClassVar[int] = 1  # an entity row is so many times `dim` wide
     relation_parts: ClassVar[int] = 1  # likewise a relation row
+    entity_axes: ClassVar[int] = 1  # of a coordinate: 2 where it is complex, in parts of its own
+    relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which has no size
 
     @property
     def kernel(self) -> str:
@@ -65,16 +69,6 @@ class Model(ABC):
         """Fill new relation rows."""
         nn.init.normal_(rows, std=self.scale, generator=generator)
 
-    def entity_squares(self, rows: Tensor) -> Tensor:
-        """Squared modulus of each coordinate, for penalties: (B, W) -> (B, coordinates)."""
-        return rows.square()
-
-    def relation_squares(self, rows: Tensor) -> Tensor:
-        """Squared modulus of each coordinate, for penalties: (B, V) -> (B, coordinates)."""
-        return rows.square()
-
-
-def squared_modulus(rows: Tensor) -> Tensor:
-    """re² + im² of rows that hold real parts, then imaginary parts: (B, 2D) -> (B, D)."""
-    re, im = rows.chunk(2, dim=-1)
-    return re.square() + im.square()
+    def place(self, rows: Tensor) -> Tensor:
+        """Entity rows without what is no coordinate, such as a bias: (B, W) -> (B, parts · D)."""
+        return rows

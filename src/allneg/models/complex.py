@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from allneg.kernels import dot
-from allneg.models.base import Model, squared_modulus
+from allneg.kernels import dot, times
+from allneg.models.base import Model
 
 
 class ComplEx(Model):
@@ -17,35 +16,20 @@ class ComplEx(Model):
 
     entity_parts = 2
     relation_parts = 2
+    entity_axes = 2
+    relation_axes = 2
 
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
-        return _times(head, relation)
+        return times(head, relation)
 
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
         # Re(h r conj(t)) = Re(h conj(t conj(r))): the conjugate relation, asked from the tail.
-        return _times(tail, _conjugate(relation))
+        return times(tail, relation, conjugate=True)
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
         # Re(r h conj(t)) is the product of r's row with that of conj(h) t.
-        return _times(_conjugate(head), tail)
+        return times(tail, head, conjugate=True)
 
     def compare(self, query: Tensor, entities: Tensor) -> Tensor:
         # Re(q conj(e)) is the inner product of the rows as they are laid out.
         return dot(query, entities)
-
-    def entity_squares(self, rows: Tensor) -> Tensor:
-        return squared_modulus(rows)
-
-    def relation_squares(self, rows: Tensor) -> Tensor:
-        return squared_modulus(rows)
-
-
-def _conjugate(row: Tensor) -> Tensor:
-    re, im = row.chunk(2, dim=-1)
-    return torch.cat([re, -im], dim=-1)
-
-
-def _times(a: Tensor, b: Tensor) -> Tensor:
-    a_re, a_im = a.chunk(2, dim=-1)
-    b_re, b_im = b.chunk(2, dim=-1)
-    return torch.cat([a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re], dim=-1)

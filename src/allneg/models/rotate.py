@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from allneg.kernels import l2, modulus
-from allneg.models.base import Model, squared_modulus
+from allneg.kernels import modulus, times
+from allneg.models.distance import Distance
 
 
-class RotatE(Model):
+class RotatE(Distance):
     """score(h, r, t) = -sum_k |h_k * exp(i r_k) - t_k|
 
     Entity rows hold `dim` real parts, then `dim` imaginary parts; relation rows hold
@@ -20,33 +20,24 @@ class RotatE(Model):
     """
 
     entity_parts = 2
+    entity_axes = 2
+    relation_axes = 0  # a turn has modulus 1 whatever its angle: there is nothing to shrink
+    sum_of_moduli = "modulus"
 
-    @property
-    def kernel(self) -> str:
-        return "modulus" if self.norm == 1 else "l2"
+    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
+        return times(head, _turn(relation))
 
-    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
-        return _turn(head, relation)
-
-    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
         # A rotation keeps lengths, so |h*r - t| = |h - t*r^-1|: turn the tail back.
-        return _turn(tail, -relation)
+        return times(tail, _turn(relation), conjugate=True)
 
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return modulus(query, entities) if self.norm == 1 else l2(query, entities)
+    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
+        return modulus(query, entities)
 
     def start_relations(self, rows: Tensor, generator: Generator) -> None:
         nn.init.uniform_(rows, -math.pi, math.pi, generator=generator)
 
-    def entity_squares(self, rows: Tensor) -> Tensor:
-        return squared_modulus(rows)
 
-    def relation_squares(self, rows: Tensor) -> Tensor:
-        # A turn has modulus 1 whatever its angle: there is nothing to shrink.
-        return rows.new_zeros(len(rows), 1)
-
-
-def _turn(row: Tensor, angle: Tensor) -> Tensor:
-    re, im = row.chunk(2, dim=-1)
-    cos, sin = angle.cos(), angle.sin()
-    return torch.cat([re * cos - im * sin, re * sin + im * cos], dim=-1)
+def _turn(angle: Tensor) -> Tensor:
+    """exp(i angle): (B, D) -> (B, 2D)."""
+    return torch.cat([angle.cos(), angle.sin()], dim=-1)

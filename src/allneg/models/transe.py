@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from allneg.kernels import l1, l2
-from allneg.models.base import Model
+from allneg.kernels import l1
+from allneg.models.distance import Distance
 
 
-class TransE(Model):
+class TransE(Distance):
     """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the euclidean one (2)."""
 
-    @property
-    def kernel(self) -> str:
-        return "l1" if self.norm == 1 else "l2"
+    sum_of_moduli = "l1"
 
-    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
 
-    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
         return tail - relation
 
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return l1(query, entities) if self.norm == 1 else l2(query, entities)
+    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
+        return l1(query, entities)

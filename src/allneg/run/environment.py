@@ -15,6 +15,7 @@ import numpy as np
 import safetensors
 import torch
 
+from allneg import __version__
 from allneg.run.files import read_json
 
 
@@ -24,6 +25,7 @@ def environment() -> dict[str, Any]:
         "command": shlex.join(["allneg", *sys.argv[1:]]),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "allneg": __version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "safetensors": safetensors.__version__,

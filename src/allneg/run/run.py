@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -55,13 +56,8 @@ class Run:
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
         """A new run in a folder that must not hold anything yet."""
+        check_new(folder)
         with full_disk_named(folder):
-            if folder.is_symlink():
-                raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise BadRecipe(
-                    f"{folder}: exists already; `allneg resume` it, or choose another --out"
-                )
             folder.mkdir(parents=True, exist_ok=True)
         try:
             cls._write(folder, recipe, graph)
@@ -163,6 +159,22 @@ class Run:
         return dict(read_json(path)) if path.exists() else {"state": "new"}
 
     @property
+    def standing(self) -> dict[str, Any]:
+        """The status; a run that says it is running while nobody trains it was cut off."""
+        said = self.status
+        return {**said, "state": "cut off"} if said["state"] == "running" and self.free else said
+
+    @property
+    def free(self) -> bool:
+        """Whether no process trains this run now."""
+        lock = self.folder / ".lock"
+        try:
+            with FileLock(lock, timeout=0) if lock.exists() else contextlib.nullcontext():
+                return True
+        except (Timeout, OSError):  # OSError: not ours to lock, so not ours to know
+            return False
+
+    @property
     def environment(self) -> dict[str, Any]:
         """Versions, device and command of the training's start."""
         return dict(read_json(self.folder / "environment.json"))
@@ -251,9 +263,26 @@ class Run:
                 seam.disk.remove(left)
 
 
+def check_new(folder: Path) -> None:
+    """Raise a `Problem` unless a run can be made in a folder, which is not touched."""
+    with full_disk_named(folder):
+        if folder.is_symlink():
+            raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise BadRecipe(
+                f"{folder}: exists already; `allneg resume` it, or choose another --out"
+            )
+        home = next(each for each in folder.absolute().parents if each.exists())
+        if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+            what = errno.EACCES if home.is_dir() else errno.ENOTDIR
+            raise OSError(what, os.strerror(what))
+
+
 def make_model(recipe: Recipe) -> Model:
     settings = recipe.model
-    return MODELS[settings.name](settings.dim, settings.scale, settings.norm)
+    return MODELS[settings.name](
+        settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
+    )
 
 
 def new_folder(recipe: Recipe) -> Path:

@@ -22,6 +22,7 @@ class Drawn:
 
     shared: Tensor | None = None  # int64 (C,): candidates of the batch, sorted
     offset: Tensor | None = None  # (C,): added to their scores, the sample's correction
+    no_rivals: Tensor | None = None  # int64: columns of `shared` that were not drawn
     own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
     keep_entity: Tensor | None = None  # (B, W): dropout's factors
     keep_relation: Tensor | None = None  # (B, V)
@@ -70,10 +71,13 @@ def _own(
 def _shared(
     tables: Tables, asked: Questions, drawn: Drawn, pairs: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Rivals]:
-    shard, shared, offset = tables.shard, drawn.shared, drawn.offset
+    shard, shared, offset, no_rivals = tables.shard, drawn.shared, drawn.offset, drawn.no_rivals
     assert shared is not None
     if shard.rows.size > 1:
         here = shard.holds(shared)
+        if no_rivals is not None:
+            # Columns of those held here, which are some of the columns before.
+            no_rivals = (here.cumsum(0) - 1)[no_rivals[here[no_rivals]]]
         shared, offset = shared[here], None if offset is None else offset[here]
     count = len(shared)
     if not count:
@@ -83,8 +87,19 @@ def _shared(
         place = torch.searchsorted(shared, pairs[1]).clamp(max=count - 1)
         there = shared[place] == pairs[1]
         pairs = pairs[0][there], place[there]
+    if no_rivals is not None:
+        pairs = _also(pairs, len(asked), no_rivals)
     column = _column(shard, asked.answer, torch.searchsorted(shared, asked.answer))
     return tables.held_rows(shared), Rivals(column, count, pairs, offset)
+
+
+def _also(pairs: tuple[Tensor, Tensor] | None, b: int, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """(question, column) pairs, and those of every question with these columns."""
+    question = torch.arange(b, device=columns.device).repeat_interleave(len(columns))
+    column = columns.repeat(b)
+    if pairs is None:
+        return question, column
+    return torch.cat([pairs[0], question]), torch.cat([pairs[1], column])
 
 
 def _column(shard: Shard, answer: Tensor, column: Tensor) -> Tensor:

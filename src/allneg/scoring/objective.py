@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
 from allneg.kernels import dot
@@ -33,11 +34,7 @@ class Objective:
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
     narrow: bool = False  # matrix products of bfloat16 operands
-
-    @property
-    def has_chance(self) -> bool:
-        """Does anything depend on the generator?"""
-        return bool(self.entity_dropout or self.relation_dropout or self.loss.negatives != "all")
+    weights: Tensor | None = None  # (N,): of questions, by their answer
 
     def value(self, tables: Tables, questions: Questions, generator: Generator) -> Tensor:
         """The batch's mean loss and mean penalty: one number."""
@@ -122,7 +119,10 @@ class Objective:
             answers = questions.answer.unique()
             shared = torch.cat([answers, order[:count]]).unique()
             offset = _correction(shared, answers, n) if self.loss.correction else None
-            return replace(drawn, shared=shared, offset=offset)
+            no_rivals = None
+            if not self.loss.answers_too:
+                no_rivals = torch.isin(shared, order[:count], invert=True).nonzero().squeeze(1)
+            return replace(drawn, shared=shared, offset=offset, no_rivals=no_rivals)
         if self.loss.negatives == "own":
             own = torch.randint(n, (b, count), generator=generator, device=generator.device)
             return replace(drawn, own=torch.cat([questions.answer.unsqueeze(1), own], dim=1))
@@ -130,6 +130,9 @@ class Objective:
 
     def shares(self, questions: Questions) -> Tensor:
         """Each question's share of the batch's loss: (B,), summing to 1."""
+        if self.weights is not None:
+            weight = self.weights.index_select(0, questions.answer)
+            return weight / weight.sum()
         if not self.loss.subsampling:
             return torch.full_like(questions.entity, 1 / len(questions), dtype=torch.float32)
         # Counts start at 4 for a pair seen once, as in RotatE's code.
@@ -153,6 +156,16 @@ def _spans(batch: Group, n_questions: int, size: int) -> list[slice]:
 def _takes_part(batch: Group, n_questions: int) -> bool:
     start, stop = batch.part(n_questions)
     return stop > start
+
+
+def answer_weights(graph: Graph) -> Tensor:
+    """DURA's class weights (Zhang et al., 2020): .1, and .9 by how often an entity is in train.
+
+    The most frequent one has 1: (N,).
+    """
+    ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
+    often = torch.bincount(ends, minlength=graph.n_entities).float()
+    return 0.1 + 0.9 * often / often.max().clamp(min=1)
 
 
 def _keep(b: int, width: int, dropout: float, generator: Generator) -> Tensor | None:

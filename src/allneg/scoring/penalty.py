@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from allneg.kernels.powers import power_sums
 from allneg.models import Model
 from allneg.recipe import Penalty
 from allneg.scoring.tables import Looked
 
-_POWERS = {"l2": 1.0, "n3": 1.5}
+_POWERS = {"l2": 2, "n3": 3}
 _DURA = {"dura": (1.0, 1.0), "dura-w": (0.5, 1.5)}  # weights of rows alone and times the relation
 
 
@@ -20,11 +21,21 @@ def penalties(model: Model, looked: Looked, penalty: Penalty) -> Tensor:
     their products with the relation; `dura-w` halves the first and adds half to the second.
     A rare entity is penalised as rarely as it is asked about.
     """
-    entity, answer = model.entity_squares(looked.entity), model.entity_squares(looked.answer)
-    relation = model.relation_squares(looked.relation)
     if penalty.name in _POWERS:
         power = _POWERS[penalty.name]
-        sums = [squares.pow(power).sum(1) for squares in (entity, relation, answer)]
-        return penalty.weight * (sums[0] + sums[1] + sums[2])
+        entity = power_sums(model.place(looked.entity), model.entity_axes, power)
+        total = entity + power_sums(model.place(looked.answer), model.entity_axes, power)
+        if model.relation_axes:
+            total = total + power_sums(looked.relation, model.relation_axes, power)
+        return penalty.weight * total
+    entity = _squares(looked.entity, model.entity_axes)
+    answer = _squares(looked.answer, model.entity_axes)
+    relation = _squares(looked.relation, model.relation_axes)
     alone, turned = _DURA[penalty.name]
     return penalty.weight * ((entity + answer) * (alone + turned * relation)).sum(1)
+
+
+def _squares(rows: Tensor, axes: int) -> Tensor:
+    """Squared modulus of each coordinate: (B, axes · D) -> (B, D)."""
+    squares: Tensor = rows.square().unflatten(1, (axes, -1)).sum(1)
+    return squares

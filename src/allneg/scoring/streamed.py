@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from allneg.kernels.answers import put, strike
 from allneg.scoring.loss import Loss
 from allneg.scoring.shard import ALONE, Group, Pending
 
@@ -75,29 +76,21 @@ class _Block:
         """Make -inf what is no rival; the answers' scores, where they are in this block."""
         if rivals.offset is not None:
             scores += rivals.offset[self.start : self.stop]
-        if self.stop > rivals.count:
-            scores[:, rivals.count - self.start :] = -torch.inf
-        place, here = self._answers(rivals)
-        answer = scores.gather(1, place)
+        answer = strike(scores, self._places(rivals), rivals.count - self.start)
         if rivals.hidden is not None:
             question, column = rivals.hidden
             if not self._is_whole(rivals):
                 mine = (column >= self.start) & (column < self.stop)
                 question, column = question[mine], column[mine]
             scores[question, column - self.start] = -torch.inf
-        scores.scatter_(1, place, torch.where(here, -torch.inf, scores.gather(1, place)))
-        return torch.where(here, answer, -torch.inf).squeeze(1)
+        return answer
 
     def put(self, slopes: Tensor, answer: Tensor, rivals: Rivals) -> None:
         """Write the answers' slopes into their columns."""
-        place, here = self._answers(rivals)
-        slopes.scatter_(1, place, torch.where(here, answer.unsqueeze(1), slopes.gather(1, place)))
+        put(slopes, self._places(rivals), answer)
 
-    def _answers(self, rivals: Rivals) -> tuple[Tensor, Tensor]:
-        """The answers' columns in this block, and whether they are in it: (B, 1), (B, 1)."""
-        place = rivals.target.unsqueeze(1) - self.start
-        width = self.stop - self.start
-        return place.clamp(0, width - 1), (place >= 0) & (place < width)
+    def _places(self, rivals: Rivals) -> Tensor:
+        return rivals.target - self.start if self.start else rivals.target
 
     def _is_whole(self, rivals: Rivals) -> bool:
         return self.start == 0 and self.stop >= rivals.count
@@ -139,7 +132,7 @@ class _Losses(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, rows, memory, answer = ctx.saved_tensors
         compare, loss, rivals, blocks = ctx.plan
-        to_query, to_rows = torch.zeros_like(query), None
+        to_query, to_rows = None, None
         sums: list[Pending] = []
         for block in blocks:
             compared, ctx.kept = ctx.kept, None
@@ -149,10 +142,10 @@ class _Losses(torch.autograd.Function):
             slopes = loss.slopes(memory, answer, grad, compared[2].detach())
             block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
-            to_query += now[0]
             if len(blocks) == 1:
-                to_rows = now[1].contiguous()
+                to_query, to_rows = (each.contiguous() for each in now)
             else:
+                to_query = now[0] if to_query is None else to_query.add_(now[0])
                 to_rows = torch.empty_like(rows) if to_rows is None else to_rows
                 to_rows[block.start : block.stop] = now[1]
             # This block's sum is on its way while the next block is compared.

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.questions import Questions
+from allneg.kernels.rows import add_rows
 from allneg.models import Model
 from allneg.scoring.far import Fetched, fetch, fetched_rows, look_far
 from allneg.scoring.shard import Shard
@@ -31,8 +32,8 @@ class Tables(nn.Module):
     """The rows of entities and relations.
 
     With `reciprocal`, a head question has a relation row of its own, `n_relations` further
-    down; nobody outside sees those doubled ids. Rows are looked up by `F.embedding` alone:
-    its gradient adds up in the same order on every run, which indexing with [] does not.
+    down; nobody outside sees those doubled ids. Gradients of rows are added up by `add_rows`
+    or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
     """
 
     def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
@@ -90,7 +91,8 @@ class Tables(nn.Module):
         relation = questions.relation
         if self.reciprocal:
             relation = relation + self.n_relations * questions.side
-        return F.embedding(relation, self.relations)
+        out: Tensor = _Few.apply(self.relations, relation)  # type: ignore[no-untyped-call]
+        return out
 
     def fetch(self, questions: Questions) -> Fetched | None:
         """Begin to bring the rows of these questions here; None where they are here already."""
@@ -122,7 +124,7 @@ class Tables(nn.Module):
         assert entities.grad is not None
         assert self._late is not None
         for ids, grad in self._late:
-            entities.grad.index_add_(0, ids, grad)
+            add_rows(entities.grad, ids, grad)
         self._late.clear()
 
     def sum_gradients(self, total: Tensor, entities: bool) -> None:
@@ -174,6 +176,22 @@ class _Look(torch.autograd.Function):
             (ids, grad) for ids, grad in zip(ctx.ids, grads, strict=True) if grad is not None
         ]
         return None, None, None, None
+
+
+class _Few(torch.autograd.Function):
+    """A look-up in a small table. F.embedding would sort the ids for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.ids, ctx.shape = ids, table.shape
+        return F.embedding(ids, table)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        out = grad.new_zeros(ctx.shape)
+        add_rows(out, ctx.ids, grad)
+        return out, None
 
 
 def _fill(

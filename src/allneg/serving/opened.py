@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from allneg.errors import BadData, printable
-from allneg.graph.categories import relation_categories
 from allneg.graph.graph import SPLITS
 from allneg.graph.questions import Side
 from allneg.run import Run
@@ -114,7 +113,7 @@ class Opened:
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        return relation_categories(self.predictor.graph)
+        return self.predictor.graph.categories
 
     @cached_property
     def quality(self) -> shapes.Quality:

@@ -8,8 +8,24 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph.questions import Questions
+from allneg.recipe import Recipe
 
 _WARM_UP = 3  # steps done plainly first, so that everything is compiled and allocated
+
+
+def is_captured(recipe: Recipe, device: torch.device) -> bool:
+    """Are the steps of a recipe always of the same shapes, with nothing drawn and no waiting?"""
+    model, loss = recipe.model, recipe.loss
+    return (
+        device.type == "cuda"
+        and recipe.training.micro_batch is None
+        and recipe.optimizer.name != "sgd"
+        and (model.norm == 1 or model.squared)  # l2 looks for close pairs, and so waits
+        and loss.negatives == "all"
+        and not loss.mask_known
+        and not recipe.hardware.deterministic
+        and not (model.entity_dropout or model.relation_dropout)
+    )
 
 
 class Captured:
@@ -28,8 +44,7 @@ class Captured:
         self._done += 1
         if self._done <= _WARM_UP:
             return self._step(questions, self._chance)
-        for mine, new in zip(_tensors(self._questions), _tensors(questions), strict=True):
-            mine.copy_(new)
+        torch._foreach_copy_(_tensors(self._questions), _tensors(questions))
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
@@ -39,5 +54,5 @@ class Captured:
         return self._value
 
 
-def _tensors(questions: Questions) -> tuple[Tensor, ...]:
-    return questions.side, questions.entity, questions.relation, questions.answer
+def _tensors(questions: Questions) -> list[Tensor]:
+    return [questions.side, questions.entity, questions.relation, questions.answer]

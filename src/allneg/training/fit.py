@@ -15,7 +15,7 @@ from torch import Generator
 from allneg.errors import Diverged, Interrupted, OutOfResources
 from allneg.evaluation import Report, evaluate
 from allneg.graph.questions import batches
-from allneg.hardware import prepare, trouble_named
+from allneg.hardware import forget_peak, peak_bytes, prepare, trouble_named
 from allneg.kernels.choose import use
 from allneg.recipe import Recipe
 from allneg.run import Run
@@ -60,6 +60,7 @@ def fit(
     or with others. Every process of a `world` calls this.
     """
     device = prepare(run.recipe.hardware)
+    forget_peak(device)
     use(run.recipe.hardware.engine)
     try:
         with trouble_named(device, _less(run.recipe)):
@@ -152,7 +153,12 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
     if len(graph.split(split)):
         block = run.recipe.evaluation.block
         report = evaluate(learner.model, learner.tables, graph, split, block=block)
-    run.finish(report, epoch=state.epoch, best_epoch=state.best_epoch or state.epoch)
+    run.finish(
+        report,
+        epoch=state.epoch,
+        best_epoch=state.best_epoch or state.epoch,
+        peak_bytes=peak_bytes(learner.tables.device),
+    )
     return report
 
 

@@ -12,8 +12,9 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.scoring.objective import answer_weights
 from allneg.scoring.shard import LONE, World
-from allneg.training.captured import Captured
+from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
     make_optimizer,
     optimizer_tensors,
@@ -42,15 +43,16 @@ class Learner:
         )
         self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
+        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
         self.objective = Objective(
             self.model,
             recipe.loss,
             recipe.penalty,
-            known.to(device),
+            known,
             recipe.model.entity_dropout,
             recipe.model.relation_dropout,
             narrow=recipe.hardware.precision == "bf16",
+            weights=answer_weights(graph).to(device) if recipe.loss.class_weights else None,
         )
         self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
         self._captured: Captured | None = None
@@ -61,7 +63,10 @@ class Learner:
         On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
         a GPU is not waited for.
         """
-        if self._captures(questions):
+        whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
+        # Sums over processes are not captured: a process that has gone would go unseen.
+        lone = self.tables.shard.world.size == 1
+        if whole and lone and is_captured(self.recipe, self.tables.device):
             self._captured = self._captured or Captured(self._step, questions)
             return self._captured.step(questions)
         return self._step(questions, chance)
@@ -84,22 +89,6 @@ class Learner:
             summed = self.objective.sums_on_the_way(self.tables, len(questions), size)
             self.tables.sum_gradients(total, entities=not summed)
         return total
-
-    def _captures(self, questions: Questions) -> bool:
-        """Is this step one that can be captured: always the same shapes, nothing drawn?"""
-        recipe = self.recipe
-        return (
-            self.tables.device.type == "cuda"
-            # Sums over processes are not captured: their errors would go unseen.
-            and self.tables.shard.world.size == 1
-            and len(questions) == recipe.training.batch_size
-            and recipe.training.micro_batch is None
-            and recipe.optimizer.name != "sgd"
-            and recipe.model.norm == 1  # l2 looks for close pairs, and so waits for the GPU
-            and not recipe.loss.mask_known
-            and not recipe.hardware.deterministic
-            and not self.objective.has_chance
-        )
 
     def set_rate(self, state: State) -> float:
         """The learning rate of the epoch after `state`, which the next steps take."""

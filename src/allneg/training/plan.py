@@ -16,6 +16,7 @@ from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
+from allneg.training.captured import is_captured
 from allneg.training.cost import Counts
 
 _FLOAT = 4
@@ -38,10 +39,12 @@ class Plan:
     training: Mapping[str, int]
     ranking: Mapping[str, int]
 
+    captured: bool = False  # a captured step holds its memory while valid is ranked, too
+
     @property
     def peak(self) -> int:
         phases = (sum(self.training.values()), sum(self.ranking.values()))
-        return sum(self.kept.values()) + max(phases)
+        return sum(self.kept.values()) + (sum(phases) if self.captured else max(phases))
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "peak": self.peak}
@@ -74,7 +77,8 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
             "scores": _scores(part, model, padded),
             "rows of a batch": rows,
         },
-        ranking={"scores": _ranked(recipe, counts, n) * (_FLOAT if device.type == "cpu" else 6)},
+        ranking={"scores": _ranked(recipe, counts, n) * _FLOAT},
+        captured=is_captured(recipe, device) and mesh.size == 1,
     )
 
 
@@ -115,6 +119,6 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
 
 
 def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:
-    """Scores held at once while valid or test is ranked; a GPU marks them in two bytes more."""
+    """Scores held at once while valid or test is ranked."""
     block = max(1, recipe.evaluation.block // n)
     return min(block, max(counts.valid, counts.test)) * n

@@ -12,7 +12,7 @@ from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
-from allneg.run import Run, new_folder
+from allneg.run import Run, check_new, new_folder
 from allneg.run.environment import is_ours
 from allneg.training.fit import fit
 from allneg.training.launch import launched, may_restart, n_launched
@@ -37,7 +37,10 @@ def train(
     and torchrun starts them anew, they go on with it.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
-    find_device(plan.hardware.device)  # a missing one is said before anything is written
+    # What is missing or taken is said before anything is read or written.
+    find_device(plan.hardware.device)
+    if out is not None and not is_ours(Path(out)):
+        check_new(Path(out))
     if out is None and may_restart():
         raise BadRecipe("torchrun may start this anew: say --out, so that it finds its run again")
     with launched(plan.hardware) as world, contextlib.ExitStack() as stack:

@@ -8,16 +8,19 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 4096  # columns a program looks at together
+_ROWS = 512  # so many fill a GPU with a program each; fewer are cut into pieces
 
 
 def log_sum_exp(scores: Tensor) -> Tensor:
     b, n = scores.shape
-    parts = triton.cdiv(n, _BLOCK) if n else 1
-    # Each program sums a piece of a row; the pieces are few and are added by torch.
+    parts = 1 if b >= _ROWS else max(1, triton.cdiv(n, _BLOCK))
+    # Each program sums a row or a piece of one; pieces are few and are added by torch.
     pieces = torch.empty(b, parts, dtype=torch.float32, device=scores.device)
-    if n == 0:
-        return pieces.fill_(-torch.inf).squeeze(1)
-    _log_sum_exp[(b, parts)](scores, pieces, n, scores.stride(0), parts, BLOCK=_BLOCK, num_warps=8)
+    if b:
+        width = triton.cdiv(n, parts)
+        _log_sum_exp[(b, parts)](
+            scores, pieces, n, width, scores.stride(0), parts, BLOCK=_BLOCK, num_warps=8
+        )
     return pieces.logsumexp(1) if parts > 1 else pieces.squeeze(1)
 
 
@@ -33,14 +36,23 @@ def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
 
 
 @triton.jit
-def _log_sum_exp(scores, pieces, n, stride, parts, BLOCK: tl.constexpr):
+def _log_sum_exp(scores, pieces, n, width, stride, parts, BLOCK: tl.constexpr):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    column = part * BLOCK + tl.arange(0, BLOCK)
-    values = tl.load(scores + row * stride + column, mask=column < n, other=float("-inf"))
-    most = tl.max(values, 0)
-    anchor = tl.where(most == float("-inf"), 0.0, most)
-    total = tl.log(tl.sum(tl.exp(values - anchor), 0)) + anchor
-    tl.store(pieces + row * parts + part, total)
+    # Each lane keeps the largest score it met, and the sum of exp of the others less that.
+    most = tl.full((BLOCK,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    end = tl.minimum((part + 1) * width, n)
+    for first in range(part * width, end, BLOCK):
+        column = first + tl.arange(0, BLOCK)
+        values = tl.load(scores + row * stride + column, mask=column < end, other=float("-inf"))
+        higher = tl.maximum(most, values)
+        anchor = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp(most - anchor) + tl.exp(values - anchor)
+        most = higher
+    top = tl.max(most, 0)
+    anchor = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.sum(total * tl.exp(most - anchor), 0)
+    tl.store(pieces + row * parts + part, tl.log(total) + anchor)
 
 
 @triton.jit

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _GREY, _INK = "#b9b9b9", "#222222"
+_MOST_TICKS = 8  # of an axis
 _BELOW = -0.12  # where the lines of diverged trials end
 
 
@@ -56,7 +57,8 @@ def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
             share = (each.valid_mrr - low) / (high - low) if high > low else 1.0
         _line(axes, heights, share, is_best=i == 0 and share is not None)
     for i, name in enumerate(space.names):
-        ticks = [(_height(values[name], value), shown(value)) for value in values[name]]
+        some = _few(values[name])
+        ticks = [(_height(values[name], value), shown(value)) for value in some]
         _axis(axes, i, name, ticks)
     steps = range(5) if high > low else [4]
     ticks = [(i / 4, f"{low + (high - low) * i / 4:.4f}") for i in steps]
@@ -112,6 +114,14 @@ def _ordered(values: Iterable[Any]) -> list[Any]:
     once = list(dict.fromkeys(values))
     numbers = all(isinstance(value, int | float) for value in once)
     return sorted(once) if numbers else sorted(once, key=str)
+
+
+def _few(values: list[Any]) -> list[Any]:
+    """All of them or, of a range's many, some with even steps between them."""
+    if len(values) <= _MOST_TICKS:
+        return values
+    last = len(values) - 1
+    return [values[round(i * last / (_MOST_TICKS - 1))] for i in range(_MOST_TICKS)]
 
 
 def _height(values: list[Any], value: Any) -> float:

@@ -1,7 +1,8 @@
 """A space: a recipe, and the values that some of its settings take in turn.
 
 A space is a recipe with a table more, `[search]`, which gives a setting by its dotted name and
-the list of its values. The trials are all combinations.
+the list of its values. The trials are all combinations. Instead of a list a setting may have a
+range; what then is tried is asked for one by one (ranges.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from allneg.errors import BadRecipe
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
@@ -51,12 +52,43 @@ class Space:
         return self.trials[0].recipe
 
 
+@dataclass(frozen=True)
+class Range:
+    """From where to where a setting may be."""
+
+    low: float
+    high: float
+    log: bool = False  # as likely between .01 and .1 as between .1 and 1
+
+    @property
+    def is_whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+
+Axes: TypeAlias = Mapping[str, Range | list[Any]]  # by dotted name
+
+
 def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
     """A space from a TOML file, with `part.field=value` texts on top.
 
     `base = "other.toml"`, from where the file is, puts another recipe under its own tables.
     Every mistake is named in one `BadRecipe`.
     """
+    name = Path(path).name
+    tables, axes = loaded(path, settings)
+    lists = {}
+    for each, axis in axes.items():
+        if isinstance(axis, Range):
+            raise BadRecipe(f"{name}: search.{each} is a range: say how many to try by --trials")
+        lists[each] = axis
+    count = math.prod(len(values) for values in lists.values())
+    if count > _MOST_TRIALS:
+        raise BadRecipe(f"{name}: {count:,} trials; at most {_MOST_TRIALS:,} make a search")
+    return Space(name, tuple(axes), _trials(name, tables, lists, count))
+
+
+def loaded(path: Path | str, settings: Iterable[str]) -> tuple[dict[str, Any], Axes]:
+    """What all trials of a file have in common, and what they do not."""
     path = Path(path)
     tables = load_tables(path)
     searched, base = tables.pop("search", None), tables.pop("base", None)
@@ -69,12 +101,7 @@ def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
         for name in table:
             if f"{part}.{name}" in axes:
                 raise BadRecipe(f"--set {part}.{name}: {path.name} searches it; leave one out")
-    tables = merged(tables, fixed)
-    count = math.prod(len(values) for values in axes.values())
-    if count > _MOST_TRIALS:
-        raise BadRecipe(f"{path.name}: {count:,} trials; at most {_MOST_TRIALS:,} make a search")
-    trials = _trials(path.name, tables, axes, count)
-    return Space(path.name, tuple(axes), trials)
+    return merged(tables, fixed), axes
 
 
 def shown(value: Any) -> str:
@@ -88,17 +115,23 @@ def _over(base: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
     return {**merged(base, {name: tables[name] for name in tables if name not in odd}), **odd}
 
 
-def _axes(where: str, searched: Any) -> dict[str, list[Any]]:
-    """The values of each searched setting, by dotted name."""
+def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
+    """The values or the range of each searched setting, by dotted name."""
     if not isinstance(searched, Mapping) or not searched:
         raise BadRecipe(
             f"{where}: a space has a table [search] of settings and lists of values, such as "
             '"penalty.weight" = [0.1, 0.01]'
         )
-    mistakes, axes = [], {}
+    mistakes: list[str] = []
+    axes: dict[str, Range | list[Any]] = {}
     for name, values in _flat(searched):
         if isinstance(values, Mapping):
-            mistakes.append(f"{name} is a range; write the values to try, as a list")
+            wrong = _not_a_range(values)
+            if wrong:
+                mistakes.append(f"{name} {wrong}")
+            else:
+                axes[name] = Range(**values)
+                continue
         elif not isinstance(values, list) or not values:
             mistakes.append(f"{name} must be a list of the values to try")
         elif any(value in values[:i] for i, value in enumerate(values)):
@@ -109,6 +142,19 @@ def _axes(where: str, searched: Any) -> dict[str, list[Any]]:
     if mistakes:
         raise BadRecipe("\n".join(f"{where}: search.{mistake}" for mistake in mistakes))
     return axes
+
+
+def _not_a_range(said: Mapping[str, Any]) -> str | None:
+    """What is wrong with a range, if anything is."""
+    example = "{ low = 1e-4, high = 0.1, log = true }"
+    if not {"low", "high"} <= said.keys() <= {"low", "high", "log"}:
+        return f"must be a list of the values to try, or a range such as {example}"
+    low, high, log = said["low"], said["high"], said.get("log", False)
+    if type(log) is not bool or any(type(end) not in (int, float) for end in (low, high)):
+        return f"must have numbers as its ends, such as {example}"
+    if not -math.inf < low < high < math.inf:
+        return f"must have a low below its high, not {low} and {high}"
+    return "must begin above 0 for log = true" if log and low <= 0 else None
 
 
 def _flat(searched: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -129,13 +175,11 @@ def _trials(
     for values in itertools.product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
         try:
-            recipe = Recipe.from_tables(_with(tables, settings), where)
+            trial = one_trial(where, tables, settings)
         except BadRecipe as problem:
             for line in str(problem).splitlines():
                 mistakes.setdefault(line, []).append(Trial(settings, Recipe()).in_words())
             continue
-        # As the recipe has them: a 1 may have become a 1.0.
-        trial = Trial({name: _setting(recipe, name) for name in axes}, recipe)
         trials[trial.id] = trial
     if mistakes:
         raise BadRecipe(
@@ -145,6 +189,13 @@ def _trials(
             )
         )
     return tuple(trials.values())
+
+
+def one_trial(where: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Trial:
+    """The trial of some settings, checked."""
+    recipe = Recipe.from_tables(_with(tables, settings), where)
+    # As the recipe has them: a 1 may have become a 1.0.
+    return Trial({name: _setting(recipe, name) for name in settings}, recipe)
 
 
 def _with(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def search(
     Call it in as many processes as you like, on any machine that sees `out`: a trial is one
     process's at a time, and what a killed process leaves is taken up from its checkpoint.
     """
-    work = _Work(space, out, halving, checked(space, out), stopped_by)
+    work = Work(space, out, halving, checked(space, out), stopped_by)
     if halving:
         for epochs in rungs(space):
             work.on(alive(space, out), epochs)
@@ -64,7 +64,7 @@ def checked(space: Space, out: Path) -> Graph:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """A search as one process sees it."""
 
     space: Space
@@ -77,26 +77,27 @@ class _Work:
         """Return when these trials have ended, or have been trained for so many epochs."""
         left = list(trials)
         while left:
-            left = [trial for trial in left if not self._done(trial, epochs)]
+            left = [trial for trial in left if not self.done(trial, epochs)]
             if left:
-                self._heed()
+                self.heed()
                 time.sleep(_SECONDS_A_LOOK)
 
-    def _done(self, trial: Trial, epochs: int | None) -> bool:
+    def done(self, trial: Trial, epochs: int | None = None) -> bool:
+        """Has a trial ended, perhaps just now, by this process? False where another has it."""
         place = Place(self.out, trial)
         if place.result(epochs) is not None:
             return True
-        self._heed()
+        self.heed()
         try:
             had = attempt(place, self.graph, self.stopped_by, epochs)
         except Interrupted:
-            self._heed()
+            self.heed()
             raise
         if had:
             write_results(self.space, self.out, self.halving)
         return had
 
-    def _heed(self) -> None:
+    def heed(self) -> None:
         """End where a signal came in; a trial that was at work has been saved."""
         if number := self.stopped_by():
             raise Interrupted("stopped and saved; the same command goes on", number)

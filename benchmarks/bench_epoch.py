@@ -1,0 +1,48 @@
+"""Seconds an epoch of ComplEx-N3: this library, kbc's loop, and PyKEEN where it is installed.
+
+An epoch asks every triple from both sides. With `--steps` the time of that many is scaled up to
+an epoch, and PyKEEN's is scaled to the same number of questions: it asks each pair once.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import torch
+from loops import Loop, Task, asked, facts, options, seconds_of
+
+
+def main() -> None:
+    args = options(__doc__ or "").parse_args()
+    task, ways = asked(args)
+    rows = []
+    for name, make in ways.items():
+        rows.append({"way": name, **_measured(make(), task, args.steps)})
+        print(*rows[-1].items(), flush=True)
+        gc.collect()
+        if args.out:  # after each, so that what is done is kept
+            args.out.write_text(
+                json.dumps({"epoch": "complex-n3", **facts(task), "rows": rows}, indent=1) + "\n"
+            )
+
+
+def _measured(loop: Loop, task: Task, steps: int) -> dict[str, float]:
+    on_gpu = task.device.type == "cuda"
+    loop.steps(steps)  # compiling, capturing, allocating; the last batch has a size of its own
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(task.device)
+    done: list[int] = []
+    took = seconds_of(lambda: done.append(loop.steps(steps)), task.device)
+    peak = torch.cuda.max_memory_allocated(task.device) if on_gpu else 0
+    return {
+        "seconds": round(took * task.questions / done[0], 4),
+        "questions_timed": done[0],
+        "seconds_timed": round(took, 4),
+        **({"peak_mib": round(peak / 2**20, 1)} if on_gpu else {}),
+    }
+
+
+if __name__ == "__main__":
+    main()

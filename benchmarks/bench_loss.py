@@ -1,0 +1,66 @@
+"""The softmax loss over all entities: streamed, in one block of ours, and plain PyTorch's.
+
+A step is forward, loss, backward to the queries and to the table, for each kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from distance import Work, attempt, our_loss, plain_loss
+from measure import machine
+from torch import Tensor
+
+from allneg.hardware import prepare
+from allneg.kernels import dot, l1, modulus
+from allneg.recipe import Hardware
+
+GPU_SIZES = [
+    (1000, 14541, 100),
+    (1000, 14541, 1000),
+    (1000, 1_000_000, 100),
+    (1000, 4_600_000, 100),
+]
+CPU_SIZES = [(128, 14541, 100)]
+TOY_SIZES = [(3, 500, 4)]
+KERNELS = {"dot": (dot, 1), "l1": (l1, 1), "modulus": (modulus, 2)}  # and parts of a row
+
+
+def ways(b: int, n: int) -> dict[str, Callable[..., Tensor]]:
+    """Scores held at once: a block of them, all of them, and what PyTorch's own loss keeps."""
+    return {
+        "streamed": partial(our_loss, block=min(1 << 26, b * n // 8)),
+        "one block": partial(our_loss, block=b * n),
+        "plain": plain_loss,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
+    parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
+    args = parser.parse_args()
+    device = prepare(Hardware(device=args.device))  # TF32 products, as in training
+    sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
+    rows = []
+    for b, n, dim in sizes:
+        for kernel, (compare, parts) in KERNELS.items():
+            for way, mean_loss in ways(b, n).items():
+                work = Work(compare, mean_loss, b, n, dim, parts)
+                result = attempt(work, device, args.seconds)
+                rows.append({"kernel": kernel, "b": b, "n": n, "dim": dim, "way": way, **result})
+                print(*rows[-1].values(), flush=True)
+                if args.out:  # after each, so that what is done is kept
+                    report = {"loss": "softmax", **machine(device), "rows": rows}
+                    args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

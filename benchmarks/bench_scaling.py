@@ -1,0 +1,96 @@
+"""How a step of ComplEx-N3 grows with entities, width and batch, beside the time of its products.
+
+The floor of a step is its three matrix products, 6·B·N·W operations, at the rate that a large
+square product reaches on the same device in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from loops import Ours, Task, made_up, seconds_of
+from measure import machine
+
+from allneg.hardware import prepare
+from allneg.recipe import Hardware
+
+
+@dataclass(frozen=True)
+class Size:
+    """A step's size: B questions of N entities, rows W floats wide."""
+
+    b: int
+    n: int
+    w: int
+
+    @property
+    def operations(self) -> float:
+        return 6.0 * self.b * self.n * self.w
+
+
+GPU = Size(1000, 14541, 2000)
+CPU = Size(256, 5000, 200)
+TOY = Size(16, 100, 8)
+FACTORS = {"b": (0.1, 0.3, 1, 3, 10), "n": (0.3, 1, 3, 10), "w": (0.1, 0.25, 0.5, 1, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    base = TOY if args.toy else GPU if device.type == "cuda" else CPU
+    rows: list[dict[str, float | str]] = []
+    for precision in ("tf32", "bf16") if device.type == "cuda" else ("float32",):
+        rate = _product_rate(
+            device, precision, 256 if args.toy else 8192 if device.type == "cuda" else 2048
+        )
+        for axis, factors in FACTORS.items():
+            for factor in factors:
+                size = replace(base, **{axis: 2 * max(2, round(getattr(base, axis) * factor / 2))})
+                took = _step_seconds(size, device, precision, 2 if args.toy else 150)
+                gc.collect()  # the tables of this size, before those of the next
+                floor = size.operations / rate
+                rows.append(
+                    {
+                        "precision": precision, "axis": axis, **asdict(size),
+                        "milliseconds": round(took * 1e3, 4), "floor": round(floor * 1e3, 4),
+                    }
+                )  # fmt: skip
+                print(*rows[-1].values(), flush=True)
+                if args.out:
+                    report = {"scaling": "complex-n3", **machine(device), "rows": rows}
+                    args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _step_seconds(size: Size, device: torch.device, precision: str, steps: int) -> float:
+    graph = made_up(size.n, 50, steps * size.b)  # enough for so many steps
+    loop = Ours(Task(graph, size.w // 2, size.b, device), precision)
+    loop.steps(steps)
+    return seconds_of(lambda: loop.steps(steps), device) / steps
+
+
+def _product_rate(device: torch.device, precision: str, n: int) -> float:
+    """Operations a second of an n × n product."""
+    prepare(Hardware(device=str(device), precision=precision))  # type: ignore[arg-type]
+    narrow = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = torch.randn(2, n, n, device=device, dtype=narrow).unbind()
+    turns = 20 if device.type == "cuda" else 2
+
+    def products() -> None:
+        for _ in range(turns):
+            a @ b
+
+    products()
+    return 2.0 * n**3 * turns / seconds_of(products, device)
+
+
+if __name__ == "__main__":
+    main()

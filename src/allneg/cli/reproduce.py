@@ -1,0 +1,285 @@
+"""`allneg reproduce`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from allneg.cli.options import json_option, quiet_option
+from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.errors import BadRecipe, Interrupted, Problem
+
+if TYPE_CHECKING:
+    from allneg.cli.trainings import Trainings
+    from allneg.paper import Number, Result, Results
+    from allneg.paper.tasks import Task
+
+_PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+_SECONDS_A_LINE = 30.0
+_QUICK = "QUICK: small data, small sizes. These are not the paper's numbers, nor ours."
+
+
+def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text else ()
+
+
+def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    words = _words(ctx, option, text)
+    if not all(word.isdecimal() for word in words):
+        raise click.BadParameter("write whole numbers, such as 0,1,2")
+    return tuple(dict.fromkeys(map(int, words))) or None
+
+
+def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
+    kind = click.Path(path_type=Path)
+    return click.option(name, type=kind, default=default, show_default=True, help=what)
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="PART...")
+@click.option("--datasets", callback=_words, metavar="A,B", help="Only on these data sets.")
+@click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
+@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="0; of figure1 0,1,2.")
+@click.option("--quick", is_flag=True, help="Small sizes, minutes on a CPU, kept apart.")
+@click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Trainings at once.")
+@click.option("--limit-seconds", type=click.FloatRange(0), help="Save and stop after so long.")
+@click.option("--status", "only_status", is_flag=True, help="Say how it stands, and stop.")
+@_path("--recipes", "recipes", "The folder of recipes.")
+@_path("--results", "results", "The folder of result files.")
+@_path("--docs", "docs", "The folder of the pages that are written.")
+@_path("--runs", "runs/reproduce", "The folder of runs.")
+@click.option("--drop-runs", is_flag=True, help="Delete a run once its result is written.")
+@click.option("--bundle", type=click.Path(path_type=Path), help="All these results in one file.")
+@click.option("--take", type=click.Path(path_type=Path), help="First take a bundle's results.")
+@json_option
+@quiet_option
+def command(
+    parts: tuple[str, ...],
+    datasets: tuple[str, ...],
+    rows: tuple[str, ...],
+    seeds: tuple[int, ...] | None,
+    quick: bool,
+    parallel: int,
+    limit_seconds: float | None,
+    only_status: bool,
+    recipes: Path,
+    results: Path,
+    docs: Path,
+    runs: Path,
+    drop_runs: bool,
+    bundle: Path | None,
+    take: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Train what the paper's tables and figure need, and set ours beside its numbers.
+
+    PART is table1, table2, figure1, norms or beyond, or several; without one, only the pages are
+    written anew. What is done is skipped, and what was cut off goes on.
+    """
+    from allneg.paper import NUMBERS, Results
+    from allneg.paper.numbers import chosen
+    from allneg.paper.tasks import tasks
+
+    if quick and (take or bundle):
+        raise BadRecipe("--quick makes no results to --bundle or to --take")
+    if not parts and (datasets or rows or quick or bundle or only_status):
+        raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
+    if quick:
+        runs = runs.with_name(f"{runs.name}-quick")
+        results, docs = runs / "results", runs / "docs"
+    work = _Work(Results(results), docs, quick, drop_runs, quiet)
+    if take is not None:
+        for line in work.results.take(take, NUMBERS, recipes):
+            note(line)
+    numbers = chosen(NUMBERS, parts, datasets, rows) if parts else []
+    asked = tasks(numbers, seeds, recipes, runs, quick)
+    try:
+        if not only_status:
+            work.train(asked, numbers, parallel, limit_seconds, bundle)
+    finally:
+        # Also after a signal: what is done is done.
+        if not only_status:
+            work.write_pages(recipes)
+            if bundle is not None:
+                work.results.bundle(numbers, bundle)
+    if numbers:
+        _print(work.results, numbers, asked, as_json, quick)
+    if work.failed:
+        for name, why in work.failed.items():
+            note(f"{name}: {why}")
+        raise Problem(f"{len(work.failed)} of {len(asked)} could not be trained")
+
+
+@dataclass
+class _Work:
+    """A call of the command."""
+
+    results: Results
+    docs: Path
+    quick: bool
+    drop_runs: bool
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        self.failed: dict[str, str] = {}
+
+    def train(
+        self,
+        asked: Sequence[Task],
+        numbers: Sequence[Number],
+        parallel: int,
+        limit_seconds: float | None,
+        bundle: Path | None,
+    ) -> None:
+        """Train what no result file has, and write the files."""
+        from allneg.cli.progress import watched
+        from allneg.cli.trainings import Trainings
+
+        left = [task for task in asked if not self._is_done(task)]
+        if not self.quiet:
+            note(f"{len(asked) - len(left)} of {len(asked)} are done")
+        if not left:
+            return
+        shown = _Shown(left)
+
+        def ended(task: Task) -> None:
+            task.collect(self.results, self.quick)
+            if self.drop_runs:
+                task.drop()
+            if bundle is not None:
+                self.results.bundle(numbers, bundle)
+            if not self.quiet:
+                shown.ended(task, self.results.get(task.number), trainings)
+
+        with watched(quiet=True) as (_, stopped_by), shown.bar(self.quiet) as looked:
+            trainings = Trainings(
+                left, parallel, stopped_by, ended, looked, limit_seconds=limit_seconds
+            )
+            trainings.train()
+        self.failed = trainings.failed
+        if trainings.signal_number:
+            raise Interrupted(
+                "stopped and saved; the same command goes on", trainings.signal_number
+            )
+        if trainings.waiting:
+            note(f"{len(trainings.waiting)} are left; the same command goes on")
+
+    def _is_done(self, task: Task) -> bool:
+        """Is there a result, its own or that of another number by the same recipe?"""
+        from allneg.paper import NUMBERS
+
+        if self.results.has(task.number, task.recipe, task.seed):
+            return True
+        entry = self.results.borrowed(task.number, task.recipe, task.seed, NUMBERS)
+        if entry is not None:
+            self.results.add(task.number, task.recipe, entry, self.quick)
+        return entry is not None
+
+    def write_pages(self, recipes: Path) -> None:
+        from allneg.paper import NUMBERS
+        from allneg.paper.pages import write_pages
+
+        for line in write_pages(self.docs, self.results, NUMBERS, recipes, self.quick):
+            note(line)
+
+
+class _Shown:
+    """Progress over the whole list, on stderr."""
+
+    def __init__(self, left: Sequence[Task]) -> None:
+        self._total = sum(task.work for task in left)
+        self._count = len(left)
+        self._before = sum(task.work * task.share for task in left)  # of earlier calls
+        self._began = self._line = time.monotonic()
+
+    def ended(self, task: Task, result: Result | None, trainings: Trainings) -> None:
+        entry = result.seed(task.seed) if result is not None else None
+        if entry is None:
+            return
+        paper = f" (paper {task.number.paper.mrr:.2f})" if task.number.paper else ""
+        said = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
+        ended = trainings.finished + len(trainings.failed)
+        note(f"{ended} of {self._count}: {task.name}: {said}; {self._left(trainings)}")
+
+    @contextlib.contextmanager
+    def bar(self, quiet: bool) -> Iterator[Callable[[Trainings], None]]:
+        if quiet:
+            yield lambda _: None
+        elif not sys.stderr.isatty():
+            yield self._say
+        else:
+            from rich.console import Console
+            from rich.status import Status
+
+            with Status("", console=Console(stderr=True)) as status:
+                yield lambda trainings: status.update(self._line_of(trainings))
+
+    def _say(self, trainings: Trainings) -> None:
+        if time.monotonic() - self._line >= _SECONDS_A_LINE:
+            self._line = time.monotonic()
+            note(self._line_of(trainings))
+
+    def _line_of(self, trainings: Trainings) -> str:
+        busy = [
+            f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
+            for task, _ in trainings.at_work.values()
+        ]
+        return f"{'; '.join(busy) or 'waiting'}; {self._left(trainings)}"
+
+    def _left(self, trainings: Trainings) -> str:
+        """The time left, if the rest goes as what was done since this call began."""
+        waiting = [*trainings.waiting, *(task for task, _ in trainings.at_work.values())]
+        left = sum(task.work * (1 - task.share) for task in waiting)
+        done = self._total - left - self._before
+        seconds = time.monotonic() - self._began
+        if not left:
+            return "nothing left"
+        if done <= 0:
+            return f"{len(waiting)} left"
+        minutes = math.ceil(seconds * left / done / 60)
+        return f"{len(waiting)} left, about {minutes} min"
+
+
+def _print(
+    results: Results, numbers: Sequence[Number], asked: Sequence[Task], as_json: bool, quick: bool
+) -> None:
+    """The paper's cell, ours, the difference."""
+    from allneg.paper.beside import beside
+
+    rows = [beside(number, results.get(number)) for number in numbers]
+    if as_json:
+        cells = [each.to_json() for each in rows]
+        json_document({"schema_version": SCHEMA_VERSION, "quick": quick, "numbers": cells})
+        return
+    states = {task.number.name: task.state for task in asked}
+    table(
+        _QUICK if quick else "filtered test MRR, mean over seeds",
+        ("number", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "s#"),
+        [
+            (
+                each.number.name,
+                f"{each.number.paper.mrr:.2f}" if each.number.paper else None,
+                each.mrr if each.mrr is not None else _why(states.get(each.number.name, "new")),
+                each.spread,
+                f"{each.difference:+.3f}" if each.difference is not None else None,
+                each.hits.get("1"),
+                each.hits.get("10"),
+                ",".join(map(str, each.seeds)),
+                f"{each.seconds:.0f}" if each.seconds is not None else None,
+            )
+            for each in rows
+        ],
+    )
+
+
+def _why(state: str) -> str:
+    return {"new": "not run yet", "interrupted": "cut off"}.get(state, state)

@@ -1,0 +1,85 @@
+"""Runs trained side by side, each by a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from allneg.cli.workers import Worker, shares
+from allneg.paper.tasks import Task
+
+_SECONDS_A_LOOK = 0.1
+
+
+@dataclass
+class Trainings:
+    """Tasks on their way from waiting through at work to ended."""
+
+    waiting: list[Task]
+    parallel: int  # at work at once
+    stopped_by: Callable[[], int]
+    ended: Callable[[Task], None]  # told of each that is finished
+    looked: Callable[[Trainings], None] = lambda _: None  # told now and then
+    limit_seconds: float | None = None  # then nothing is begun, and what is at work is saved
+    at_work: dict[int, tuple[Task, Worker]] = field(default_factory=dict)  # by seat
+    failed: dict[str, str] = field(default_factory=dict)  # a task's name: why
+    finished: int = 0
+    signal_number: int = 0  # that ended it before its time
+
+    def train(self) -> None:
+        """Return when all have ended, or when a signal or the limit has."""
+        began, told = time.monotonic(), False
+        seats = shares(self.parallel, self._shares_gpus())
+        while self.at_work or (self.waiting and not told):
+            self.signal_number = self.signal_number or self.stopped_by()
+            late = self.limit_seconds is not None and time.monotonic() - began > self.limit_seconds
+            if not told and (late or self.signal_number):
+                told = True
+                for _, worker in self.at_work.values():
+                    worker.process.send_signal(self.signal_number or signal.SIGTERM)
+            for seat, environment in enumerate(seats):
+                self._clear(seat)
+                if seat not in self.at_work and not told:
+                    self._fill(seat, environment)
+            self.looked(self)
+            time.sleep(_SECONDS_A_LOOK)
+
+    def _fill(self, seat: int, environment: Mapping[str, str]) -> None:
+        """Begin the next task, or one that was cut off; those that need no training end here."""
+        busy = {task.folder for task, _ in self.at_work.values()}
+        task = next((each for each in self.waiting if each.folder not in busy), None)
+        if task is None:
+            return
+        self.waiting.remove(task)
+        if task.state == "diverged":
+            self.failed[task.name] = f"{task.folder} has diverged; change its recipe"
+        elif task.state == "finished":
+            self._end(task)
+        else:
+            command = [sys.executable, "-m", "allneg", *task.arguments()]
+            command += ["--worker-of", str(os.getpid())]
+            self.at_work[seat] = task, Worker.start(command, environment)
+
+    def _clear(self, seat: int) -> None:
+        """Free a seat whose process has gone."""
+        if seat not in self.at_work or self.at_work[seat][1].is_at_work:
+            return
+        task, worker = self.at_work.pop(seat)
+        if task.state == "finished":
+            self._end(task)
+        elif worker.process.returncode in (130, 143):
+            self.waiting.insert(0, task)  # saved, to go on another time
+        else:
+            said = "; ".join(worker.lines()[-2:]) or "it said nothing"
+            self.failed[task.name] = f"exit code {worker.process.returncode}: {said}"
+
+    def _end(self, task: Task) -> None:
+        self.finished += 1
+        self.ended(task)
+
+    def _shares_gpus(self) -> bool:
+        return all(task.recipe.hardware.device in ("auto", "cuda") for task in self.waiting)

@@ -1,0 +1,228 @@
+"""docs/findings.md: which of the paper's claims hold, each sentence with the files behind it.
+
+The sentences are templates; the numbers, the verdicts and the links come from result files, and
+where there is none the page says so.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from allneg.paper.beside import Beside, beside
+from allneg.paper.cells import FLAT_FROM, LOST_BY_L2
+from allneg.paper.markdown import digits, link, signed
+from allneg.paper.numbers import NOT_HERE, TITLES, Number
+from allneg.paper.results import Results
+
+_TOP = """# Findings
+
+Which claims of Jain et al. (2020) hold here, and which do not. Written by `allneg reproduce` from
+the result files that each sentence links to; test MRR, filtered, mean over seeds where there are
+several. A difference under {small} is called none: seeds alone make as much.
+"""
+_SMALL = 0.003
+_FLAT = 0.005  # this near to its end a curve is called flat
+
+
+def findings(results: Results, numbers: Sequence[Number], docs: Path) -> str:
+    """The whole page."""
+    known = _Known(results, {each.name: each for each in numbers}, docs)
+    sections = (
+        ("Every entity as a negative makes old models much better", _gain_of_products(known)),
+        ("Trained so, the models are hard to tell apart", _apart(known)),
+        ("RotatE gains, too", _gain_of_rotate(known)),
+        (f"The curve of figure 1 is flat from about {FLAT_FROM:,} negatives", _flat(known)),
+        ("L2 costs TransE and RotatE 7.8 and 6.5 points on FB15k", _norms(known)),
+        ("Beyond the paper", _beyond(known)),
+        ("What misses its floor", _missed(known)),
+    )
+    text = _TOP.format(small=digits(_SMALL, 3))
+    for title, sentences in sections:
+        text += f"\n## {title}\n\n" + "".join(f"- {each}\n" for each in sentences)
+    return text
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The results, and how to cite them."""
+
+    results: Results
+    numbers: dict[str, Number]
+    docs: Path
+
+    @property
+    def datasets(self) -> list[str]:
+        names = dict.fromkeys(each.data for each in self.numbers.values())
+        return [name for name in names if name not in NOT_HERE]
+
+    def get(self, data: str, row: str) -> Beside:
+        number = self.numbers.get(f"{data}/{row}", Number("", data, row))
+        return beside(number, self.results.get(number))
+
+    def mrr(self, data: str, row: str) -> float | None:
+        return self.get(data, row).mrr
+
+    def cite(self, *names: str) -> str:
+        return ", ".join(
+            link(name, self.results.folder / f"{name}.json", self.docs) for name in names
+        )
+
+
+def _gain_of_products(known: _Known) -> Iterator[str]:
+    for few, every in (("simple", "simple-v2"), ("complex", "complex-v2")):
+        yield from _gains(known, few, every)
+
+
+def _gain_of_rotate(known: _Known) -> Iterator[str]:
+    yield from _gains(known, "rotate", "rotate-v2")
+
+
+def _gains(known: _Known, few: str, every: str) -> Iterator[str]:
+    name = TITLES[few].partition(",")[0]
+    for data in known.datasets:
+        one, other = known.get(data, few), known.get(data, every)
+        missing = _missing(known, data, (few, every))
+        if one.mrr is None or other.mrr is None:
+            if one.number.part and other.number.part:
+                yield missing
+            continue
+        gain, printed = other.mrr - one.mrr, ""
+        if one.number.paper and other.number.paper:
+            theirs = other.number.paper.mrr - one.number.paper.mrr
+            printed = f" (paper {signed(theirs, 2)})"
+        yield (
+            f"{TITLES[data]}: {name} {_goes(gain)} from {digits(one.mrr, 3)} to "
+            f"{digits(other.mrr, 3)}, {signed(gain)}{printed}: "
+            f"{known.cite(f'{data}/{few}', f'{data}/{every}')}."
+        )
+
+
+def _apart(known: _Known) -> Iterator[str]:
+    rows = ("simple-v2", "complex-v2", "complex-n3")
+    for data in known.datasets:
+        found = {row: mrr for row in rows if (mrr := known.mrr(data, row)) is not None}
+        if len(found) < len(rows):
+            if any(f"{data}/{row}" in known.numbers for row in rows):
+                yield _missing(known, data, rows)
+            continue
+        best, worst = max(found, key=lambda row: found[row]), min(found, key=lambda row: found[row])
+        apart = found[best] - found[worst]
+        files = known.cite(*(f"{data}/{row}" for row in rows))
+        verdict = "no difference" if apart < _SMALL else f"{digits(apart, 3)} apart"
+        yield (
+            f"{TITLES[data]}: from {TITLES[worst]}, {digits(found[worst], 3)}, to {TITLES[best]}, "
+            f"{digits(found[best], 3)}: {verdict}; {files}."
+        )
+
+
+def _flat(known: _Known) -> Iterator[str]:
+    for data in known.datasets:
+        points = [each for each in known.numbers.values() if each.data == data and _is_point(each)]
+        if not points:
+            continue
+        found = {each.row: mrr for each in points if (mrr := known.mrr(data, each.row)) is not None}
+        if len(found) < len(points):
+            rows = [each.row for each in points]
+            yield _missing(known, data, rows)
+            continue
+        end = found["figure1/all"]
+        sizes = sorted((int(row.partition("-")[2]), row) for row in found if row != "figure1/all")
+        first, least = sizes[0][1], None
+        for size, row in reversed(sizes):
+            if abs(found[row] - end) > _FLAT:
+                break
+            least = size
+        where = "nowhere before every entity" if least is None else f"from {least:,} negatives on"
+        names = [f"{data}/{row}" for _, row in sizes] + [f"{data}/figure1/all"]
+        yield (
+            f"{TITLES[data]}: {digits(found[first], 3)} with {sizes[0][0]:,}, {digits(end, 3)} "
+            f"with all; within {digits(_FLAT, 3)} of that {where}: {known.cite(*names)}."
+        )
+
+
+def _norms(known: _Known) -> Iterator[str]:
+    for model, lost in LOST_BY_L2.items():
+        rows = [f"norms/{model}-{norm}" for norm in ("l1", "l2", "squared")]
+        one, two, squared = (known.mrr("fb15k", row) for row in rows)
+        name = {"transe": "TransE", "rotate": "RotatE"}[model]
+        if one is None or two is None:
+            yield _missing(known, "fb15k", rows[:2])
+        else:
+            yield (
+                f"{name}: L1 {digits(one, 3)}, L2 {digits(two, 3)}, {signed(two - one)} (paper "
+                f"−{digits(lost, 3)}): {known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
+            )
+        if one is None or squared is None:
+            yield _missing(known, "fb15k", rows[2:])
+        else:
+            yield (
+                f"{name}: squared L2 with a bias an entity, a matrix product, has "
+                f"{digits(squared, 3)}, {signed(squared - one)} to L1: "
+                f"{known.cite(f'fb15k/{rows[2]}')}."
+            )
+
+
+def _beyond(known: _Known) -> Iterator[str]:
+    for number in known.numbers.values():
+        if number.part != "beyond" or number.aim.goal is None:
+            continue
+        mrr = known.mrr(number.data, number.row)
+        if mrr is None:
+            yield _missing(known, number.data, [number.row])
+            continue
+        reached = "reaches" if mrr >= number.aim.goal else "stays below"
+        yield (
+            f"{TITLES[number.data]}: {TITLES[number.row]} has {digits(mrr, 3)} and {reached} the "
+            f"best public figure, {digits(number.aim.goal, 3)}: {known.cite(number.name)}."
+        )
+
+
+def _missed(known: _Known) -> Iterator[str]:
+    missed = False
+    for number in known.numbers.values():
+        our, floor = known.get(number.data, number.row), number.aim.floor
+        if floor is None or number.data in NOT_HERE or our.mrr is None or our.mrr >= floor:
+            continue
+        missed = True
+        why = f" {number.aim.why}" if number.aim.why else ""
+        yield (
+            f"{TITLES[number.data]}: {TITLES[number.row]}, {digits(our.mrr, 4)} where the floor is "
+            f"{digits(floor, 3)}. Tried: {_tried(known, number)}.{why} {known.cite(number.name)}."
+        )
+    if not missed:
+        yield "Nothing that was run."
+
+
+def _tried(known: _Known, number: Number) -> str:
+    """The recipe of a result in a few words."""
+    result = known.results.get(number)
+    assert result is not None
+    said = tomllib.loads(result.recipe)
+    best = max(result.seeds, key=lambda each: float(each["mrr"]))
+    penalty = said["penalty"]
+    weight = "" if penalty["name"] == "none" else f"{penalty['name']} {penalty['weight']:g}, "
+    return (
+        f"dim {said['model']['dim']}, {weight}"
+        f"{said['optimizer']['name']} {said['optimizer']['learning_rate']:g}, batches of "
+        f"{said['training']['batch_size']:,}, best at epoch {best['best_epoch']} of "
+        f"{said['training']['epochs']}"
+    )
+
+
+def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
+    lacking = [row for row in rows if known.mrr(data, row) is None]
+    shown = ", ".join(f"`{row}`" for row in lacking[:4]) + (", …" if len(lacking) > 4 else "")
+    return f"{TITLES.get(data, data)}: not run yet ({shown})."
+
+
+def _is_point(number: Number) -> bool:
+    return number.row.startswith("figure1/")
+
+
+def _goes(gain: float) -> str:
+    if abs(gain) < _SMALL:
+        return "does not move"
+    return "rises" if gain > 0 else "falls"

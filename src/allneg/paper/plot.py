@@ -1,0 +1,80 @@
+"""Figure 1: test MRR by the number of negatives.
+
+matplotlib is imported where it is used: training needs none.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allneg.errors import BadRecipe
+from allneg.graph.benchmarks import DATASETS
+from allneg.paper.beside import Beside
+from allneg.paper.numbers import TITLES
+from allneg.run.files import full_disk_named, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c")
+_PIXELS_AN_INCH = 160
+
+
+def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
+    """Write figure1.svg and figure1.png: the same bytes for the same results and matplotlib."""
+    drawn = {data: _points(data, points) for data, points in curves.items()}
+    drawn = {data: points for data, points in drawn.items() if len(points) > 1}
+    if not drawn:
+        return
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise BadRecipe("no figure1: it takes matplotlib, which is not installed") from None
+    with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none", "font.size": 10}):
+        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        for colour, (data, points) in zip(_COLOURS, drawn.items(), strict=False):
+            _curve(axes, TITLES.get(data, data), points, colour)
+        axes.set(
+            xscale="log",
+            xlabel="negatives, shared by a batch (the last point: every entity)",
+            ylabel="filtered test MRR",
+            title="ComplEx by the number of negatives; bars: least and most over seeds",
+        )
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower right", frameon=False)
+        text, image = io.StringIO(), io.BytesIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(image, format="png", dpi=_PIXELS_AN_INCH, metadata={"Software": None})
+    write_text(folder / "figure1.svg", text.getvalue())
+    path = folder / "figure1.png"
+    with full_disk_named(path, len(image.getvalue())):
+        path.write_bytes(image.getvalue())
+
+
+def _points(data: str, points: Sequence[Beside]) -> list[tuple[int, float, float, float]]:
+    """Negatives, mean, least and most MRR of each point that was run."""
+    found = []
+    for each in points:
+        if each.mrr is None:
+            continue
+        k = each.number.row.partition("-")[2]
+        known = DATASETS.get(data)
+        negatives = int(k) if k else known.n_entities if known else 0
+        found.append((negatives, each.mrr, min(each.mrrs), max(each.mrrs)))
+    return sorted(found)
+
+
+def _curve(
+    axes: Axes, label: str, points: Sequence[tuple[int, float, float, float]], colour: str
+) -> None:
+    x, mean, least, most = zip(*points, strict=True)
+    below = [m - low for m, low in zip(mean, least, strict=True)]
+    above = [high - m for m, high in zip(mean, most, strict=True)]
+    axes.errorbar(
+        x, mean, (below, above), label=label, color=colour, marker="o", markersize=4, capsize=3
+    )

@@ -1,0 +1,188 @@
+"""Result files: one a number, with an entry a seed, written by the program and committed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from allneg.errors import BadRecipe, BadRun
+from allneg.paper.numbers import Number
+from allneg.recipe import Evaluation, Hardware, Loss, Recipe, Training
+from allneg.run import Run
+from allneg.run.files import full_disk_named, read_json, write_json
+
+SCHEMA_VERSION = 1
+_KEYS = {"schema_version", "data", "row", "quick", "recipe", "seeds"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a recipe reached, seed by seed."""
+
+    data: str
+    row: str
+    recipe: str  # whole, as TOML; its seed is not meant
+    seeds: tuple[Mapping[str, Any], ...]  # see `entry`, by rising seed
+    quick: bool = False  # of a small size, to try the command out: no number to publish
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}/{self.row}"
+
+    def values(self, *names: str) -> list[float]:
+        """One number of each seed's entry: `values("hits", "10")`."""
+        found = []
+        for each in self.seeds:
+            value: Any = each
+            for name in names:
+                value = value[name]
+            found.append(float(value))
+        return found
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Was it made by a recipe that gives the same numbers?"""
+        try:
+            mine = Recipe.from_tables(tomllib.loads(self.recipe))
+        except BadRecipe:
+            return False
+        return what_counts(mine) == what_counts(recipe)
+
+    def seed(self, seed: int) -> Mapping[str, Any] | None:
+        return next((each for each in self.seeds if each["seed"] == seed), None)
+
+    def joined(self, entries: Iterable[Mapping[str, Any]]) -> Result:
+        """With more entries, each above an old one of its seed."""
+        by_seed = {each["seed"]: each for each in (*self.seeds, *entries)}
+        return replace(self, seeds=tuple(by_seed[seed] for seed in sorted(by_seed)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, **vars(self), "seeds": list(self.seeds)}
+
+    @classmethod
+    def from_json(cls, said: Any, where: str) -> Result:
+        if not isinstance(said, dict) or said.keys() != _KEYS:
+            raise BadRun(f"{where}: not a result file")
+        if said["schema_version"] != SCHEMA_VERSION:
+            raise BadRun(f"{where}: schema version {said['schema_version']} is not known here")
+        fields = {name: said[name] for name in _KEYS - {"schema_version", "seeds"}}
+        return cls(**fields, seeds=tuple(said["seeds"]))
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder of result files."""
+
+    folder: Path
+
+    def get(self, number: Number) -> Result | None:
+        path = number.result_file(self.folder)
+        if not path.exists():
+            return None
+        return Result.from_json(read_json(path), str(path))
+
+    def has(self, number: Number, recipe: Recipe, seed: int) -> bool:
+        found = self.get(number)
+        return found is not None and found.seed(seed) is not None and found.is_of(recipe)
+
+    def add(
+        self, number: Number, recipe: Recipe, entry: Mapping[str, Any], quick: bool = False
+    ) -> None:
+        """Put a seed's entry into the number's file; those of another recipe go."""
+        found = self.get(number)
+        if found is None or not found.is_of(recipe):
+            found = Result(number.data, number.row, recipe.to_toml(), (), quick)
+        self.write(found.joined([entry]))
+
+    def borrowed(
+        self, number: Number, recipe: Recipe, seed: int, others: Iterable[Number]
+    ) -> Mapping[str, Any] | None:
+        """The entry of another number that the same recipe makes, if it is there."""
+        for other in others:
+            if other.data == number.data and other != number and self.has(other, recipe, seed):
+                found = self.get(other)
+                return found.seed(seed) if found is not None else None
+        return None
+
+    def write(self, result: Result) -> None:
+        path = self.folder / f"{result.name}.json"
+        with full_disk_named(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, result.to_json())
+
+    def bundle(self, numbers: Iterable[Number], path: Path) -> None:
+        """Write the results of some numbers into one file."""
+        found = [self.get(number) for number in numbers]
+        with full_disk_named(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        several = [each.to_json() for each in found if each is not None]
+        write_json(path, {"schema_version": SCHEMA_VERSION, "results": several})
+
+    def take(self, path: Path, numbers: Iterable[Number], recipes: Path) -> Iterator[str]:
+        """Put the results of a bundle into this folder; a line about each that is not taken.
+
+        What the recipes of today made is never replaced by what others made.
+        """
+        said, by_name = read_json(path), {each.name: each for each in numbers}
+        if not isinstance(said, dict) or not isinstance(said.get("results"), list):
+            raise BadRun(f"{path}: not a bundle; `allneg reproduce … --bundle FILE` writes one")
+        for each in said["results"]:
+            new = Result.from_json(each, str(path))
+            if new.name not in by_name or new.quick:
+                yield f"{new.name}: {'a quick result' if new.quick else 'no such number'}; left"
+                continue
+            number = by_name[new.name]
+            recipe, old = Recipe.read(number.recipe_file(recipes)), self.get(number)
+            if old is not None and old.is_of(recipe) and not new.is_of(recipe):
+                yield f"{new.name}: made by another recipe than {number.recipe_file(recipes)}; left"
+                continue
+            if old is not None and old.is_of(Recipe.from_tables(tomllib.loads(new.recipe))):
+                new = old.joined(new.seeds)
+            self.write(new)
+
+
+def entry(run: Run) -> dict[str, Any]:
+    """What a finished run says for its seed."""
+    report, metrics, status = run.report.to_json(), run.metrics(), run.status
+    kept = ("mrr", "mr", "hits", "count", "by_side", "optimistic", "pessimistic", "unseen")
+    ranked = [each for each in metrics if "valid" in each]
+    best = max((each["valid"]["mrr"] for each in ranked), default=None)
+    return {
+        "seed": run.recipe.training.seed,
+        **{name: report[name] for name in kept},
+        "candidates": report["candidates"],
+        "protocol": report["protocol"],
+        "valid_mrr": best,
+        "best_epoch": status.get("best_epoch"),
+        "epochs": len(metrics),
+        "seconds": metrics[-1]["seconds"],
+        "peak_bytes": status.get("peak_bytes"),
+        "machine": machine(run),
+        "curve": [
+            {"epoch": each["epoch"], "seconds": each["seconds"], "valid_mrr": each["valid"]["mrr"]}
+            for each in ranked
+        ],
+    }
+
+
+def machine(run: Run) -> dict[str, Any]:
+    """Where a run was trained, and by what."""
+    said = run.environment
+    gpu = said.get("cuda") if run.recipe.hardware.device != "cpu" else None
+    return {
+        "device": gpu or f"CPU, {said['threads']} threads",
+        **{name: said.get(name) for name in ("platform", "python", "torch", "allneg", "started")},
+    }
+
+
+def what_counts(recipe: Recipe) -> Recipe:
+    """A recipe with what does not change its numbers, but for rounding, as it is by default."""
+    return replace(
+        recipe,
+        training=replace(recipe.training, seed=0, save_seconds=Training.save_seconds),
+        loss=replace(recipe.loss, block=Loss.block),
+        evaluation=replace(recipe.evaluation, block=Evaluation.block),
+        hardware=Hardware(precision=recipe.hardware.precision),
+    )

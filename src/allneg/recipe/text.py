@@ -1,0 +1,84 @@
+"""Text → nested tables, not yet checked, and values → text."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allneg.errors import BadRecipe
+
+# A recipe is a page. The time to read a key of many dots grows with its square: 16 KiB of them
+# take a second or two.
+_LARGEST_FILE = 1 << 14
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word."""
+    tables: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        part, dot, name = key.strip().partition(".")
+        if not equals or not dot or not name:
+            raise BadRecipe(f"--set {setting}: write part.field=value, such as training.epochs=10")
+        tables.setdefault(part, {})[name] = _value(text.strip())
+    return tables
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word: complex, cuda:1, a path
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        raise BadRecipe(f"--set: {shown(text)} is no value for a setting") from None
+
+
+def load_tables(path: Path | str) -> dict[str, Any]:
+    """The nested tables of a TOML file, not yet checked."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE + 1)
+        if len(text) > _LARGEST_FILE:
+            raise BadRecipe(f"{path.name}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
+        return tomllib.loads(text.decode())
+    except OSError as error:
+        raise BadRecipe(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
+        raise BadRecipe(f"{path.name}: not TOML: {error}") from None
+    except RecursionError:
+        raise BadRecipe(f"{path.name}: nested too deeply; a recipe has two levels") from None
+
+
+def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Nested tables `base`, with those of `top` over them."""
+    both = dict(base)
+    for part, table in top.items():
+        under = both.get(part, {})
+        both[part] = {**(under if isinstance(under, Mapping) else {}), **table}
+    return both
+
+
+def shown(value: Any) -> str:
+    """A value in a message, short."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        return "what is too much to show"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def toml_value(value: Any) -> str:
+    """A setting's value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # A JSON string is a TOML string, once DEL is escaped too; the controls above it go along,
+        # since recipes are printed on terminals.
+        text = json.dumps(value, ensure_ascii=False)
+        return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return repr(value)

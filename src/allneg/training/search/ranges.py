@@ -1,0 +1,80 @@
+"""A space with ranges: its trials are not listed, but asked for one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from allneg.errors import BadRecipe, BadRun
+from allneg.run.files import read_json, write_json
+from allneg.training.search.space import Axes, Range, Space, Trial, loaded, one_trial
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """Where trials may be, and how many are to be tried."""
+
+    name: str  # of its file
+    tables: Mapping[str, Any]  # what all trials have in common
+    axes: Axes
+    count: int
+
+    @property
+    def corners(self) -> Space:
+        """The first and the last trial there could be, for what all have in common."""
+        ends = (
+            {name: _end(axis, which) for name, axis in self.axes.items()}
+            for which in ("low", "high")
+        )
+        return Space(self.name, tuple(self.axes), tuple(self.trial(each) for each in ends))
+
+    def trial(self, settings: Mapping[str, Any]) -> Trial:
+        return one_trial(self.name, self.tables, settings)
+
+    def space(self, out: Path) -> Space:
+        """The trials that were asked for so far."""
+        trials = {trial.id: trial for trial in map(self.trial, self.asked(out))}
+        return Space(self.name, tuple(self.axes), tuple(trials.values()))
+
+    def asked(self, out: Path) -> list[dict[str, Any]]:
+        """The settings of each trial that was asked for, in order."""
+        if not (out / "asked.json").exists():
+            return []
+        said = read_json(out / "asked.json")
+        if not isinstance(said, list) or not all(
+            isinstance(each, dict) and each.keys() == self.axes.keys() for each in said
+        ):
+            raise BadRun(
+                f"{out / 'asked.json'}: not of {self.name}'s settings; choose another --out"
+            )
+        return said
+
+    def ask(self, out: Path, settings: Mapping[str, Any]) -> None:
+        """Add a trial; the caller holds `asking`."""
+        write_json(out / "asked.json", [*self.asked(out), dict(settings)])
+
+
+def asking(out: Path) -> FileLock:
+    """Held by the one process that asks for a trial."""
+    return FileLock(out / "locks" / "asked.lock")
+
+
+def read_ranged(path: Path | str, count: int, settings: tuple[str, ...] = ()) -> Ranged:
+    """A space with ranges from a TOML file; as `read_space`."""
+    tables, axes = loaded(path, settings)
+    name = Path(path).name
+    if not any(isinstance(axis, Range) for axis in axes.values()):
+        raise BadRecipe(f"{name}: --trials is for ranges, and every value is listed: leave it out")
+    found = Ranged(name, tables, axes, count)
+    found.corners  # noqa: B018 (a mistake in one is named before anything is written)
+    return found
+
+
+def _end(axis: Range | list[Any], which: str) -> Any:
+    if isinstance(axis, Range):
+        return getattr(axis, which)
+    return axis[0] if which == "low" else axis[-1]

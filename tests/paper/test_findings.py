@@ -1,0 +1,110 @@
+"""Every finding follows from result files, and names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.paper import Number, Results
+from allneg.paper.cells import Aim, Cell
+from allneg.paper.findings import findings
+from allneg.recipe import Recipe
+
+Entry = Callable[..., dict[str, Any]]
+RECIPE = Recipe()
+
+
+@pytest.fixture
+def found(tmp_path: Path, entry: Entry) -> Callable[..., str]:
+    """The page about some numbers and the MRRs of those that were run."""
+
+    def page(*numbers: tuple[Number, float | None]) -> str:
+        results = Results(tmp_path / "results")
+        for number, mrr in numbers:
+            if mrr is not None:
+                results.add(number, RECIPE, entry(mrr))
+        return findings(results, [number for number, _ in numbers], tmp_path / "docs")
+
+    return page
+
+
+def few(mrr: float | None) -> tuple[Number, float | None]:
+    return Number("table1", "wn18", "complex", Cell(0.81)), mrr
+
+
+def every(mrr: float | None) -> tuple[Number, float | None]:
+    return Number("table1", "wn18", "complex-v2", Cell(0.86), Aim(0.86)), mrr
+
+
+@pytest.mark.parametrize(
+    "after, sentence",
+    [
+        (0.85, "ComplEx rises from .800 to .850, +.050 (paper +.05)"),
+        (0.7, "ComplEx falls from .800 to .700, −.100 (paper +.05)"),
+        (0.801, "ComplEx does not move from .800 to .801, +.001 (paper +.05)"),
+    ],
+)
+def test_a_gain_is_told_beside_the_papers(
+    found: Callable[..., str], after: float, sentence: str
+) -> None:
+    files = (
+        "[wn18/complex](../results/wn18/complex.json), "
+        "[wn18/complex-v2](../results/wn18/complex-v2.json)"
+    )
+    assert f"- WN18: {sentence}: {files}.\n" in found(few(0.8), every(after))
+
+
+def test_what_was_not_run_is_named(found: Callable[..., str]) -> None:
+    assert "- WN18: not run yet (`complex-v2`).\n" in found(few(0.8), every(None))
+
+
+def test_models_that_end_together_are_not_told_apart(found: Callable[..., str]) -> None:
+    rows = ("simple-v2", "complex-v2", "complex-n3")
+
+    def page(*mrrs: float) -> str:
+        numbers = [Number("table1", "wn18", row) for row in rows]
+        return found(*zip(numbers, mrrs, strict=True))
+
+    assert "SimplE-V2, .500, to ComplEx-N3, .502: no difference; " in page(0.5, 0.501, 0.502)
+    assert "ComplEx-V2, .450, to SimplE-V2, .500: .050 apart; " in page(0.5, 0.45, 0.48)
+
+
+@pytest.mark.parametrize(
+    "mrrs, where",
+    [
+        ((0.3, 0.496, 0.5, 0.499), "from 400 negatives on"),
+        ((0.499, 0.4, 0.5, 0.499), "from 1,000 negatives on"),  # a lucky point does not count
+        ((0.1, 0.2, 0.3, 0.5), "nowhere before every entity"),
+    ],
+)
+def test_a_curve_is_flat_where_it_stays_near_its_end(
+    found: Callable[..., str], mrrs: tuple[float, ...], where: str
+) -> None:
+    rows = ("figure1/k-100", "figure1/k-400", "figure1/k-1000", "figure1/all")
+    numbers = [Number("figure1", "fb15k", row) for row in rows]
+    assert f"within .005 of that {where}: " in found(*zip(numbers, mrrs, strict=True))
+
+
+def test_norms_are_compared_with_l1(found: Callable[..., str]) -> None:
+    rows = ("norms/rotate-l1", "norms/rotate-l2", "norms/rotate-squared")
+    numbers = [Number("norms", "fb15k", row) for row in rows]
+    page = found(*zip(numbers, (0.7, 0.65, 0.71), strict=True))
+    assert "RotatE: L1 .700, L2 .650, −.050 (paper −.065)" in page
+    assert "a matrix product, has .710, +.010 to L1" in page
+    assert "FB15k: not run yet (`norms/transe-l1`, `norms/transe-l2`)." in page
+
+
+def test_a_missed_floor_is_listed_with_what_was_tried(found: Callable[..., str]) -> None:
+    page = found(few(0.8), every(0.85))
+    assert "ComplEx-V2, .8500 where the floor is .860. Tried: dim 100, n3 0.01, adagrad 0.1" in page
+    assert "best at epoch 4 of 100" in page
+    assert "Nothing that was run." in found(few(0.8), every(0.87))
+
+
+def test_goals_are_judged(found: Callable[..., str]) -> None:
+    number = Number("beyond", "wn18", "bilinear", None, Aim(goal=0.9))
+    assert "has .910 and reaches the best public figure, .900" in found((number, 0.91))
+    assert "has .890 and stays below the best public figure, .900" in found((number, 0.89))

@@ -1,0 +1,194 @@
+"""Result files: what they keep of a run, when they count, and how they travel."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.errors import BadRun
+from allneg.paper import NUMBERS, Number, Result, Results
+from allneg.paper.results import entry as entry_of
+from allneg.recipe import Recipe
+from allneg.run import Run
+
+ROOT = Path(__file__).parents[2]
+NUMBER = Number("table1", "tiny", "complex")
+RECIPE = Recipe()
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path / "results")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").rglob("*.json")), ids=str)
+def test_a_committed_result_is_a_numbers_and_can_be_read(path: Path) -> None:
+    by_name = {each.name: each for each in NUMBERS}
+    number = by_name[str(path.relative_to(ROOT / "results"))[:-5]]
+    result = Results(ROOT / "results").get(number)
+    assert result is not None
+    assert not result.quick
+    assert result.name == number.name
+    assert result.values("mrr")
+    Recipe.from_tables(tomllib.loads(result.recipe))
+
+
+def test_an_entry_says_what_a_run_reached_and_where(toy_run: Run) -> None:
+    said = entry_of(toy_run)
+    assert said["mrr"] == toy_run.report.mrr
+    assert said["hits"].keys() == {"1", "3", "10"}
+    assert said["by_side"].keys() == {"head", "tail"}
+    assert "both sides" in said["protocol"]["in_words"]
+    assert said["seed"] == toy_run.recipe.training.seed
+    assert said["epochs"] == len(toy_run.metrics())
+    assert said["valid_mrr"] == max(each["valid_mrr"] for each in said["curve"])
+    assert said["best_epoch"] in {each["epoch"] for each in said["curve"]}
+    assert said["seconds"] > 0
+    assert said["peak_bytes"] > 1 << 20
+    assert said["machine"]["device"].startswith("CPU, ")
+    assert said["machine"]["allneg"]
+    assert json.dumps(said)
+
+
+def test_seeds_are_kept_in_order_and_the_newer_entry_counts(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    for mrr, seed in ((0.3, 2), (0.1, 0), (0.2, 2)):
+        results.add(NUMBER, RECIPE, entry(mrr, seed))
+    found = results.get(NUMBER)
+    assert found is not None
+    assert [(each["seed"], each["mrr"]) for each in found.seeds] == [(0, 0.1), (2, 0.2)]
+    assert results.has(NUMBER, RECIPE, 2)
+    assert not results.has(NUMBER, RECIPE, 1)
+
+
+def test_results_of_another_recipe_do_not_count_and_go(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.1, 0))
+    other = RECIPE.with_settings(["model.dim=7"])
+    assert not results.has(NUMBER, other, 0)
+    results.add(NUMBER, other, entry(0.2, 1))
+    found = results.get(NUMBER)
+    assert found is not None
+    assert found.values("mrr") == [0.2]
+    assert found.is_of(other)
+    assert not found.is_of(RECIPE)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["training.seed=5", "training.save_seconds=1", "hardware.threads=1", "evaluation.block=99"],
+)
+def test_what_changes_no_number_makes_no_other_recipe(
+    setting: str, entry: Callable[..., dict[str, Any]]
+) -> None:
+    result = Result("tiny", "complex", RECIPE.to_toml(), (entry(0.1),))
+    assert result.is_of(RECIPE.with_settings([setting]))
+    assert not result.is_of(RECIPE.with_settings(["hardware.precision=bf16"]))
+
+
+def test_a_setting_that_came_later_makes_no_other_recipe() -> None:
+    text = "\n".join(line for line in RECIPE.to_toml().splitlines() if "class_weights" not in line)
+    assert Result("tiny", "complex", text, ()).is_of(RECIPE)
+    gone = RECIPE.to_toml() + "[gone]\nsetting = 1\n"
+    assert not Result("tiny", "complex", gone, ()).is_of(RECIPE)
+
+
+def test_two_numbers_by_one_recipe_share_a_result(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    twin, elsewhere = Number("norms", "tiny", "twin"), Number("norms", "other", "twin")
+    results.add(NUMBER, RECIPE, entry(0.4, 3))
+    numbers = (NUMBER, twin, elsewhere)
+    found = results.borrowed(twin, RECIPE, 3, numbers)
+    assert found is not None
+    assert found["mrr"] == 0.4
+    assert results.borrowed(twin, RECIPE, 4, numbers) is None
+    assert results.borrowed(elsewhere, RECIPE, 3, numbers) is None
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> Path:
+    folder = tmp_path / "recipes" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "complex.toml").write_text(RECIPE.to_toml())
+    return folder.parent
+
+
+def test_a_bundle_brings_results_from_elsewhere(
+    results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
+) -> None:
+    away, bundle = Results(tmp_path / "away"), tmp_path / "out" / "bundle.json"
+    results.add(NUMBER, RECIPE, entry(0.1, 0))
+    away.add(NUMBER, RECIPE, entry(0.2, 1))
+    away.bundle([NUMBER, Number("table1", "tiny", "missing")], bundle)
+    assert list(results.take(bundle, [NUMBER], recipes)) == []
+    found = results.get(NUMBER)
+    assert found is not None
+    assert found.values("mrr") == [0.1, 0.2]
+
+
+def test_a_bundle_of_an_older_recipe_replaces_nothing_of_todays(
+    results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
+) -> None:
+    away, bundle = Results(tmp_path / "away"), tmp_path / "bundle.json"
+    older = RECIPE.with_settings(["model.dim=7"])
+    away.add(NUMBER, older, entry(0.2, 1))
+    away.bundle([NUMBER], bundle)
+    assert list(results.take(bundle, [NUMBER], recipes)) == []  # better than nothing
+    results.add(NUMBER, RECIPE, entry(0.1, 0))
+    (line,) = results.take(bundle, [NUMBER], recipes)
+    assert line.startswith("tiny/complex: made by another recipe than ")
+    found = results.get(NUMBER)
+    assert found is not None
+    assert found.values("mrr") == [0.1]
+
+
+def test_quick_and_unknown_results_are_not_taken(
+    results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
+) -> None:
+    away, bundle = Results(tmp_path / "away"), tmp_path / "bundle.json"
+    unknown = replace(NUMBER, row="else")
+    away.add(NUMBER, RECIPE, entry(0.2), quick=True)
+    away.add(unknown, RECIPE, entry(0.2))
+    away.bundle([NUMBER, unknown], bundle)
+    assert list(results.take(bundle, [NUMBER], recipes)) == [
+        "tiny/complex: a quick result; left",
+        "tiny/else: no such number; left",
+    ]
+    assert results.get(NUMBER) is None
+
+
+@pytest.mark.parametrize(
+    "said, message",
+    [
+        ("[]", "not a bundle"),
+        ('{"results": [{}]}', "not a result file"),
+        ('{"results": 1}', "not a bundle"),
+        ("{", "not JSON"),
+    ],
+)
+def test_a_file_that_is_no_bundle_is_refused(
+    results: Results, tmp_path: Path, said: str, message: str
+) -> None:
+    path = tmp_path / "bundle.json"
+    path.write_text(said)
+    with pytest.raises(BadRun, match=message):
+        list(results.take(path, [NUMBER], tmp_path))
+
+
+def test_another_schema_version_is_refused(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.2))
+    path = NUMBER.result_file(results.folder)
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    with pytest.raises(BadRun, match="schema version 2 is not known"):
+        results.get(NUMBER)
