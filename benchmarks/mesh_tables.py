@@ -22,8 +22,6 @@ HERE = Path(__file__).parent
 HOUSE = HERE.parent
 PAGE = HOUSE / "docs" / "many-gpus.md"
 GRAPHS = {
-    "wn18rr": Counts(40_943, 11, 86_835),
-    "fb15k-237": Counts(14_541, 237, 272_115),
     "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),
     "freebase": Counts(86_054_151, 14_824, 304_000_000, 16_000, 16_000),
 }
@@ -43,7 +41,7 @@ def page_with_tables(page: str) -> str:
     makers: dict[str, Callable[[], str]] = {
         "rates": rates_table,
         "measured": measured_table,
-        "runs": runs_table,
+        "steps": steps_table,
         "sampling": sampling_table,
         **{name: lambda name=name: plan_table(name) for name in PLANS},  # type: ignore[misc]
     }
@@ -97,18 +95,31 @@ def _measured(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def runs_table() -> str:
-    """The runs in results/, made on one H200, beside the model."""
+def steps_table() -> str:
+    """Steps measured on one H200, of many sizes, beside the model."""
+    report = json.loads((HERE / "results" / "h200-scaling.json").read_text())
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for row in report["rows"]:
+        sizes = (row["b"], row["n"], row["w"])
+        found.setdefault(sizes, {})[row["precision"]] = row["milliseconds"]
     rows = []
-    for name in ("wn18rr", "fb15k-237"):
-        metrics = json.loads((HOUSE / "results" / name / "complex-n3.json").read_text())["metrics"]
-        # Epochs 2 to 9: the first compiles, and the tenth is followed by a ranking.
-        took = (metrics[8]["seconds"] - metrics[0]["seconds"]) / 8
-        said = _cost(name, Mesh())
-        parts = [f"{each * 1e3:.2f}" for each in said.seconds.values() if each]
-        rows.append((name, f"{said.steps:,}", f"{took:.2f}", f"{said.epoch_seconds:.2f}", *parts))
-    names = ("products, ms", "memory, ms", "rest, ms")
-    return table(("run", "steps", "seconds an epoch", "predicted", *names), rows)
+    for (b, n, w), took in sorted(found.items()):
+        cells = [f"{b:,}", f"{n:,}", f"{w:,}"]
+        for precision, milliseconds in sorted(took.items(), reverse=True):
+            said = _step(b, n, w, precision)
+            cells += [f"{milliseconds:.2f}", f"{said.step_seconds * 1e3:.2f}"]
+        rows.append(cells)
+    names = ("TF32, ms", "predicted", "BF16, ms", "predicted")
+    head = f"{report['machine']}, torch {report['torch']}, ComplEx-N3 with AdaGrad:\n\n"
+    return head + table(("B", "N", "W", *names), rows)
+
+
+def _step(b: int, n: int, w: int, precision: str) -> Cost:
+    settings = [
+        f"model.dim={w // 2}", f"training.batch_size={b}", f"hardware.precision={precision}",
+    ]  # fmt: skip
+    recipe = Recipe().with_settings(settings)
+    return cost(recipe, Counts(n, 237, b), Mesh(), RATES["h200"])
 
 
 def plan_table(name: str) -> str:
@@ -151,9 +162,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    if name in PLANS:
-        return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
-    return Recipe.read(HOUSE / "recipes" / name / "complex-n3.toml")
+    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
 
 
 def _time(seconds: float) -> str:

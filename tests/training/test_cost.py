@@ -16,7 +16,7 @@ RECIPE = Recipe().with_settings(["model.dim=4", "training.batch_size=10"])
 COUNTS = Counts(entities=1000, relations=3, train=25)
 SLOW = replace(
     RATES["h200"], products={"tf32": 1e6}, distances=1e6, memory=1e6, near=1e6, far=1e5,
-    pause=0.0, rest=0.5, price=3600.0,
+    pause=0.0, rest=0.5, rest_many=0.7, price=3600.0,
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def test_rows_share_everything_and_send_looked_up_rows() -> None:
     assert shared.rows_wire == 2 * 3 / 4 * 960 + 3 * 80
     assert shared.batch_wire == 0
     assert shared.price == 4 * 3600
+    assert shared.seconds["rest"] == 0.7  # not captured
 
 
 def test_a_batch_shares_questions_and_sends_every_rows_gradient() -> None:
@@ -51,6 +52,7 @@ def test_streamed_scores_are_made_twice_and_hide_the_sum_of_their_gradients() ->
     streamed = RECIPE.with_settings(["loss.block=640"])  # 128 rows a block: 8 blocks
     whole, blocks = (cost(each, COUNTS, Mesh(batch=2), SLOW) for each in (RECIPE, streamed))
     assert blocks.operations == whole.operations * 8 / 6
+    assert blocks.traffic == whole.traffic + 56 * 5 * 1000
     assert blocks.batch_wire == whole.batch_wire
     assert blocks.seconds["batch's wire"] == pytest.approx(whole.seconds["batch's wire"] / 8)
 

@@ -5,7 +5,7 @@ questions with n = N / rows entity rows; W is the width of a row, R the number o
 
     products      6 b n W      scores, and the gradients of queries and of rows; 8 where the scores
                                are streamed, and so made twice
-    memory        24 b n       each score is written and read a few times
+    memory        24 b n       each score is written and read a few times; 80 where streamed
                   24 n W       a table's gradient and AdaGrad: 6 numbers of 4 bytes (Adam 8, SGD 4)
     rows' wire    12 b W       a sum of two looked-up rows a question and of its query's gradient
                   8 b          what a loss keeps of its rivals, and the answer's score
@@ -32,7 +32,7 @@ from allneg.scoring.streamed import block_rows
 
 _FLOAT = 4
 _ID = 8
-_SCORES = 24  # bytes of memory traffic a score
+_SCORES, _STREAMED = 24, 80  # bytes of memory traffic a score, kept whole or made in blocks
 _OPTIMIZERS = {"adagrad": 6, "adam": 8, "sgd": 4}  # numbers read and written for each of a table
 # Instructions for each pair of coordinates, scores and both gradients: docs/kernels.md.
 _DISTANCES = {"l1": 6, "modulus": 16}
@@ -65,25 +65,26 @@ class Rates:
     near: float  # bytes sent to devices of the same machine, and as many received
     far: float  # likewise to other machines
     pause: float  # seconds a sum takes to begin
-    rest: float  # seconds of a step's small operations, whatever its size
+    rest: float  # seconds of a step's small operations, captured, whatever its size
+    rest_many: float  # likewise in a mesh, where steps are not captured
     bytes: int  # of memory
     price: float  # an hour, in any currency
     machine: int = 8  # devices in one
 
 
-# 60 % of the data sheet's dense products, 80 % of its memory rate, 70 % of its links; one
-# 400 Gbit/s port a device between machines. Measured on an H200: the distances' rate
-# (docs/kernels.md), and `rest`, what the runs in results/ took beyond the other terms.
+# Products, distances and `rest` of an H200 were measured (benchmarks/results/h200-*.json); of an
+# A100 they are 70 % of the data sheet. For both, 80 % of the data sheet's memory rate, 70 % of its
+# links, one 400 or 200 Gbit/s port a device between machines, and a guess at `rest_many`.
 RATES = {
     "h200": Rates(
-        products={"float32": 40e12, "tf32": 297e12, "bf16": 593e12},
+        products={"float32": 47e12, "tf32": 366e12, "bf16": 777e12},
         distances=14e12, memory=3.84e12, near=315e9, far=35e9, pause=30e-6,
-        rest=320e-6, bytes=141 * 10**9, price=3.5,
+        rest=160e-6, rest_many=1e-3, bytes=141 * 10**9, price=3.5,
     ),
     "a100": Rates(
-        products={"float32": 11.7e12, "tf32": 94e12, "bf16": 187e12},
+        products={"float32": 13.6e12, "tf32": 109e12, "bf16": 218e12},
         distances=4.4e12, memory=1.63e12, near=210e9, far=17.5e9, pause=30e-6,
-        rest=320e-6, bytes=80 * 10**9, price=1.8,
+        rest=160e-6, rest_many=1e-3, bytes=80 * 10**9, price=1.8,
     ),
 }  # fmt: skip
 
@@ -152,7 +153,7 @@ def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
             "memory": size.traffic / rates.memory,
             "rows' wire": took["rows"] + sums["rows"] * rates.pause,
             "batch's wire": took["batch"] - hidden + sums["batch"] * rates.pause,
-            "rest": rates.rest,
+            "rest": rates.rest if mesh.size == 1 else rates.rest_many,
         },
         price=mesh.size * rates.price,
     )
@@ -204,7 +205,8 @@ class _Sizes:
         return cls(
             operations=pairs * each,
             blocks=blocks if on_the_way else 1,
-            traffic=_SCORES * pairs + _FLOAT * _OPTIMIZERS[recipe.optimizer.name] * numbers,
+            traffic=(_SCORES if blocks == 1 else _STREAMED) * pairs
+            + _FLOAT * _OPTIMIZERS[recipe.optimizer.name] * numbers,
             looked=3.0 * b * width * _FLOAT,
             told=float(told * b * _FLOAT * mesh.rows),
             dense=float(n * width * _FLOAT),
