@@ -48,6 +48,12 @@ class Interrupted(Problem):
         self.exit_code = 128 + signal_number
 
 
+def problem_of(exit_code: int, message: str) -> Problem:
+    """A problem of the kind that ends with `exit_code`."""
+    kinds = {2: BadRecipe, 3: BadData, 4: BadRun, 5: Diverged, 6: OutOfResources}
+    return kinds.get(exit_code, Problem)(message)
+
+
 def printable(text: str, limit: int = 80) -> str:
     """`text` in quotes, with control characters escaped and the middle of a long one left out.
 

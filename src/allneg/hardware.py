@@ -32,9 +32,15 @@ def prepare(settings: Hardware) -> torch.device:
 
 
 def find_device(name: str) -> torch.device:
-    """`auto` is the first CUDA device, or the CPU."""
+    """`auto` is a CUDA device, or the CPU.
+
+    Of several CUDA devices it is the first, or that of this process among those that torchrun
+    started on this machine.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -133,3 +133,27 @@ def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch)
     text = tables.distances([report], "l1")
     assert "| 1 | 2,000 | 3 | 1.23 / 5 | out of memory |" in text
     assert "| B | N | D | engine | torch.cdist |" in text
+
+
+def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_says(tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_mesh.py", "--toy", "--steps", "1", "--out", str(out))
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["mesh"] for row in rows] == [
+        "rows=1",
+        "rows=2",
+        "batch=2",
+        "rows=4",
+        "rows=2,batch=2",
+    ]
+    assert [row["sent"] for row in rows] == [row["predicted_sent"] for row in rows]
+    assert rows[1]["sent"] > 0
+    assert all(row["milliseconds"] > 0 and row["predicted"] > 0 for row in rows)
+
+
+def test_the_tables_about_many_gpus_are_those_of_the_program(monkeypatch):
+    monkeypatch.syspath_prepend(HOUSE / "benchmarks")
+    import mesh_tables
+
+    page = mesh_tables.PAGE.read_text()
+    assert mesh_tables.page_with_tables(page) == page

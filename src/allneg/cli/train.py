@@ -10,6 +10,7 @@ import click
 from allneg.cli.options import (
     device_option,
     json_option,
+    mesh_option,
     parent_option,
     quiet_option,
     set_option,
@@ -24,6 +25,7 @@ UNSET = {
     ("loss", "count"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
+    ("hardware", "mesh"): "as many shards of rows as there are processes",
 }
 
 
@@ -34,6 +36,7 @@ UNSET = {
 @set_option
 @click.option("--seed", type=int, help="Of first values, shuffling and sampling.")
 @device_option
+@mesh_option
 @click.option("--out", type=click.Path(path_type=Path), help="The run's folder, to be made.")
 @click.option("--print-recipe", is_flag=True, help="Print the whole recipe and stop.")
 @json_option
@@ -46,6 +49,7 @@ def command(
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
+    mesh: str | None,
     out: Path | None,
     print_recipe: bool,
     as_json: bool,
@@ -54,15 +58,16 @@ def command(
 ) -> None:
     """Train a model on DATA: the name of a known set (`allneg data list`) or a path.
 
-    The run's folder holds the recipe, the weights, the metrics and the report.
+    The run's folder holds the recipe, the weights, the metrics and the report. Many processes
+    train one run: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
     from allneg.cli.progress import watched
     from allneg.cli.reports import print_report
-    from allneg.cli.say import SCHEMA_VERSION, json_document, note
+    from allneg.cli.say import SCHEMA_VERSION, json_document, note, speaks
     from allneg.cli.workers import with_parent
     from allneg.training.train import planned, train
 
-    chosen = with_flags(settings, device=device, seed=seed)
+    chosen = with_flags(settings, device=device, seed=seed, mesh=mesh)
     plan = planned(data, model=model, recipe=recipe, settings=chosen)
     if print_recipe:
         if as_json:
@@ -74,6 +79,8 @@ def command(
         run = train(
             data, recipe=plan, out=out, watch=watch, stopped_by=with_parent(stopped_by, parent)
         )
+    if not speaks():
+        return
     print_report(run, as_json)
     if (
         not quiet

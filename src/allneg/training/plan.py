@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from allneg.graph.graph import Graph
 from allneg.kernels.choose import why
+from allneg.mesh import Mesh
 from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.training.captured import is_captured
+from allneg.training.cost import Counts
 
 _FLOAT = 4
 _ID = 8
@@ -24,6 +26,7 @@ _MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps bes
 # Copies of a block of scores that a loss makes beside it, at its peak.
 _COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
 _SMOOTHED = 3.0
+_LONE = Mesh()
 _ROW_COPIES = 14  # of a batch's rows: looked up, query, penalty, and the gradients of each
 
 
@@ -48,32 +51,36 @@ class Plan:
         return {**vars(self), "peak": self.peak}
 
 
-def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
-    """The bytes a training on `device` takes there."""
+def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh = _LONE) -> Plan:
+    """The bytes a training on `device` takes there; of a mesh, on each device."""
     model = make_model(recipe)
-    n, relations = graph.n_entities, graph.n_relations * (2 if recipe.model.reciprocal else 1)
+    counts = graph if isinstance(graph, Counts) else Counts.of(graph)
+    n = math.ceil(counts.entities / mesh.rows)
+    relations = counts.relations * (2 if recipe.model.reciprocal else 1)
     padded = n if device.type == "cpu" else math.ceil(n / 64) * 64
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
-    questions = recipe.training.micro_batch or recipe.training.batch_size
-    known = 2 * len(graph.train) * 3 * _ID
+    size = math.ceil(recipe.training.batch_size / mesh.batch)
+    questions = min(size, recipe.training.micro_batch or size)
+    part = replace(recipe, training=replace(recipe.training, micro_batch=questions))
+    known = 2 * counts.train * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
     return Plan(
         device=str(device),
-        path=how(recipe, n, device),
+        path=how(part, n, device),
         kept={
             "tables": table,
             "gradients": table,
             "optimizer": _MEMORIES[recipe.optimizer.name] * table,
-            "best tables": table if len(graph.valid) else 0,
-            "triples and known answers": len(graph.train) * 3 * _ID + known,
+            "best tables": table if counts.valid else 0,
+            "triples and known answers": counts.train * 3 * _ID + known,
         },
         training={
-            "scores": _scores(recipe, model, padded),
+            "scores": _scores(part, model, padded),
             "rows of a batch": rows,
-            "bfloat16 copies": _narrow(recipe, model, padded),
+            "bfloat16 copies": _narrow(part, model, padded),
         },
-        ranking={"scores": _ranked(recipe, graph) * _FLOAT},
-        captured=is_captured(recipe, device),
+        ranking={"scores": _ranked(recipe, counts, n) * _FLOAT},
+        captured=is_captured(recipe, device) and mesh.size == 1,
     )
 
 
@@ -122,8 +129,7 @@ def _narrow(recipe: Recipe, model: Model, n: int) -> int:
     return _NARROW * (questions + block) * model.entity_width + _NARROW * questions * block
 
 
-def _ranked(recipe: Recipe, graph: Graph) -> int:
+def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:
     """Scores held at once while valid or test is ranked."""
-    triples = max(len(graph.valid), len(graph.test))
-    block = max(1, recipe.evaluation.block // graph.n_entities)
-    return min(block, triples) * graph.n_entities
+    block = max(1, recipe.evaluation.block // n)
+    return min(block, max(counts.valid, counts.test)) * n
