@@ -19,6 +19,7 @@ class Data:
     split_seed: int = 0
     drop_unseen: bool = False  # leave out valid and test triples with entities not in train
     keep_duplicates: bool = False
+    store: Literal["auto", "memory", "disk"] = "auto"  # of ids; auto is disk for a large text
 
 
 @dataclass(frozen=True)

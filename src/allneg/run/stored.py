@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def _check_proofs(folder: Path) -> None:
             check_proof(folder / name, proofs[name])
 
 
-def _lines(names: tuple[str, ...]) -> str:
+def _lines(names: Iterable[str]) -> str:
     return "".join(name + "\n" for name in names)
 
 
