@@ -25,6 +25,11 @@ from allneg.training.optimizer import (
 _MULTIPLE = 64  # of entity rows on a GPU
 
 
+def needs_known(recipe: Recipe) -> bool:
+    """Does the loss look up train's answers? To sort those of a large graph takes gigabytes."""
+    return recipe.loss.mask_known or recipe.loss.subsampling
+
+
 class Learner:
     """Takes steps, and can be put away in a checkpoint and taken out again."""
 
@@ -40,7 +45,9 @@ class Learner:
         )
         self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
+        known = None
+        if needs_known(recipe):
+            known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
         self.objective = Objective(
             self.model,
             recipe.loss,

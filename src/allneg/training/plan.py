@@ -16,6 +16,7 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.training.captured import is_captured
+from allneg.training.learner import needs_known
 
 _FLOAT = 4
 _ID = 8
@@ -23,6 +24,7 @@ _MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps bes
 # Copies of a block of scores that a loss makes beside it, at its peak.
 _COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
 _SMOOTHED = 3.0
+_SORTED = 2  # of known answers: they are sorted into others
 _ROW_COPIES = 14  # of a batch's rows: looked up, query, penalty, and the gradients of each
 
 
@@ -54,7 +56,8 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
     padded = n if device.type == "cpu" else math.ceil(n / 64) * 64
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
     questions = recipe.training.micro_batch or recipe.training.batch_size
-    known = 2 * len(graph.train) * 3 * _ID
+    n_questions = 2 * len(graph.train)
+    known = n_questions * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
     return Plan(
         device=str(device),
@@ -64,13 +67,17 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
             "gradients": table,
             "optimizer": _MEMORIES[recipe.optimizer.name] * table,
             "best tables": table if len(graph.valid) else 0,
-            "triples and known answers": len(graph.train) * 3 * _ID + known,
+            "triples and their order": len(graph.train) * 3 * _ID + n_questions * _ID,
+            "known answers": known if needs_known(recipe) else 0,
         },
         training={
             "scores": _scores(recipe, model, padded),
             "rows of a batch": rows,
         },
-        ranking={"scores": _ranked(recipe, graph) * _FLOAT},
+        ranking={
+            "scores": _ranked(recipe, graph) * _FLOAT,
+            "known answers": _SORTED * known if len(graph.valid) or len(graph.test) else 0,
+        },
         captured=is_captured(recipe, device),
     )
 
