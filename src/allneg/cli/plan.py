@@ -30,7 +30,7 @@ def command(recipe: Path, settings: tuple[str, ...], device: str | None, as_json
         return
     rows = [
         (phase, name, f"{size / 2**20:,.1f}")
-        for phase in ("kept", "training", "ranking")
+        for phase in ("host", "kept", "training", "ranking")
         for name, size in getattr(made, phase).items()
     ]
     title = f"{chosen.model.name} on {graph.name}, {made.device}"

@@ -96,6 +96,7 @@ class Hardware:
     precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of matrix products, where it exists
     deterministic: bool = False
     engine: Literal["auto", "reference", "cpu", "gpu"] = "auto"  # of the kernels
+    table: Literal["device", "host"] = "device"  # where entity rows lie in training
 
 
 PARTS = {

@@ -12,6 +12,7 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
 from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
@@ -43,7 +44,9 @@ class Learner:
             recipe.model.reciprocal,
             recipe.training.seed,
         )
-        self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
+        tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE)
+        on_host = recipe.hardware.table == "host"
+        self.tables = HostTables(tables, device) if on_host else tables.to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         known = None
         if needs_known(recipe):
@@ -115,4 +118,5 @@ class Learner:
         restore_optimizer(self.optimizer, self.tables, saved.optimizer)
         if saved.state.best_epoch:
             best = saved.best or saved.tables
-            self.best = {name: each.to(self.tables.device) for name, each in best.items()}
+            place = self.tables.entities.device
+            self.best = {name: each.to(place) for name, each in best.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ class Plan:
     ranking: Mapping[str, int]
 
     captured: bool = False  # a captured step holds its memory while valid is ranked, too
+    host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables lie there
 
     @property
     def peak(self) -> int:
@@ -59,26 +60,32 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
     n_questions = 2 * len(graph.train)
     known = n_questions * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
+    away = recipe.hardware.table == "host" and device.type != "cpu"
+    learnt = {
+        "tables": _pinned(table) if away else table,
+        "gradients": _pinned(table) if away else table,
+        "optimizer": _MEMORIES[recipe.optimizer.name] * table,
+        "best tables": table if len(graph.valid) else 0,
+    }
     return Plan(
         device=str(device),
         path=how(recipe, n, device),
         kept={
-            "tables": table,
-            "gradients": table,
-            "optimizer": _MEMORIES[recipe.optimizer.name] * table,
-            "best tables": table if len(graph.valid) else 0,
+            **({} if away else learnt),
             "triples and their order": len(graph.train) * 3 * _ID + n_questions * _ID,
             "known answers": known if needs_known(recipe) else 0,
         },
         training={
             "scores": _scores(recipe, model, padded),
             "rows of a batch": rows,
+            "rows on their way": _on_their_way(recipe, model, padded) if away else 0,
         },
         ranking={
             "scores": _ranked(recipe, graph) * _FLOAT,
             "known answers": _SORTED * known if len(graph.valid) or len(graph.test) else 0,
         },
         captured=is_captured(recipe, device),
+        host=learnt if away else {},
     )
 
 
@@ -97,9 +104,22 @@ def how(recipe: Recipe, n_entities: int, device: torch.device) -> str:
         held += " kept whole"
     else:
         held += f" streamed, {size:,} at a time"
+    if recipe.hardware.table == "host":
+        held += ", rows from the host's memory"
     if model.kernel in ("l1", "modulus"):
         return f"{held}; {why(model.kernel, device)}"
     return f"{held}; {model.kernel} on {device}: matrix products"
+
+
+def _pinned(size: int) -> int:
+    """Bytes that torch takes for so many in pinned memory: a power of two."""
+    return 1 << (size - 1).bit_length()
+
+
+def _on_their_way(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of blocks of rows on a device: two that come, and three of gradients that leave."""
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    return 5 * block_rows(questions, n, recipe.loss.block) * model.entity_width * _FLOAT
 
 
 def _scores(recipe: Recipe, model: Model, n: int) -> int:
