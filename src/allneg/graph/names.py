@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from allneg.graph.vocabulary import Vocabulary
 
@@ -29,7 +29,7 @@ def name_notes(vocabulary: Vocabulary) -> list[str]:
 
 
 def _twins(
-    what: str, names: tuple[str, ...], odd: Iterable[str], plain: Callable[[str], str]
+    what: str, names: Sequence[str], odd: Iterable[str], plain: Callable[[str], str]
 ) -> list[str]:
     groups: dict[str, set[str]] = defaultdict(set)
     for name in odd:
