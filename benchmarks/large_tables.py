@@ -44,15 +44,16 @@ def _reading(found: list[Report]) -> str:
             continue
         first, cached = report["first"], report["cached"]
         lines = [
-            ("made up and written", report["make_seconds"], None),
-            ("read for the first time", first["seconds"], first["peak_bytes"]),
-            ("mapped from the cache", cached["seconds"], cached["peak_bytes"]),
+            ("read for the first time", first),
+            ("mapped from the cache", cached),
         ]
         out += f"\n{_machine(report)}; {first['entities']:,} entities, {first['triples']:,} "
         out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
-        out += "| | seconds | peak of the process, GiB |\n|---|---|---|\n"
-        for what, seconds, peak in lines:
-            out += f"| {what} | {seconds:,.1f} | {_gib(peak) if peak else ''} |\n"
+        out += "| | seconds | of one core | peak of the process, GiB |\n|---|---|---|---|\n"
+        out += f"| made up and written | {report['make_seconds']:,.1f} | | |\n"
+        for what, took in lines:
+            out += f"| {what} | {took['seconds']:,.1f} | {took['cpu_seconds']:,.1f} "
+            out += f"| {_gib(took['peak_bytes'])} |\n"
     return out + "\n"
 
 
@@ -63,15 +64,17 @@ def _training(found: list[Report]) -> str:
         out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
         out += f"{size['relations']:,} relations:\n\n"
         out += (
-            "| model | tables | questions a step | seconds a step | seconds a million questions "
-            "| planned GiB | measured GiB | planned GiB of the host |\n"
+            "| model | tables | questions a step | seconds a step | of CPU cores "
+            "| seconds a million questions | planned GiB | measured GiB "
+            "| planned GiB of the host |\n"
         )
-        out += "|---|---|---|---|---|---|---|---|\n"
+        out += "|---|---|---|---|---|---|---|---|---|\n"
         for row in report["rows"]:
             host = row["planned_host_bytes"]
             out += (
                 f"| {row['model']}, dim {row['dim']} | {row['table']} | {row['batch']:,} "
-                f"| {row['step_seconds']:.3g} | {row['seconds_a_million_questions']:,.0f} "
+                f"| {row['step_seconds']:.3g} | {row['step_cpu_seconds']:.3g} "
+                f"| {row['seconds_a_million_questions']:,.0f} "
                 f"| {_gib(row['planned_bytes'])} | {_gib(row['peak_bytes'])} "
                 f"| {_gib(host) if host else ''} |\n"
             )

@@ -18,21 +18,39 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allneg.errors import BadData, BadRecipe, OutOfResources
-from allneg.graph import SPLITS, Graph, cached, duplicates, mapped, read_graph, spilled
+from allneg.graph import (
+    SPLITS,
+    Graph,
+    cached,
+    duplicates,
+    lines,
+    mapped,
+    names,
+    read_graph,
+    spilled,
+)
 from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
 
 
+SMALL = {
+    (spilled, "_CHUNK"): 2,
+    (spilled, "_PARTS"): 3,
+    (lines, "_BLOCK"): 16,
+    (duplicates, "_TOGETHER"): 2,
+    (names, "_TOGETHER"): 2,
+    (mapped, "ROWS"): 2,
+    (spilled, "ROWS"): 2,
+}
+USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
+
+
 @pytest.fixture(autouse=True)
 def small_bites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Chunks of two names, three parts, slices of two rows: everything happens several times."""
-    monkeypatch.setattr(spilled, "_CHUNK", 2)
-    monkeypatch.setattr(spilled, "_PARTS", 3)
-    monkeypatch.setattr("allneg.graph.lines._BLOCK", 16)
-    monkeypatch.setattr(duplicates, "_TOGETHER", 2)
-    for module in (mapped, spilled):
-        monkeypatch.setattr(module, "ROWS", 2)
+    for (module, name), size in SMALL.items():
+        monkeypatch.setattr(module, name, size)
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
 
 
@@ -50,7 +68,10 @@ def graphs_kept(home: Path) -> list[Path]:
 def both(source: Path, how: Data | None = None) -> tuple[Graph, Graph]:
     """The graph in memory, and that on the disk."""
     how = how or Data()
-    in_memory = read_graph(source, replace(how, store="memory"))
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), size in USUAL.items():
+            patch.setattr(module, name, size)
+        in_memory = read_graph(source, replace(how, store="memory"))
     return in_memory, read_graph(source, replace(how, store="disk"))
 
 
@@ -65,8 +86,8 @@ def assert_equal(one: Graph, other: Graph) -> None:
     assert one.notes == other.notes[1:]
 
 
-names = st.sampled_from(["a", "b", "c", "ä", "a\u0308", " b", "x\u2028y", "long name", "7"])
-triples = st.lists(st.tuples(names, st.sampled_from("rst"), names), max_size=12)
+some_names = st.sampled_from(["a", "b", "c", "ä", "a\u0308", " b", "x\u2028y", "long name", "7"])
+triples = st.lists(st.tuples(some_names, st.sampled_from("rst"), some_names), max_size=12)
 
 
 def as_text(found: list[tuple[str, str, str]]) -> bytes:
