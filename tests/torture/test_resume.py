@@ -86,7 +86,7 @@ def test_a_resumed_run_is_the_straight_one(
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    "objective, optimizer", zip(OBJECTIVES, itertools.cycle(OPTIMIZERS), strict=False)
+    "objective, optimizer", list(zip(OBJECTIVES, itertools.cycle(OPTIMIZERS), strict=False))
 )
 def test_a_deterministic_run_resumed_on_a_gpu_is_the_straight_one(
     tmp_path: Path,
