@@ -78,22 +78,22 @@ def _extra_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 def _extra_resident(work: Callable[[], object]) -> int:
     """Peak resident memory during `work` less the level before it, sampled each millisecond."""
-    before, peak, done = _resident(), 0, threading.Event()
+    before, peak, done = resident(), 0, threading.Event()
 
     def watch() -> None:
         nonlocal peak
         while not done.wait(0.001):
-            peak = max(peak, _resident())
+            peak = max(peak, resident())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     work()
     done.set()
     watcher.join()
-    return max(0, max(peak, _resident()) - before)
+    return max(0, max(peak, resident()) - before)
 
 
-def _resident() -> int:
+def resident() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

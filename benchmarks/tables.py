@@ -111,7 +111,7 @@ def rankings(reports: list[Report]) -> str:
     for report in reports:
         if "ranking" not in report:
             continue
-        out += f"\n{_task(report)}; {report['ranked']:,} questions ranked:\n\n"
+        out += f"\n{_task(report)}; {report['rows'][0]['ranked']:,} questions ranked:\n\n"
         out += "| | s | times the first |\n|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:

@@ -155,6 +155,10 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
         (["loss.margin=1"], "loss.margin changes nothing in a softmax"),
         (["loss.name=margin"], "loss.name margin needs a loss.margin above 0"),
         (["model.name=transe", "loss.name=logistic"], "logistic on distances needs"),
+        (
+            ["hardware.table=host", "hardware.engine=gpu"],
+            "hardware.table host steps on the CPU: leave hardware.engine auto",
+        ),
     ],
 )
 def test_settings_that_clash_are_named_together(texts: list[str], complaint: str) -> None:

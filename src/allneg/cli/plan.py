@@ -111,7 +111,7 @@ def _rates(name: str, price: float | None) -> Rates:
 def _show_memory(title: str, made: Plan, there_is: int | None) -> None:
     rows = [
         (phase, name, f"{size / 2**20:,.1f}")
-        for phase in ("kept", "training", "ranking")
+        for phase in ("host", "kept", "training", "ranking")
         for name, size in getattr(made, phase).items()
     ]
     table(title, ("when", "what", "MiB#"), [*rows, ("peak", "", f"{made.peak / 2**20:,.1f}")])

@@ -25,7 +25,8 @@ _FREE_BYTES = 64 << 20  # … unless it is small anyway
 _MOST_MEMBERS = 10_000
 _LARGEST_READ = 16 << 20  # tar headers are read whole; a larger one is an attack
 
-_Members: TypeAlias = dict[str, Callable[[], IO[bytes]]]  # by name, each to be opened
+# By name, each to be opened, and its size.
+_Members: TypeAlias = dict[str, tuple[Callable[[], IO[bytes]], int]]
 
 
 def is_archive(path: Path) -> bool:
@@ -40,7 +41,7 @@ def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
         with opened(path) as members:
             chosen = choose_splits(members, str(path))
             yield {
-                split: triple_file(f"{path}:{name}", members[name])
+                split: triple_file(f"{path}:{name}", *members[name])
                 for split, name in chosen.items()
             }
     except DAMAGE as error:
@@ -59,7 +60,7 @@ def _tar(path: Path) -> Iterator[_Members]:
                     continue
                 if not member.isreg():
                     raise _refusal(path, f"{printable(member.name)} is a link or a device")
-                members[member.name] = _tar_opener(tar, member)
+                members[member.name] = _tar_opener(tar, member), member.size
             yield members
 
 
@@ -79,7 +80,7 @@ def _zip(path: Path) -> Iterator[_Members]:
             if member.flag_bits & 1:
                 raise _refusal(path, f"{printable(member.filename)} is locked by a password")
             if not member.is_dir():
-                members[member.filename] = _zip_opener(archive, member)
+                members[member.filename] = _zip_opener(archive, member), member.file_size
         yield members
 
 

@@ -35,10 +35,19 @@ def _many(
     triples: _Triples, n_entities: int, n_relations: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Whether a relation has many heads to a tail, and many tails to a head: (R,) each."""
-    head, relation, tail = np.unique(triples, axis=0).T
+    head, relation, tail = _different(triples, n_entities, n_relations)
     count = np.bincount(relation, minlength=n_relations)
     averages = []
     for entity in (tail, head):
         pairs = np.unique(relation * n_entities + entity) // n_entities
         averages.append(count / np.bincount(pairs, minlength=n_relations).clip(min=1))
     return averages[0] >= _MANY, averages[1] >= _MANY
+
+
+def _different(triples: _Triples, n_entities: int, n_relations: int) -> _Triples:
+    """Each different triple once, by columns: (3, n)."""
+    if n_relations * n_entities**2 > np.iinfo(np.int64).max:
+        return np.unique(triples, axis=0).T
+    # To sort a number a triple takes a tenth of the time.
+    keys = np.unique((triples[:, 1] * n_entities + triples[:, 0]) * n_entities + triples[:, 2])
+    return np.stack([keys // n_entities % n_entities, keys // n_entities**2, keys % n_entities])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from allneg.errors import BadData
 from allneg.graph.files import DAMAGE, TripleFile
 
 _BLOCK = 1 << 20
@@ -37,6 +38,17 @@ class Content:
 def file_sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def text_sha256(file: TripleFile) -> str:
+    """Of a file's bytes as they are once unpacked."""
+    sha256 = hashlib.sha256()
+    try:
+        for block in _blocks(file):
+            sha256.update(block)
+    except DAMAGE as error:
+        raise BadData(f"{file.where}: cannot be read ({error})") from None
+    return sha256.hexdigest()
 
 
 def _measured(file: TripleFile, blob: bool) -> Content:

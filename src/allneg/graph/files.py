@@ -21,6 +21,7 @@ from allneg.graph.graph import SPLITS
 # What reading a packed file raises when it is damaged or cut off.
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
 
+_UNPACKED = 5  # bytes of triples to a packed one, about
 _SPLIT_FILE = re.compile(rf"({'|'.join(SPLITS)})\.(txt|tsv|csv)(\.gz|\.xz)?")
 
 
@@ -31,12 +32,14 @@ class TripleFile:
     where: str  # its name in messages
     separator: str  # between fields: a tab, or a comma in .csv
     open: Callable[[], AbstractContextManager[IO[bytes]]]  # unpacked bytes from the start
+    about_bytes: int  # of text; guessed where it is packed
 
 
-def triple_file(where: str, open_raw: Callable[[], IO[bytes]]) -> TripleFile:
-    """A file that is read as the end of its name says: unpacked or not, .csv or not."""
+def triple_file(where: str, open_raw: Callable[[], IO[bytes]], size: int) -> TripleFile:
+    """A file of `size` bytes, read as the end of its name says: packed or not, .csv or not."""
     separator = "," if re.search(r"\.csv(\.gz|\.xz)?$", where.lower()) else "\t"
-    return TripleFile(where, separator, lambda: unpacked(open_raw, where))
+    about = size * (_UNPACKED if where.lower().endswith(("gz", "xz")) else 1)
+    return TripleFile(where, separator, lambda: unpacked(open_raw, where), about)
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def unpacked(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]
 
 
 def one_file(path: Path) -> TripleFile:
-    return triple_file(str(path), lambda: path.open("rb"))
+    return triple_file(str(path), lambda: path.open("rb"), path.stat().st_size)
 
 
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
@@ -63,7 +66,7 @@ def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
     found = {each.name: each for each in folder.iterdir() if each.is_file()}
     chosen = choose_splits(found, where)
     return {
-        split: triple_file(f"{where}/{name}", _opener(found[name]))
+        split: triple_file(f"{where}/{name}", _opener(found[name]), _size(found[name]))
         for split, name in chosen.items()
     }
 
@@ -91,8 +94,18 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
     return {split: chosen[split] for split in SPLITS if split in chosen}
 
 
+def _size(file: Traversable) -> int:
+    # What lies inside a packed package is small.
+    return file.stat().st_size if isinstance(file, Path) else 0
+
+
 def _opener(file: Traversable) -> Callable[[], IO[bytes]]:
     return lambda: file.open("rb")
+
+
+def refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
+    if count == 0 and split in ("train", ""):
+        raise BadData(f"{file.where}: no triples in it; train needs at least one")
 
 
 def _some(names: list[str]) -> str:

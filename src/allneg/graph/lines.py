@@ -43,22 +43,39 @@ def read_lines(
     missing values, no numbers. In .csv a comma separates, and a field may stand in double quotes
     as RFC 4180 has it. No name holds a tab, a line feed or a NUL.
     """
+    notes: list[str] = []
+    parts = [np.empty((0, 3), dtype=np.int64)]
+    for names, links in named_blocks(file, settings, notes):
+        parts.append(numbered(names, links, entities, relations))
+    return np.concatenate(parts), notes
+
+
+def named_blocks(
+    file: TripleFile, settings: Data, notes: list[str]
+) -> Iterator[tuple[list[str], list[str]]]:
+    """A file's names, a block at a time: of its heads and tails by turns, and of its relations.
+
+    What was mended joins the `notes` at the end.
+    """
     _check_settings(settings)
     reader = _Reader(file, settings)
     heads, links, tails = (settings.columns.index(letter) for letter in "hrt")
-    parts = [np.empty((0, 3), dtype=np.int64)]
     with _opened(file) as stream:
         for fields in reader.blocks(stream):
-            part = np.empty((len(fields) // 3, 3), dtype=np.int64)
             # Head and tail by turns, so that ids follow the order of reading.
-            names = [""] * (2 * len(part))
+            names = [""] * (2 * (len(fields) // 3))
             names[0::2], names[1::2] = fields[heads::3], fields[tails::3]
-            numbers = np.fromiter(map(entities.__getitem__, names), np.int64, len(names))
-            part[:, 0], part[:, 2] = numbers[0::2], numbers[1::2]
-            links_here = fields[links::3]
-            part[:, 1] = np.fromiter(map(relations.__getitem__, links_here), np.int64, len(part))
-            parts.append(part)
-    return np.concatenate(parts), reader.notes()
+            yield names, fields[links::3]
+    notes += reader.notes()
+
+
+def numbered(names: list[str], links: list[str], entities: Ids, relations: Ids) -> Triples:
+    """The triples of a block of names, which join the `Ids`: (n, 3)."""
+    part = np.empty((len(links), 3), dtype=np.int64)
+    numbers = np.fromiter(map(entities.__getitem__, names), np.int64, len(names))
+    part[:, 0], part[:, 2] = numbers[0::2], numbers[1::2]
+    part[:, 1] = np.fromiter(map(relations.__getitem__, links), np.int64, len(part))
+    return part
 
 
 def _check_settings(settings: Data) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from allneg.graph.vocabulary import Vocabulary
+
+_TOGETHER = 1 << 22  # names whose likes are looked for at once, about
 
 
 def name_notes(vocabulary: Vocabulary) -> list[str]:
@@ -16,33 +17,37 @@ def name_notes(vocabulary: Vocabulary) -> list[str]:
         notes += _twins(
             f"{kind} that differ only in spaces around the name",
             names,
-            (name for name in names if name[0].isspace() or name[-1].isspace()),
+            lambda name: name[0].isspace() or name[-1].isspace(),
             str.strip,
         )
         notes += _twins(
             f"{kind} that differ only in Unicode form (NFC, NFD)",
             names,
-            (name for name in names if not name.isascii()),
+            lambda name: not name.isascii(),
             lambda name: unicodedata.normalize("NFC", name),
         )
     return notes
 
 
 def _twins(
-    what: str, names: tuple[str, ...], odd: Iterable[str], plain: Callable[[str], str]
+    what: str, names: Sequence[str], is_odd: Callable[[str], bool], plain: Callable[[str], str]
 ) -> list[str]:
-    groups: dict[str, set[str]] = defaultdict(set)
-    for name in odd:
-        groups[plain(name)].add(name)
-    if not groups:
-        return []
-    everyone = set(names)
-    for common, group in groups.items():
-        if common in everyone:
-            group.add(common)
-    twins = [sorted(group) for group in groups.values() if len(group) > 1]
+    """A note for odd names that share a plain form, with each other or with a name as it is."""
+    twins: list[tuple[int, list[str]]] = []
+    # Many names are gone through several times, so that memory stays bounded.
+    n_parts = len(names) // _TOGETHER + 1
+    for part in range(n_parts):
+        groups: dict[str, tuple[int, set[str]]] = {}  # a plain form: where it is first, its names
+        for place, name in enumerate(names):
+            if is_odd(name) and hash(common := plain(name)) % n_parts == part:
+                groups.setdefault(common, (place, set()))[1].add(name)
+        if groups:
+            for name in names:
+                if name in groups:
+                    groups[name][1].add(name)
+        twins += [(place, sorted(group)) for place, group in groups.values() if len(group) > 1]
     if not twins:
         return []
     # Escaped in full: otherwise the two would look the same here as well.
-    example = " and ".join(ascii(name[:40]) for name in twins[0][:2])
+    example = " and ".join(ascii(name[:40]) for name in min(twins)[1][:2])
     return [f"{what}, kept apart: {len(twins):,}, such as {example}"]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from allneg.errors import BadData, counted, near
 from allneg.graph.archive import archive_files, is_archive
+from allneg.graph.cached import cached_graph
 from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
-from allneg.graph.files import TripleFile, folder_files, one_file
+from allneg.graph.duplicates import find_duplicates
+from allneg.graph.files import TripleFile, folder_files, one_file, refuse_if_empty
 from allneg.graph.graph import SPLITS, Graph, Triples
-from allneg.graph.keys import common, copies, first_places, triple_keys
 from allneg.graph.lines import Ids, read_lines
+from allneg.graph.mapped import without_rows
 from allneg.graph.names import name_notes
 from allneg.graph.order import order_notes
+from allneg.graph.spilled import read_spilled
 from allneg.graph.split import renumbered, split_triples
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _USUAL = Data()
+_LARGE = 1 << 28  # bytes of text, from which on ids are put on the disk unless settings say
 
 
 def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
@@ -32,7 +35,8 @@ def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
     .tsv or .csv, perhaps with .gz or .xz; valid and test may be missing. One file is split by
     `settings`. Names are kept exactly; ids follow their first appearance, train first. What was
     mended or looks odd is in the graph's `notes`. A text that is a known set's name means that
-    set; write ./NAME for a folder of the same name.
+    set; write ./NAME for a folder of the same name. The ids and names of a large text stay on the
+    disk (`data.store`), and are the same.
     """
     if isinstance(source, str) and source in KNOWN_NAMES:
         return _read_known(source, settings)
@@ -66,21 +70,47 @@ def _read_path(path: Path, name: str, settings: Data) -> Graph:
 
 
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
+    large = sum(file.about_bytes for file in files.values()) >= _LARGE
+    if settings.store == "memory" or (settings.store == "auto" and not large):
+        return _mended(name, *_read(files, settings), settings)
+    return cached_graph(
+        name,
+        files,
+        settings,
+        lambda folder: _mended(name, *read_spilled(files, settings, folder), settings),
+    )
+
+
+def _read(
+    files: Mapping[str, TripleFile], settings: Data
+) -> tuple[dict[str, Triples], Vocabulary, list[str]]:
+    """Each split's triples, all names, and notes."""
     entities, relations = Ids(), Ids()
+    splits: dict[str, Triples] = {}
     notes: list[str] = []
-    splits = {split: np.empty((0, 3), dtype=np.int64) for split in SPLITS}
     for split, file in files.items():
-        triples, found = read_lines(file, settings, entities, relations)
+        splits[split], found = read_lines(file, settings, entities, relations)
+        refuse_if_empty(split, file, len(splits[split]))
         notes += found
-        if len(triples) == 0 and split in ("train", ""):
-            raise BadData(f"{file.where}: no triples in it; train needs at least one")
-        splits[split] = triples
-    vocabulary = Vocabulary(tuple(entities), tuple(relations))
+    return splits, Vocabulary(tuple(entities), tuple(relations)), notes
+
+
+def _mended(
+    name: str,
+    splits: dict[str, Triples],
+    vocabulary: Vocabulary,
+    notes: list[str],
+    settings: Data,
+) -> Graph:
+    """The graph of what was read, cut into splits and without what settings leave out."""
+    notes = [*notes]
     if "" in splits:
         splits, found = split_triples(splits[""], vocabulary, settings)
         splits, vocabulary = renumbered(splits, vocabulary)
         notes += found
-    graph = Graph(name, vocabulary, splits["train"], splits["valid"], splits["test"])
+    empty = np.empty((0, 3), dtype=np.int64)
+    train, valid, test = (splits.get(split, empty) for split in SPLITS)
+    graph = Graph(name, vocabulary, train, valid, test)
     notes += order_notes(graph, settings.columns, name)
     notes += [f"{name}: {split} is empty" for split in SPLITS if not len(graph.split(split))]
     for mend in (_without_duplicates, _without_unseen):
@@ -92,19 +122,14 @@ def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
 
 def _without_duplicates(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
     """The graph with each triple once a split, unless settings keep them; overlaps are noted."""
-    parts = [graph.split(split) for split in SPLITS]
-    keys = triple_keys(parts, graph.n_entities, graph.n_relations)
-    ordered = {split: np.sort(each) for split, each in zip(SPLITS, keys, strict=True)}
-    notes, changed = [], {}
-    for split, part, each in zip(SPLITS, parts, keys, strict=True):
-        n_copies = copies(ordered[split])
-        if n_copies and settings.keep_duplicates:
-            notes.append(duplicates_note(graph.name, n_copies, split, kept=True))
-        elif n_copies:
-            notes.append(duplicates_note(graph.name, n_copies, split, kept=False))
-            changed[split] = part[first_places(each)]
-    for one, other in combinations(SPLITS, 2):
-        shared = common(ordered[one], ordered[other])
+    found, notes, changed = find_duplicates(graph), [], {}
+    for split, places in found.copies.items():
+        if len(places):
+            kept = settings.keep_duplicates
+            notes.append(duplicates_note(graph.name, len(places), split, kept=kept))
+            if not kept:
+                changed[split] = without_rows(graph.split(split), places)
+    for (one, other), shared in found.shared.items():
         if shared:
             said = f"{counted(shared, 'triple')} {'is' if shared == 1 else 'are'}"
             notes.append(f"{graph.name}: {said} in both {one} and {other}")
@@ -119,7 +144,7 @@ def duplicates_note(name: str, count: int, split: str, kept: bool) -> str:
 def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
     """Counts names that occur in valid or test only; leaves their triples out if settings say."""
     # Train is read first, so that its names are the first ones.
-    n_entities = int(graph.train[:, [0, 2]].max()) + 1
+    n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
     n_relations = int(graph.train[:, 1].max()) + 1
     new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
     if not new_entities and not new_relations:

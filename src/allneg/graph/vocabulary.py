@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +11,9 @@ from allneg.errors import BadData, near, printable
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names of a graph. Ids are positions in the two tuples."""
+    """The names of a graph. Ids are positions in the two sequences."""
 
-    entities: tuple[str, ...]  # name of entity 0, 1, …; each once
+    entities: Sequence[str]  # name of entity 0, 1, …; each once; a tuple, or on the disk
     relations: tuple[str, ...]  # name of relation 0, 1, …; each once
 
     @cached_property

@@ -50,4 +50,6 @@ def clashes(recipe: Recipe) -> list[str]:
         found.append(f"penalty.name {recipe.penalty.name} is for products, not {model.name}")
     if distance and loss.name in ("logistic", "self-adversarial") and loss.margin <= 0:
         found.append(f"{loss.name} on distances needs a loss.margin above 0, such as 6")
+    if recipe.hardware.table == "host" and recipe.hardware.engine == "gpu":
+        found.append("hardware.table host steps on the CPU: leave hardware.engine auto")
     return found

@@ -19,6 +19,7 @@ class Data:
     split_seed: int = 0
     drop_unseen: bool = False  # leave out valid and test triples with entities not in train
     keep_duplicates: bool = False
+    store: Literal["auto", "memory", "disk"] = "auto"  # of ids; auto is disk for a large text
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Hardware:
     deterministic: bool = False
     engine: Literal["auto", "reference", "cpu", "gpu"] = "auto"  # of the kernels
     mesh: str | None = None  # of processes: rows=4,batch=2; None is rows alone
+    table: Literal["device", "host"] = "device"  # where entity rows lie in training
 
 
 PARTS = {

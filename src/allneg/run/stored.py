@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from allneg.errors import BadRun, printable
 from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.mapped import MappedNames
 from allneg.graph.vocabulary import Vocabulary
 from allneg.run.files import (
     check_proof,
@@ -22,6 +24,7 @@ from allneg.run.files import (
 )
 
 _TRIPLES = "triples.safetensors"
+_LARGE = 1 << 26  # bytes of names, which then stay on the disk
 _FILES = ("entities.txt", "relations.txt", _TRIPLES)
 
 
@@ -29,21 +32,25 @@ def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
     """Write a graph's files; the size and SHA-256 of each, which `read_graph` finds in run.json."""
     write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
     write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
-    narrow = {name: torch.from_numpy(graph.split(name)).to(torch.int32) for name in SPLITS}
-    write_tensors(folder / _TRIPLES, narrow)
+    splits = {name: torch.from_numpy(graph.split(name)) for name in SPLITS}
+    if not isinstance(graph.train, np.memmap):
+        # Half the bytes. Those of a large graph are mapped, and so stay what they are.
+        splits = {name: each.to(torch.int32) for name, each in splits.items()}
+    write_tensors(folder / _TRIPLES, splits)
     return {name: proof(folder / name) for name in _FILES}
 
 
 def read_graph(folder: Path) -> Graph:
     """The graph of a run, checked: its ids fit its names, and its files are those written."""
     _check_proofs(folder)
-    names = [_names(folder / f"{kind}.txt") for kind in ("entities", "relations")]
+    names = Vocabulary(_entities(folder / "entities.txt"), _names(folder / "relations.txt"))
     splits = read_tensors(folder / _TRIPLES)
     missing = [name for name in SPLITS if name not in splits]
     if missing:
         raise BadRun(f"{folder / _TRIPLES}: no {missing[0]} in it")
-    train, valid, test = (splits[name].numpy().astype(np.int64) for name in SPLITS)
-    graph = Graph(read_json(folder / "run.json")["data"], Vocabulary(*names), train, valid, test)
+    # Wide ones are not copied: they stay on the disk until somebody looks at them.
+    train, valid, test = (splits[name].numpy().astype(np.int64, copy=False) for name in SPLITS)
+    graph = Graph(read_json(folder / "run.json")["data"], names, train, valid, test)
     if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
         raise BadRun(f"{folder / _TRIPLES}: ids that the vocabulary does not have; damaged")
     return graph
@@ -59,8 +66,15 @@ def _check_proofs(folder: Path) -> None:
             check_proof(folder / name, proofs[name])
 
 
-def _lines(names: tuple[str, ...]) -> str:
+def _lines(names: Iterable[str]) -> str:
     return "".join(name + "\n" for name in names)
+
+
+def _entities(path: Path) -> Sequence[str]:
+    # So many are not gone through: they were different when they were written, which is proved.
+    if path.is_file() and path.stat().st_size > _LARGE:
+        return MappedNames.open(path)
+    return _names(path)
 
 
 def _names(path: Path) -> tuple[str, ...]:
@@ -78,5 +92,7 @@ def _names(path: Path) -> tuple[str, ...]:
 def _in_vocabulary(triples: Triples, graph: Graph) -> bool:
     if triples.ndim != 2 or triples.shape[1] != 3:
         return False
+    if not len(triples):
+        return True
     sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
-    return bool(((triples >= 0) & (triples < sizes)).all())
+    return bool((triples.min(0) >= 0).all() and (triples.max(0) < sizes).all())

@@ -30,7 +30,7 @@ class Objective:
     model: Model
     loss: Loss
     penalty: Penalty
-    known: KnownAnswers  # of train
+    known: KnownAnswers | None  # of train; None where the loss does not need them
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
     narrow: bool = False  # matrix products of bfloat16 operands
@@ -136,9 +136,14 @@ class Objective:
         if not self.loss.subsampling:
             return torch.full_like(questions.entity, 1 / len(questions), dtype=torch.float32)
         # Counts start at 4 for a pair seen once, as in RotatE's code.
-        often = self.known.counts(questions) + self.known.counts(questions.turned()) + 6
+        often = self._known.counts(questions) + self._known.counts(questions.turned()) + 6
         weight = often.float().rsqrt()
         return weight / weight.sum()
+
+    @property
+    def _known(self) -> KnownAnswers:
+        assert self.known is not None, "this loss looks up train's answers"
+        return self.known
 
     def _compare(self, query: Tensor, rows: Tensor) -> Tensor:
         with torch.autocast(query.device.type, torch.bfloat16, enabled=self.narrow):

@@ -7,12 +7,16 @@ from torch import Tensor
 
 from allneg.graph.questions import Questions
 from allneg.models import Model
+from allneg.scoring.feed import pieces
 from allneg.scoring.tables import Tables
 
 
 def scores(model: Model, tables: Tables, questions: Questions) -> Tensor:
     """The score of every entity as the answer: (B, n), for the rows this process holds."""
-    return model.compare(queries(model, tables, questions), tables.entities)[:, : len(tables.shard)]
+    query = queries(model, tables, questions)
+    found = [model.compare(query, some) for some in pieces(tables.entities, query.device)]
+    whole = found[0] if len(found) == 1 else torch.cat(found, 1)
+    return whole[:, : len(tables.shard)]
 
 
 def queries(model: Model, tables: Tables, questions: Questions) -> Tensor:

@@ -2,12 +2,13 @@
 
 Where all scores fit in one block they are kept for the backward pass and turned into slopes in
 place; where they do not, each block is compared again there. Losses and gradients are the same
-to rounding, and the memory is that of one block.
+to rounding, and the memory is that of one block. Rows that lie in the host's memory come to the
+queries' device a block at a time, and their gradients go back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from allneg.kernels.answers import put, strike
+from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
 from allneg.scoring.shard import ALONE, Group, Pending
 
@@ -65,10 +67,9 @@ class _Block:
     start: int
     stop: int
 
-    def compared(self, compare: Compare, query: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    def compared(self, compare: Compare, query: Tensor, some: Tensor) -> tuple[Tensor, ...]:
         """The query and the block's rows as leaves, and their scores."""
         with torch.enable_grad():
-            some = rows if rows.dim() == 3 else rows[self.start : self.stop]
             leaves = query.detach().requires_grad_(), some.detach().requires_grad_()
             return *leaves, compare(*leaves)
 
@@ -96,6 +97,13 @@ class _Block:
         return self.start == 0 and self.stop >= rivals.count
 
 
+def _fed(rows: Tensor, blocks: list[_Block], query: Tensor) -> Iterator[Tensor]:
+    """The rows of each block, where the queries are."""
+    if rows.dim() == 3:
+        return iter([rows])
+    return fed(rows, [(block.start, block.stop) for block in blocks], query.device)
+
+
 class _Losses(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -110,8 +118,8 @@ class _Losses(torch.autograd.Function):
         memory: Tensor | None = None
         answer = torch.full((len(query),), -torch.inf, device=query.device)
         ctx.kept = None
-        for block in blocks:
-            compared = block.compared(compare, query, rows)
+        for block, some in zip(blocks, _fed(rows, blocks, query), strict=True):
+            compared = block.compared(compare, query, some)
             scores = compared[2].detach()
             answer = torch.maximum(answer, block.strike(scores, rivals))
             memory = loss.fold(memory, scores)
@@ -132,25 +140,28 @@ class _Losses(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, rows, memory, answer = ctx.saved_tensors
         compare, loss, rivals, blocks = ctx.plan
-        to_query, to_rows = None, None
+        to_query, to_rows, returned = None, None, None
         sums: list[Pending] = []
+        coming = _fed(rows, blocks, query)
         for block in blocks:
             compared, ctx.kept = ctx.kept, None
             if compared is None:
-                compared = block.compared(compare, query, rows)
+                compared = block.compared(compare, query, next(coming))
                 block.strike(compared[2].detach(), rivals)
             slopes = loss.slopes(memory, answer, grad, compared[2].detach())
             block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
             if len(blocks) == 1:
-                to_query, to_rows = (each.contiguous() for each in now)
+                to_query, to_rows = now[0].contiguous(), now[1].contiguous().to(rows.device)
+                sums.append(rivals.batch.begin_sum(to_rows))
             else:
                 to_query = now[0] if to_query is None else to_query.add_(now[0])
-                to_rows = torch.empty_like(rows) if to_rows is None else to_rows
-                to_rows[block.start : block.stop] = now[1]
-            # This block's sum is on its way while the next block is compared.
-            sums.append(rivals.batch.begin_sum(to_rows[block.start : block.stop]))
+                returned = returned or Returned(rows, query.device)
+                # This block's sum is on its way while the next block is compared.
+                sums.append(rivals.batch.begin_sum(returned.put(block.start, now[1])))
             del compared, slopes, now
+        if returned is not None:
+            to_rows = returned.whole()
         sums.append(rivals.elsewhere.begin_sum(to_query))
         for each in sums:
             each.wait()

@@ -24,6 +24,7 @@ def is_captured(recipe: Recipe, device: torch.device) -> bool:
         and loss.negatives == "all"
         and not loss.mask_known
         and not recipe.hardware.deterministic
+        and recipe.hardware.table == "device"
         and not (model.entity_dropout or model.relation_dropout)
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from allneg.errors import BadRecipe
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
@@ -12,6 +13,7 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
 from allneg.scoring.shard import LONE, World
 from allneg.training.captured import Captured, is_captured
@@ -24,6 +26,11 @@ from allneg.training.optimizer import (
 )
 
 _MULTIPLE = 64  # of entity rows on a GPU
+
+
+def needs_known(recipe: Recipe) -> bool:
+    """Does the loss look up train's answers? To sort those of a large graph takes gigabytes."""
+    return recipe.loss.mask_known or recipe.loss.subsampling
 
 
 class Learner:
@@ -41,9 +48,17 @@ class Learner:
             recipe.model.reciprocal,
             recipe.training.seed,
         )
-        self.tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE).to(device)
+        tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE)
+        on_host = recipe.hardware.table == "host"
+        if on_host and world.size > 1:
+            raise BadRecipe(
+                "hardware.table host is for one process; many hold their rows on their devices"
+            )
+        self.tables = HostTables(tables, device) if on_host else tables.to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
+        known = None
+        if needs_known(recipe):
+            known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
         self.objective = Objective(
             self.model,
             recipe.loss,
@@ -128,4 +143,5 @@ class Learner:
         restore_optimizer(self.optimizer, self.tables, saved.optimizer)
         if saved.state.best_epoch:
             best = saved.best or saved.tables
-            self.best = {name: each.to(self.tables.device) for name, each in best.items()}
+            place = self.tables.entities.device
+            self.best = {name: each.to(place) for name, each in best.items()}

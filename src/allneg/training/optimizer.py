@@ -19,10 +19,10 @@ def make_optimizer(settings: Settings, tables: Tables) -> torch.optim.Optimizer:
     """An optimiser over both tables, in one pass over each where torch has one."""
     parameters = list(tables.parameters())
     rate: float | Tensor = settings.learning_rate
-    device = tables.device.type
+    device = tables.entities.device.type
     if device == "cuda" and settings.name != "sgd":
         # A number on the device: a captured step reads it anew each time.
-        rate = torch.tensor(rate, device=tables.device)
+        rate = torch.tensor(rate, device=tables.entities.device)
     # AdaGrad's accumulator 0 and eps 1e-10: the first step moves every number by the rate,
     # whatever its gradient. Published recipes count on it.
     if settings.name == "adagrad" and device == "cuda":

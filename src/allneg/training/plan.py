@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,14 +18,17 @@ from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.training.captured import is_captured
 from allneg.training.cost import Counts
+from allneg.training.learner import needs_known
 
 _FLOAT = 4
 _ID = 8
+_NARROW = 2
 _MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps beside each table
 # Copies of a block of scores that a loss makes beside it, at its peak.
 _COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
 _SMOOTHED = 3.0
 _LONE = Mesh()
+_SORTED = 2  # of known answers: they are sorted into others
 _ROW_COPIES = 14  # of a batch's rows: looked up, query, penalty, and the gradients of each
 
 
@@ -40,6 +43,7 @@ class Plan:
     ranking: Mapping[str, int]
 
     captured: bool = False  # a captured step holds its memory while valid is ranked, too
+    host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables lie there
 
     @property
     def peak(self) -> int:
@@ -61,24 +65,36 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
     size = math.ceil(recipe.training.batch_size / mesh.batch)
     questions = min(size, recipe.training.micro_batch or size)
     part = replace(recipe, training=replace(recipe.training, micro_batch=questions))
-    known = 2 * counts.train * 3 * _ID
+    n_questions = 2 * counts.train
+    known = n_questions * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
+    away = recipe.hardware.table == "host" and device.type != "cpu"
+    learnt = {
+        "tables": _pinned(table) if away else table,
+        "gradients": _pinned(table) if away else table,
+        "optimizer": _MEMORIES[recipe.optimizer.name] * table,
+        "best tables": table if counts.valid else 0,
+    }
     return Plan(
         device=str(device),
         path=how(part, n, device),
         kept={
-            "tables": table,
-            "gradients": table,
-            "optimizer": _MEMORIES[recipe.optimizer.name] * table,
-            "best tables": table if counts.valid else 0,
-            "triples and known answers": counts.train * 3 * _ID + known,
+            **({} if away else learnt),
+            "triples and their order": counts.train * 3 * _ID + n_questions * _ID,
+            "known answers": known if needs_known(recipe) else 0,
         },
         training={
             "scores": _scores(part, model, padded),
             "rows of a batch": rows,
+            "bfloat16 copies": _narrow(part, model, padded),
+            "rows on their way": _on_their_way(recipe, model, padded) if away else 0,
         },
-        ranking={"scores": _ranked(recipe, counts, n) * _FLOAT},
+        ranking={
+            "scores": _ranked(recipe, counts, n) * _FLOAT,
+            "known answers": _SORTED * known if counts.valid or counts.test else 0,
+        },
         captured=is_captured(recipe, device) and mesh.size == 1,
+        host=learnt if away else {},
     )
 
 
@@ -97,9 +113,22 @@ def how(recipe: Recipe, n_entities: int, device: torch.device) -> str:
         held += " kept whole"
     else:
         held += f" streamed, {size:,} at a time"
+    if recipe.hardware.table == "host":
+        held += ", rows from the host's memory"
     if model.kernel in ("l1", "modulus"):
         return f"{held}; {why(model.kernel, device)}"
     return f"{held}; {model.kernel} on {device}: matrix products"
+
+
+def _pinned(size: int) -> int:
+    """Bytes that torch takes for so many in pinned memory: a power of two."""
+    return 1 << (size - 1).bit_length()
+
+
+def _on_their_way(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of blocks of rows on a device: two that come, and three of gradients that leave."""
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    return 5 * block_rows(questions, n, recipe.loss.block) * model.entity_width * _FLOAT
 
 
 def _scores(recipe: Recipe, model: Model, n: int) -> int:
@@ -116,6 +145,15 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
         gathered = 2 * columns * model.entity_width * _FLOAT
     block = block_rows(questions, columns, loss.block)
     return int(copies * questions * block * _FLOAT) + gathered
+
+
+def _narrow(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of the rows and slopes that are rounded for narrow products."""
+    if recipe.hardware.precision != "bf16" or model.kernel != "dot":
+        return 0
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    block = block_rows(questions, n, recipe.loss.block)
+    return _NARROW * (questions + block) * model.entity_width + _NARROW * questions * block
 
 
 def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:

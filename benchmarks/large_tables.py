@@ -1,0 +1,94 @@
+"""Write the figures of docs/large-graphs.md from benchmarks/results/*-large.json.
+
+python benchmarks/large_tables.py            after new results were put there
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "large-graphs.md"
+Report = dict[str, Any]
+
+
+def main() -> None:
+    PAGE.write_text(page_with_tables(PAGE.read_text(), reports()))
+
+
+def reports() -> list[Report]:
+    """What bench_large.py measured, machine by machine."""
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    return [report for report in found if "large" in report]
+
+
+def page_with_tables(page: str, found: list[Report]) -> str:
+    """`page` with what stands between `<!-- table reading -->` and `<!-- end -->` written anew."""
+    tables = {"reading": _reading, "training": _training}
+
+    def written(match: re.Match[str]) -> str:
+        return f"{match['open']}\n{tables[match['what']](found)}<!-- end -->"
+
+    return re.sub(
+        r"(?P<open><!-- table (?P<what>\w+) -->)\n.*?<!-- end -->", written, page, flags=re.DOTALL
+    )
+
+
+def _reading(found: list[Report]) -> str:
+    out = ""
+    for report in found:
+        if "first" not in report:
+            continue
+        first, cached = report["first"], report["cached"]
+        lines = [
+            ("read for the first time", first),
+            ("mapped from the cache", cached),
+        ]
+        out += f"\n{_machine(report)}; {first['entities']:,} entities, {first['triples']:,} "
+        out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
+        out += "| | seconds | of one core | peak of the process, GiB |\n|---|---|---|---|\n"
+        out += f"| made up and written | {report['make_seconds']:,.1f} | | |\n"
+        for what, took in lines:
+            out += f"| {what} | {took['seconds']:,.1f} | {took['cpu_seconds']:,.1f} "
+            out += f"| {_gib(took['peak_bytes'])} |\n"
+    return out + "\n"
+
+
+def _training(found: list[Report]) -> str:
+    out = ""
+    for report in found:
+        size = report["large"]
+        out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
+        out += f"{size['relations']:,} relations:\n\n"
+        out += (
+            "| model | tables | questions a step | seconds a step | of CPU cores "
+            "| seconds a million questions | planned GiB | measured GiB "
+            "| planned GiB of the host |\n"
+        )
+        out += "|---|---|---|---|---|---|---|---|---|\n"
+        for row in report["rows"]:
+            host = row["planned_host_bytes"]
+            out += (
+                f"| {row['model']}, dim {row['dim']} | {row['table']} | {row['batch']:,} "
+                f"| {row['step_seconds']:.3g} | {row['step_cpu_seconds']:.3g} "
+                f"| {row['seconds_a_million_questions']:,.0f} "
+                f"| {_gib(row['planned_bytes'])} | {_gib(row['peak_bytes'])} "
+                f"| {_gib(host) if host else ''} |\n"
+            )
+    return out + "\n"
+
+
+def _machine(report: Report) -> str:
+    threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
+    return f"{report['machine']}{threads}, torch {report['torch']}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""A graph on the disk is the one that would be in memory, and the cache holds it whole or not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allneg.errors import BadData, BadRecipe, OutOfResources
+from allneg.graph import (
+    SPLITS,
+    Graph,
+    cached,
+    duplicates,
+    lines,
+    mapped,
+    names,
+    read_graph,
+    spilled,
+)
+from allneg.recipe import Data
+
+TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
+
+
+SMALL = {
+    (spilled, "_CHUNK"): 2,
+    (spilled, "_PARTS"): 3,
+    (lines, "_BLOCK"): 16,
+    (duplicates, "_TOGETHER"): 2,
+    (names, "_TOGETHER"): 2,
+    (mapped, "ROWS"): 2,
+    (spilled, "ROWS"): 2,
+}
+USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
+
+
+@pytest.fixture(autouse=True)
+def small_bites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Chunks of two names, three parts, slices of two rows: everything happens several times."""
+    for (module, name), size in SMALL.items():
+        monkeypatch.setattr(module, name, size)
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+
+
+def folder_of(path: Path, ending: str = "txt", **splits: bytes) -> Path:
+    path.mkdir(exist_ok=True)
+    for split, content in splits.items():
+        (path / f"{split}.{ending}").write_bytes(content)
+    return path
+
+
+def graphs_kept(home: Path) -> list[Path]:
+    return [each for each in (home / "graphs").iterdir() if each.is_dir()]
+
+
+def both(source: Path, how: Data | None = None) -> tuple[Graph, Graph]:
+    """The graph in memory, and that on the disk."""
+    how = how or Data()
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), size in USUAL.items():
+            patch.setattr(module, name, size)
+        in_memory = read_graph(source, replace(how, store="memory"))
+    return in_memory, read_graph(source, replace(how, store="disk"))
+
+
+def assert_equal(one: Graph, other: Graph) -> None:
+    """Equal but for the line that says where the other one lies."""
+    assert one.name == other.name
+    assert tuple(one.vocabulary.entities) == tuple(other.vocabulary.entities)
+    assert one.vocabulary.relations == other.vocabulary.relations
+    for split in SPLITS:
+        assert one.split(split).tolist() == other.split(split).tolist()
+        assert other.split(split).dtype == np.int64
+    assert one.notes == other.notes[1:]
+
+
+some_names = st.sampled_from(["a", "b", "c", "ä", "a\u0308", " b", "x\u2028y", "long name", "7"])
+triples = st.lists(st.tuples(some_names, st.sampled_from("rst"), some_names), max_size=12)
+
+
+def as_text(found: list[tuple[str, str, str]]) -> bytes:
+    return "".join("\t".join(each) + "\n" for each in found).encode()
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.tuples(*[triples] * 3), st.booleans(), st.booleans())
+def test_any_three_splits_are_the_same_on_the_disk(
+    tmp_path: Path, found: tuple[list[tuple[str, str, str]], ...], drop: bool, keep: bool
+) -> None:
+    train, valid, test = found
+    train = [("first", "r", "second"), *train]
+    source = folder_of(
+        tmp_path / "toy", train=as_text(train), valid=as_text(valid), test=as_text(test)
+    )
+    assert_equal(*both(source, Data(drop_unseen=drop, keep_duplicates=keep)))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(triples, st.integers(0, 3))
+def test_one_file_is_split_the_same_way(
+    tmp_path: Path, found: list[tuple[str, str, str]], seed: int
+) -> None:
+    path = tmp_path / "one.tsv"
+    path.write_bytes(as_text([("first", "r", "second"), *found]))
+    assert_equal(*both(path, Data(split_seed=seed, valid_share=0.3, test_share=0.3)))
+
+
+@pytest.mark.parametrize("ending, pack", [("txt.gz", gzip.compress), ("tsv.xz", lzma.compress)])
+def test_packed_files_are_the_same_on_the_disk(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    assert_equal(*both(folder_of(tmp_path / "toy", ending, train=pack(TRAIN))))
+
+
+def test_an_archive_is_the_same_on_the_disk(tmp_path: Path) -> None:
+    folder_of(tmp_path / "toy", train=TRAIN, valid=b"a\tr\tnew\n")
+    packed = shutil.make_archive(str(tmp_path / "toy"), "gztar", tmp_path / "toy")
+    assert_equal(*both(Path(packed)))
+
+
+def test_what_was_mended_is_noted_alike(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfhead,relation,tail\r\na,r,b\n\n"c,d",r,a\nbad\na,r,b\na ,r,b\n'
+    source = folder_of(tmp_path / "toy", "csv", train=content)
+    in_memory, on_disk = both(source, Data(skip_bad_lines=1))
+    assert_equal(in_memory, on_disk)
+    assert len(in_memory.notes) == 8
+
+
+@pytest.mark.parametrize(
+    "content, place",
+    [
+        (b"a\tr\tb\n" * 9 + b"a\tr\n", r"train\.txt:10: expected head, relation, tail"),
+        (b"a\tr\tb\n" * 9 + b"\xff\tr\tb\n", r"train\.txt:10: not utf-8 at byte 54"),
+        (b"\n\n", "no triples in it"),
+        (gzip.compress(TRAIN, mtime=0), "gz"),
+    ],
+)
+def test_a_bad_line_is_named_alike_and_nothing_is_kept(
+    tmp_path: Path, content: bytes, place: str
+) -> None:
+    source = folder_of(tmp_path / "toy", train=content)
+    said = []
+    for store in ("memory", "disk"):
+        with pytest.raises(BadData, match=place) as caught:
+            read_graph(source, Data(store=store))  # type: ignore[arg-type]
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert graphs_kept(tmp_path / "home") == []
+
+
+def test_a_second_look_reads_the_cache_and_not_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    _, first = both(source)
+    monkeypatch.setattr("allneg.graph.read.read_spilled", None)
+    again = read_graph(source, Data(store="disk"))
+    assert again.notes == first.notes
+    assert_equal(read_graph(source, Data(store="memory")), again)
+    assert isinstance(again.train, np.memmap)
+
+
+@pytest.mark.parametrize("change", [{"columns": "trh"}, {"keep_duplicates": True}])
+def test_other_settings_and_another_text_are_another_graph(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    both(source)
+    assert_equal(*both(source, Data(**change)))  # type: ignore[arg-type]
+    (source / "train.txt").write_bytes(TRAIN + b"e\tr\tf\n")
+    assert_equal(*both(source))
+    assert len(graphs_kept(tmp_path / "home")) == 3
+
+
+@pytest.mark.parametrize("file", ["train.ids", "entities.txt", "manifest.json"])
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_a_damaged_cache_is_said_and_made_anew(tmp_path: Path, file: str, damage: str) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    both(source)
+    (kept,) = graphs_kept(tmp_path / "home")
+    content = (kept / file).read_bytes()
+    if damage == "gone":
+        (kept / file).unlink()
+    else:
+        spoiled = content[:-1] if damage == "cut" else content[:-1] + b"\x7f"
+        (kept / file).write_bytes(spoiled)
+    in_memory, on_disk = both(source)
+    assert "damaged" in on_disk.notes[1]
+    assert_equal(in_memory, replace(on_disk, notes=on_disk.notes[1:]))
+    assert (kept / file).read_bytes() == content
+
+
+def test_a_manifest_of_another_version_is_not_believed(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    both(source)
+    (kept,) = graphs_kept(tmp_path / "home")
+    manifest = json.loads((kept / "manifest.json").read_text())
+    (kept / "manifest.json").write_text(json.dumps({**manifest, "format_version": 0}))
+    assert "damaged" in read_graph(source, Data(store="disk")).notes[1]
+
+
+def test_an_interrupted_reading_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cached, "write_triples", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            read_graph(source, Data(store="disk"))
+    assert graphs_kept(tmp_path / "home") == []
+    assert_equal(*both(source))
+
+
+def test_what_a_killed_reader_left_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / "home" / "graphs" / ".tmp-work-killed"
+    left.mkdir(parents=True)
+    (left / "train.ids").write_bytes(b"half")
+    both(folder_of(tmp_path / "toy", train=TRAIN))
+    assert not left.exists()
+    assert len(graphs_kept(tmp_path / "home")) == 1
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutOfResources, match=r"No space left.*ALLNEG_HOME"):
+        read_graph(source, Data(store="disk"))
+    assert graphs_kept(tmp_path / "home") == []
+
+
+def test_without_a_place_for_the_cache_it_is_said_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ALLNEG_HOME")
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.raises(BadRecipe, match=r"set ALLNEG_HOME.*data\.store=memory"):
+        read_graph(folder_of(tmp_path / "toy", train=TRAIN), Data(store="disk"))
+
+
+def test_the_size_of_the_text_decides_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    assert not isinstance(read_graph(source).train, np.memmap)
+    monkeypatch.setattr("allneg.graph.read._LARGE", len(TRAIN))
+    graph = read_graph(source)
+    assert isinstance(graph.train, np.memmap)
+    assert sum("data.store" in note for note in graph.notes) == 1
+    assert not isinstance(read_graph(source, Data(store="memory")).train, np.memmap)
+
+
+def test_writing_into_mapped_triples_leaves_the_file_alone(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    graph = read_graph(source, Data(store="disk"))
+    graph.train[0] = 99
+    assert_equal(*both(source))
+
+
+def test_mapped_names_are_a_sequence(tmp_path: Path) -> None:
+    path = tmp_path / "names"
+    wanted = ["a", "ä b", "x\u2028y", "\ud800", "last"]
+    mapped.append_names(path, wanted[:2])
+    mapped.append_names(path, wanted[2:])
+    found = mapped.MappedNames.open(path)
+    assert len(found) == 5
+    assert list(found) == wanted
+    assert [found[place] for place in range(-5, 5)] == wanted * 2
+    assert list(found[1:4]) == wanted[1:4]
+    assert list(found[3:1]) == []
+    assert found[::-2] == ("last", "x\u2028y", "a")
+    assert "ä b" in found
+    with pytest.raises(IndexError):
+        found[5]
