@@ -116,59 +116,52 @@ def live(
 
 
 def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
-    """Rates, seconds of a step, and the bytes that this process sends in one."""
-    rates = measured_rates(world, size, steps)
+    """Rates, seconds of a step, and the bytes that this process sends in one.
+
+    All are measured in turn, again and again, so that what else the machine does disturbs them
+    alike; the medians are taken.
+    """
+    b, n = size["batch_size"] // world.batch.size, size["entities"] // world.rows.size
+    width, p = 2 * size["dim"], world.size
+    query, table, scores = torch.randn(b, width), torch.randn(n, width), torch.randn(b, n)
+    many, few = torch.randn(1 << 20), torch.randn(1)
+    small = made_learner(LONE, {**size, "batch_size": b}, TINY)
     learner = made_learner(world, size, size["entities"])
-    took = [step_seconds(world, learner, i) for i in range(steps + 1)][1:]
+    works: dict[str, Callable[[], object]] = {
+        "products": lambda: query @ table.T,
+        "memory": lambda: scores.mul_(1.0),
+        "near": lambda: world.everyone.sum(many),
+        "pause": lambda: world.everyone.sum(few),
+        "rest": lambda: take(small, 0),
+        "step": lambda: take(learner, 0),
+    }
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(steps + 1):
+        for name, work in works.items():
+            took[name].append(seconds(world, work))
+    middle = {name: statistics.median(each[1:]) for name, each in took.items()}
     with counted() as sent:
         take(learner, 0)
-    return {"rates": rates, "seconds": statistics.median(took), "sent": round(sum(sent))}
-
-
-def measured_rates(world: World, size: dict[str, int], steps: int) -> dict[str, float]:
-    """What this process does in a second while the others do the same."""
-    b, n = size["batch_size"] // world.batch.size, size["entities"] // world.rows.size
-    width = 2 * size["dim"]
-    query, table = torch.randn(b, width), torch.randn(n, width)
-    products = seconds(world, steps, lambda: query @ table.T)
-    scores = torch.randn(b, n)
-    memory = seconds(world, steps, lambda: scores.mul_(1.0))
-    many, few = torch.randn(1 << 22), torch.randn(1)
-    p = world.size
-    near = seconds(world, steps, lambda: world.everyone.sum(many))
-    pause = seconds(world, 20 * steps, lambda: world.everyone.sum(few))
-    small = made_learner(LONE, {**size, "batch_size": b}, TINY)
-    rest = seconds(world, steps, lambda: take(small, 0))
-    return {
-        "products": 2 * b * n * width / products,
-        "memory": 8 * b * n / memory,
-        "near": 2 * (p - 1) / p * many.nbytes / near if p > 1 else 1.0,
+    rates = {
+        "products": 2 * b * n * width / middle["products"],
+        "memory": 2 * scores.nbytes / middle["memory"],
+        "near": 2 * (p - 1) / p * many.nbytes / middle["near"] if p > 1 else 1.0,
         "far": 1.0,
-        "pause": pause if p > 1 else 0.0,
-        "rest": rest,
-        "rest_many": rest,
+        "pause": middle["pause"] if p > 1 else 0.0,
+        "rest": middle["rest"],
+        "rest_many": middle["rest"],
         "distances": 1.0,
         "bytes": 0,
         "price": 0.0,
     }
+    return {"rates": rates, "seconds": middle["step"], "sent": round(sum(sent))}
 
 
-def seconds(world: World, turns: int, work: Callable[[], object]) -> float:
-    """The median over some turns, each begun by all processes together."""
-    work()
-    took = []
-    for _ in range(turns):
-        world.most(0)
-        began = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
-
-
-def step_seconds(world: World, learner: Learner, seed: int) -> float:
+def seconds(world: World, work: Callable[[], object]) -> float:
+    """What work takes that all processes begin together and wait for each other after."""
     world.most(0)
     began = time.perf_counter()
-    take(learner, seed)
+    work()
     world.most(0)
     return time.perf_counter() - began
 

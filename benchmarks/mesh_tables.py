@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def page_with_tables(page: str) -> str:
-    """`page` with what stands between `<!-- table NAME -->` and `<!-- end -->` written anew."""
+    """`page` with what stands between `<!-- mesh NAME -->` and `<!-- end -->` written anew."""
     makers: dict[str, Callable[[], str]] = {
         "rates": rates_table,
         "measured": measured_table,
@@ -49,7 +49,7 @@ def page_with_tables(page: str) -> str:
     def written(match: re.Match[str]) -> str:
         return f"{match['open']}\n\n{makers[match['name']]()}\n<!-- end -->"
 
-    pattern = r"(?P<open><!-- table (?P<name>[\w-]+) -->)\n.*?<!-- end -->"
+    pattern = r"(?P<open><!-- mesh (?P<name>[\w-]+) -->)\n.*?<!-- end -->"
     return re.sub(pattern, written, page, flags=re.DOTALL)
 
 
