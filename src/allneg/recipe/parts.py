@@ -94,7 +94,7 @@ class Hardware:
     threads: int | None = None  # of a CPU; None leaves torch's choice
     precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of matrix products, where it exists
     deterministic: bool = False
-    engine: Literal["auto", "reference", "cpu", "gpu"] = "auto"  # of the kernels
+    engine: Literal["auto", "reference", "cpu", "compiled", "gpu"] = "auto"  # of the kernels
 
 
 PARTS = {
