@@ -17,14 +17,15 @@ import torch.nn.functional as F
 from measure import machine, measure
 from torch import Tensor
 
-from allneg.kernels.choose import compare, engine
+from allneg.kernels.choose import compare, engine, using
+from allneg.kernels.compiler import find_compiler
 from allneg.recipe import Loss
 from allneg.scoring.loss import Softmax
 from allneg.scoring.streamed import Rivals, losses
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 # With our own loss; the others with PyTorch's. `captured` plays the engine's step as training does.
-OURS = ("engine", "captured", "without atomics")
+OURS = ("engine", "compiled", "captured", "without atomics")
 
 GPU_SIZES = [(1000, 14541, 100), (1000, 14541, 1000), (1000, 123182, 500), (250, 1000000, 100)]
 CPU_SIZES = [(128, 14541, 100)]
@@ -61,10 +62,14 @@ def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) ->
 
 
 def _own(kernel: str, device: torch.device) -> dict[str, Compare]:
-    """The engines of ours for this device; a GPU has one more without atomic adds."""
+    """The engines of ours for this device: a GPU's without atomic adds, a CPU's with a compiler."""
     chosen = engine(kernel, device)
     reference = importlib.import_module(f"allneg.kernels.{kernel}.reference")
     ways = {"engine": lambda query, table: compare(chosen, query, table)}
+    if device.type == "cpu" and find_compiler():
+        with using("compiled"):
+            compiled = engine(kernel, device)
+        ways["compiled"] = lambda query, table: compare(compiled, query, table)
     if chosen.__name__.endswith("gpu"):
         ways |= {"captured": ways["engine"], "without atomics": ways["engine"]}
     return {**ways, "reference": lambda query, table: compare(reference, query, table)}

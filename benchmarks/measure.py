@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import platform
 import resource
@@ -78,6 +80,7 @@ def _extra_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 def _extra_resident(work: Callable[[], object]) -> int:
     """Peak resident memory during `work` less the level before it, sampled each millisecond."""
+    _hand_back()
     before, peak, done = resident(), 0, threading.Event()
 
     def watch() -> None:
@@ -91,6 +94,12 @@ def _extra_resident(work: Callable[[], object]) -> int:
     done.set()
     watcher.join()
     return max(0, max(peak, resident()) - before)
+
+
+def _hand_back() -> None:
+    """What was freed goes back to the system: taken again, it must count as extra."""
+    with contextlib.suppress(OSError, AttributeError):  # not every C library has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident() -> int:

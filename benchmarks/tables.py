@@ -149,7 +149,7 @@ def headline(reports: list[Report]) -> str:
     machine = ""
     for kernel, name in names.items():
         for report in reports:
-            if report.get("kernel") != kernel or not _has_way(report, "PyKEEN"):
+            if report.get("kernel") != kernel or not _has_ways(report, "PyKEEN", "captured"):
                 continue
             machine = report["machine"]
             sizes = dict.fromkeys((row["b"], row["n"], row["dim"]) for row in report["rows"])
@@ -179,8 +179,8 @@ def _said(row: dict[str, Any]) -> str:
     return f"{_short(row['milliseconds'])} ms, {row['extra_mib']:,.0f} MiB"
 
 
-def _has_way(report: Report, way: str) -> bool:
-    return any(row["way"] == way for row in report["rows"])
+def _has_ways(report: Report, *ways: str) -> bool:
+    return set(ways) <= {row["way"] for row in report["rows"]}
 
 
 def _by_size(

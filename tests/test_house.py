@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 
 # Rooms import leftward along this line.
 LINE = (
-    "errors", "mesh", "recipe", "hardware", "graph", "kernels", "models", "scoring", "evaluation",
+    "errors", "home", "mesh", "recipe", "hardware", "graph", "kernels", "models", "scoring",
+    "evaluation",
     "run", "training", "paper", "serving", "cli",
 )  # fmt: skip
 # Neighbours that leave each other alone all the same.
@@ -35,7 +36,7 @@ GUESTS = {
     "click": "cli/*.py",
     "rich": "cli/*.py",
     "triton": "kernels/**/*gpu.py",
-    "platformdirs": "graph/datasets.py",
+    "platformdirs": "home.py",
     "matplotlib": "**/plot.py",
     "optuna": "training/search/tpe.py",
     "fastapi": "serving/app.py",
@@ -43,6 +44,11 @@ GUESTS = {
     "starlette": "serving/app.py",
     "pydantic": "serving/asked.py",
     "openTSNE": "serving/projection.py",
+}
+# Of the standard library, what leaves Python: where it is at home.
+DOORS = {
+    "ctypes": ["kernels/pairs.py"],
+    "subprocess": ["kernels/compiler.py", "cli/workers.py"],
 }
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -100,6 +106,11 @@ def test_guests_stay_in_their_rooms(path: Path) -> None:
             continue
         assert name in GUESTS, f"{named(path)} imports {name}, which has no room"
         assert path in ROOT.glob(GUESTS[name]), f"{named(path)} imports {name}"
+
+
+@pytest.mark.parametrize("module", DOORS)
+def test_foreign_code_is_called_from_few_places(module: str) -> None:
+    assert [named(path) for path in FILES if module in imports(path)] == sorted(DOORS[module])
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from allneg.kernels.compiler import find_compiler
+
 EPSILON = torch.finfo(torch.float32).eps
 GPU = torch.cuda.is_available()
 
 
 def _engines(kernel: str) -> dict[str, ModuleType]:
     """Without a GPU, Triton's programs run through its interpreter, slowly and on a CPU."""
-    names = ("reference", "cpu", "gpu")
+    names = ("reference", "cpu", "compiled", "gpu")
     with pytest.MonkeyPatch.context() as patch:
         if not GPU:
             patch.setitem(os.environ, "TRITON_INTERPRET", "1")
@@ -25,6 +27,21 @@ def _engines(kernel: str) -> dict[str, ModuleType]:
 
 
 ENGINES = {kernel: _engines(kernel) for kernel in ("l1", "modulus")}
+
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
+
+
+def every(engines: dict[str, ModuleType], *names: str) -> pytest.MarkDecorator:
+    """Run a test with each of the engines, or with those named; one that cannot run is skipped."""
+    return pytest.mark.parametrize(
+        "engine",
+        [
+            pytest.param(engines[name], marks=needs_compiler if name == "compiled" else ())
+            for name in names or engines
+        ],
+        ids=names or engines,
+    )
 
 
 def device_of(engine: ModuleType) -> str:

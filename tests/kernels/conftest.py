@@ -13,6 +13,14 @@ import torch
 sys.path.append(str(Path(__file__).parent))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is compiled here is kept apart from the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALLNEG_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _small_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not torch.cuda.is_available():

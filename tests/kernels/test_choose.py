@@ -21,7 +21,12 @@ def _without_triton(monkeypatch):
     monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: None)
 
 
-def test_rows_on_a_cpu_take_the_cpu_engine():
+def _compiler(monkeypatch, path):
+    monkeypatch.setattr(choose, "find_compiler", lambda: path)
+
+
+def test_rows_on_a_cpu_take_the_cpu_engine(monkeypatch):
+    _compiler(monkeypatch, None)
     assert engine("l1", CPU).__name__ == "allneg.kernels.l1.cpu"
     assert why("l1", CPU) == "l1 on cpu: engine cpu (the rows are on a CPU)"
 
@@ -60,7 +65,7 @@ def test_asking_for_triton_without_it_says_what_to_install(monkeypatch):
         engine("l1", CUDA)
 
 
-@pytest.mark.parametrize("name, device", [("gpu", CPU), ("cpu", CUDA)])
+@pytest.mark.parametrize("name, device", [("gpu", CPU), ("cpu", CUDA), ("compiled", CUDA)])
 def test_asking_for_an_engine_of_another_device_is_refused(monkeypatch, name, device):
     monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: object())
     with using(name), pytest.raises(BadRecipe, match=f"hardware.engine is '{name}'"):
@@ -70,3 +75,29 @@ def test_asking_for_an_engine_of_another_device_is_refused(monkeypatch, name, de
 def test_an_unknown_engine_is_refused_with_the_known_ones():
     with pytest.raises(BadRecipe, match="close names: 'gpu'"), using("gpus"):
         pass
+
+
+def test_compiled_is_taken_when_asked_for_where_there_is_such_an_engine(monkeypatch):
+    _compiler(monkeypatch, "cc")
+    with using("compiled"):
+        assert engine("l1", CPU).__name__ == "allneg.kernels.l1.compiled"
+        assert engine("modulus", CPU).__name__ == "allneg.kernels.modulus.compiled"
+        assert engine("softmax", CPU).__name__ == "allneg.kernels.softmax.cpu"
+        assert engine("adagrad", CPU).__name__ == "allneg.kernels.adagrad.reference"
+        assert why("l1", CPU) == "l1 on cpu: engine compiled (asked for)"
+
+
+def test_where_a_compiler_is_a_run_says_that_it_can_be_used(monkeypatch):
+    _compiler(monkeypatch, "cc")
+    assert why("l1", CPU) == (
+        "l1 on cpu: engine cpu (the rows are on a CPU; "
+        "hardware.engine = 'compiled' is faster: a C compiler is here)"
+    )
+    with using("cpu"):
+        assert why("l1", CPU) == "l1 on cpu: engine cpu (asked for)"
+
+
+def test_asking_for_compiled_without_a_compiler_says_what_to_install(monkeypatch):
+    _compiler(monkeypatch, None)
+    with using("compiled"), pytest.raises(BadRecipe, match=r"no C compiler.*\ninstall one"):
+        engine("l1", CPU)

@@ -8,7 +8,9 @@ from check_engine import (
     ENGINES,
     LargestTensor,
     device_of,
+    every,
     gradients_are_as_exact_as_the_reference,
+    needs_compiler,
     scores_are_as_exact_as_the_reference,
 )
 
@@ -17,7 +19,8 @@ from allneg.kernels.choose import using
 from allneg.kernels.modulus import reference
 
 SIZES = [(1, 1, 2), (3, 40, 10), (7, 290, 6), (37, 70, 18)]  # no tile divides these
-engines = pytest.mark.parametrize("engine", ENGINES["modulus"].values(), ids=ENGINES["modulus"])
+engines = every(ENGINES["modulus"])
+on_a_cpu = every(ENGINES["modulus"], "reference", "cpu", "compiled")
 
 
 @engines
@@ -34,6 +37,15 @@ def test_scores_are_no_less_exact_than_the_reference(engine, b, n, w, dtype):
 def test_gradients_are_no_less_exact_than_the_reference(engine, b, n, w, dtype):
     query, table = torch.randn(b, w, dtype=dtype), torch.randn(n, w, dtype=dtype)
     gradients_are_as_exact_as_the_reference(engine, reference, query, table)
+
+
+@on_a_cpu
+def test_float64_stays_float64(engine):
+    grad = torch.randn(3, 40, dtype=torch.float64)
+    query, table = torch.randn_like(grad[:, :6]), torch.randn(40, 6, dtype=torch.float64)
+    torch.testing.assert_close(engine.scores(query, table), reference.scores(query, table))
+    out, truth = (each.gradients(grad, query, table) for each in (engine, reference))
+    torch.testing.assert_close(out, truth)
 
 
 @engines
@@ -77,18 +89,19 @@ def test_a_hair_apart_still_pulls(engine):
     assert to_table.tolist() == [[pytest.approx(-1.0), 0.0]]
 
 
-@pytest.mark.parametrize("name", ["reference", "cpu"])
-def test_the_difference_is_never_stored_whole(name):
-    engine, b, n, w = ENGINES["modulus"][name], 40, 5000, 50
+@on_a_cpu
+def test_the_difference_is_never_stored_whole(engine):
+    b, n, w = 40, 5000, 50
     query, table = torch.randn(b, w), torch.randn(n, w)
     with LargestTensor() as largest:
         engine.gradients(engine.scores(query, table), query, table)
     assert largest.numbers < b * n * w / 5
 
 
-def test_the_cpu_engine_repeats_itself_to_the_byte():
+@every(ENGINES["modulus"], "cpu", "compiled")
+def test_on_a_cpu_an_engine_repeats_itself_to_the_byte(engine):
     torch.set_num_threads(2)
-    engine, grad = ENGINES["modulus"]["cpu"], torch.randn(9, 7000)
+    grad = torch.randn(9, 7000)
     query, table = torch.randn(9, 100), torch.randn(7000, 100)
     first = engine.scores(query, table), *engine.gradients(grad, query, table)
     for _ in range(3):
@@ -105,7 +118,9 @@ def test_without_atomics_the_gpu_engine_says_the_same():
         torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("name", ["reference", "cpu"])
+@pytest.mark.parametrize(
+    "name", ["reference", "cpu", pytest.param("compiled", marks=needs_compiler)]
+)
 def test_autograd_follows_the_definition(name):
     query = torch.randn(4, 6, requires_grad=True)
     table = torch.randn(6, 6, requires_grad=True)

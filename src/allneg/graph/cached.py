@@ -17,11 +17,11 @@ from typing import Any
 
 from allneg.errors import BadRecipe, OutOfResources
 from allneg.graph.content import file_sha256, text_sha256
-from allneg.graph.datasets import cache_folder
 from allneg.graph.files import TripleFile
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.mapped import MappedNames, append_names, map_triples, write_triples
 from allneg.graph.vocabulary import Vocabulary
+from allneg.home import cache_folder
 from allneg.recipe import Data
 
 _FORMAT_VERSION = 1

@@ -21,6 +21,7 @@ from allneg.graph.benchmarks import DATASETS, Dataset
 from allneg.graph.content import file_sha256
 from allneg.graph.fetch import fetch_folder
 from allneg.graph.files import TripleFile, folder_files
+from allneg.home import cache_folder
 
 EMBEDDED = {"countries": "plain", "countries-hard": "hard"}
 KNOWN_NAMES = (*EMBEDDED, *DATASETS)
@@ -67,16 +68,6 @@ def place(name: str) -> str | None:
     found = _candidates(Path(own), name) if own else []
     found = found or _candidates(cache_folder(), name)
     return str(found[0]) if found else None
-
-
-def cache_folder() -> Path:
-    home = os.environ.get("ALLNEG_HOME")
-    if home:
-        return Path(home)
-    # Imported here: a bare GPU machine has no platformdirs, and needs none with ALLNEG_DATA set.
-    from platformdirs import user_cache_path
-
-    return user_cache_path("allneg")
 
 
 def _candidates(folder: Path, name: str) -> list[Path]:

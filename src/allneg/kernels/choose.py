@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from allneg.errors import BadRecipe, near, printable
+from allneg.kernels.compiler import find_compiler, no_compiler
 
 _NO_CPU_ENGINE = ("adagrad", "answers", "powers", "rows", "times")
-ENGINES = ("auto", "reference", "cpu", "gpu")
+_COMPILED = ("l1", "modulus")
+ENGINES = ("auto", "reference", "cpu", "compiled", "gpu")
 _asked = "auto"  # for the whole process: a server's threads must not differ
 
 
@@ -26,6 +28,8 @@ def engine(kernel: str, device: torch.device) -> ModuleType:
     A kernel that gains nothing from an engine for a CPU runs its reference there.
     """
     name, _ = _choice(device)
+    if name == "compiled" and kernel not in _COMPILED:
+        name = "cpu"
     if name == "cpu" and kernel in _NO_CPU_ENGINE:
         name = "reference"
     return importlib.import_module(f"allneg.kernels.{kernel}.{name}")
@@ -34,6 +38,8 @@ def engine(kernel: str, device: torch.device) -> ModuleType:
 def why(kernel: str, device: torch.device) -> str:
     """One line for the run's print: which engine runs `kernel` on `device`, and why."""
     name, reason = _choice(device)
+    if name == "cpu" and _asked == "auto" and kernel in _COMPILED and find_compiler():
+        reason += "; hardware.engine = 'compiled' is faster: a C compiler is here"
     return f"{kernel} on {device}: engine {name} ({reason})"
 
 
@@ -88,11 +94,13 @@ def _choice(device: torch.device) -> tuple[str, str]:
             f"hardware.engine is 'gpu', but the rows are on {device}\n"
             "set hardware.device to 'cuda', or hardware.engine to 'auto'"
         )
-    if asked == "cpu" and device.type != "cpu":
+    if asked in ("cpu", "compiled") and device.type != "cpu":
         raise BadRecipe(
-            f"hardware.engine is 'cpu', but the rows are on {device}\n"
+            f"hardware.engine is '{asked}', but the rows are on {device}\n"
             "set hardware.device to 'cpu', or hardware.engine to 'auto'"
         )
+    if asked == "compiled" and not find_compiler():
+        raise no_compiler()
     if asked != "auto":
         return asked, "asked for"
     if device.type == "cpu":

@@ -1,0 +1,145 @@
+"""The library is built once for a machine, kept where nobody else writes, and mended if broken."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from check_engine import needs_compiler
+
+from allneg.errors import BadRecipe
+from allneg.kernels import compiler
+from allneg.kernels.compiler import built, find_compiler
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def _fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A compiler that does what `script` says, and is the only one."""
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    path = tmp_path / "bin" / "cc"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
+
+
+@needs_compiler
+def test_it_is_built_once_and_found_the_second_time(monkeypatch, home):
+    first = built("pairs")
+    monkeypatch.setattr(compiler, "_compile", lambda *_: pytest.fail("compiled again"))
+    assert built("pairs") == first
+    assert list((home / "compiled").iterdir()) == [first]
+    assert ctypes.CDLL(str(first)).l1_scores
+
+
+@needs_compiler
+@pytest.mark.parametrize("content", [b"", b"not a library", None])
+def test_a_broken_library_is_built_again(home, content):
+    path = built("pairs")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    again = built("pairs")
+    assert ctypes.CDLL(str(again)).l1_scores
+    assert list((home / "compiled").iterdir()) == [again]
+
+
+@needs_compiler
+def test_nobody_else_may_read_or_write_it(home):
+    path = built("pairs")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+@needs_compiler
+def test_another_cpu_or_another_flag_is_another_library(monkeypatch, home):
+    built("pairs")
+    monkeypatch.setattr(compiler, "_cpu", lambda: b"another")
+    built("pairs")
+    monkeypatch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, "-O1"))
+    built("pairs")
+    assert len(list((home / "compiled").iterdir())) == 3
+
+
+@needs_compiler
+def test_processes_that_build_at_once_each_get_a_whole_one(home):
+    code = (
+        "import ctypes; from allneg.kernels.compiler import built; "
+        "print(ctypes.CDLL(str(built('pairs'))).l1_scores is not None)"
+    )
+    command = [sys.executable, "-c", code]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+    assert [each.communicate(timeout=120)[0].strip() for each in processes] == [b"True"] * 3
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_others_may_write_to_is_refused(home, mode):
+    built("pairs")
+    (home / "compiled").chmod(mode)
+    with pytest.raises(BadRecipe, match="others may write there"):
+        built("pairs")
+
+
+@needs_compiler
+def test_a_folder_under_one_that_others_may_rename_in_is_refused(home):
+    home.mkdir()
+    home.chmod(0o777)
+    with pytest.raises(BadRecipe, match=f"{home}: others may write there"):
+        built("pairs")
+    home.chmod(0o1777)  # there, each may rename their own alone
+    built("pairs")
+
+
+@needs_compiler
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_home_that_cannot_be_written_is_named(home):
+    home.mkdir(mode=0o500)
+    with pytest.raises(BadRecipe, match=r"Permission denied.*\nset ALLNEG_HOME"):
+        built("pairs")
+
+
+@needs_compiler
+def test_a_home_that_is_a_file_is_named(home):
+    home.write_text("")
+    with pytest.raises(BadRecipe, match="set ALLNEG_HOME to a folder of yours"):
+        built("pairs")
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_compiler() is None
+    with pytest.raises(BadRecipe, match=r"no C compiler.*\ninstall one, such as gcc or clang"):
+        built("pairs")
+
+
+def test_a_failing_compiler_is_quoted(monkeypatch, tmp_path, home):
+    message = "echo 'In file included:' >&2; echo 'a.c:3: error: no math.h' >&2; exit 1"
+    _fake(tmp_path, monkeypatch, message)
+    with pytest.raises(BadRecipe, match=r"failed: 'a.c:3: error: no math.h'\n.*engine to 'auto'"):
+        built("pairs")
+    assert list((home / "compiled").iterdir()) == []
+
+
+def test_a_compiler_that_cannot_run_is_named(monkeypatch, tmp_path):
+    _fake(tmp_path, monkeypatch, "")
+    (tmp_path / "bin" / "cc").write_text("neither a script nor a program")
+    with pytest.raises(BadRecipe, match=r"the compiler did not run: .*bin/cc"):
+        built("pairs")
+
+
+@needs_compiler
+def test_a_compiler_that_does_not_know_this_cpu_builds_for_any(monkeypatch, tmp_path):
+    real = find_compiler()
+    refuse = f'case "$*" in *native*) echo "error: unknown" >&2; exit 1;; esac; exec {real} "$@"'
+    path = os.environ["PATH"]
+    _fake(tmp_path, monkeypatch, refuse)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")
+    assert ctypes.CDLL(str(built("pairs"))).l1_scores
