@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo explore test lint types format torture fuzz clean
+.PHONY: demo explore test lint types format torture fuzz audit clean
 
 demo: $(READY)  ## train on the embedded knowledge base and ask it three questions
 	@rm -rf runs/demo
@@ -40,8 +40,13 @@ fuzz: $(READY)  ## ten minutes a target; atheris comes only for this
 	for target in triples recipe manifest; do \
 	    $(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=600 || exit 1; done
 
+audit: $(READY)  ## known weaknesses of what requirements.txt pins; asks PyPI
+	test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
+	    .venv-audit/bin/python -m pip install --quiet --quiet --disable-pip-version-check pip-audit; }
+	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.txt
+
 clean:
-	rm -rf .venv runs/demo
+	rm -rf .venv .venv-audit runs/demo
 
 $(READY): requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -6,25 +6,13 @@ an epoch, and PyKEEN's is scaled to the same number of questions: it asks each p
 
 from __future__ import annotations
 
-import gc
-import json
-
 import torch
-from loops import Loop, Task, asked, facts, options, seconds_of
+from loops import Loop, Task, compare, options, seconds_of
 
 
 def main() -> None:
     args = options(__doc__ or "").parse_args()
-    task, ways = asked(args)
-    rows = []
-    for name, make in ways.items():
-        rows.append({"way": name, **_measured(make(), task, args.steps)})
-        print(*rows[-1].items(), flush=True)
-        gc.collect()
-        if args.out:  # after each, so that what is done is kept
-            args.out.write_text(
-                json.dumps({"epoch": "complex-n3", **facts(task), "rows": rows}, indent=1) + "\n"
-            )
+    compare(args, {"epoch": "complex-n3"}, lambda loop, task: _measured(loop, task, args.steps))
 
 
 def _measured(loop: Loop, task: Task, steps: int) -> dict[str, float]:

@@ -55,7 +55,7 @@ def main() -> None:
         for axis, factors in FACTORS.items():
             for factor in factors:
                 size = replace(base, **{axis: 2 * max(2, round(getattr(base, axis) * factor / 2))})
-                took = _step_seconds(size, device, precision, 2 if args.toy else 30)
+                took = _step_seconds(size, device, precision, 2 if args.toy else 150)
                 gc.collect()  # the tables of this size, before those of the next
                 floor = size.operations / rate
                 rows.append(

@@ -7,22 +7,19 @@ question after the other, all at the same time, over connections that stay open.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
-import random
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from urllib.parse import urlencode
 
 import numpy as np
 import torch
+from clients import ask, questions
 from measure import machine
 
 from allneg.graph import Graph
@@ -32,11 +29,12 @@ from allneg.models import ComplEx
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.scoring import Shard, Tables
-from allneg.serving.app import serve
+from allneg.serving.app import make_app
 from allneg.serving.guard import LOOPBACK
 from allneg.serving.listen import listening
 from allneg.serving.opened import Opened
-from allneg.serving.predictor import Predictor, by_columns
+from allneg.serving.predictor import Predictor
+from allneg.serving.server import serve
 from allneg.serving.workers import Workers
 
 
@@ -79,7 +77,7 @@ def serve_made_up(size: Size) -> None:
     with tempfile.TemporaryDirectory() as folder, listening("127.0.0.1", 0) as listener:
         opened = _opened(size, Path(folder) / "run")
         print(listener.getsockname()[1], flush=True)
-        serve({opened.id: opened}, Workers(), LOOPBACK, listener)
+        serve(make_app({opened.id: opened}, Workers(), LOOPBACK), listener)
 
 
 def measured(size: Size, toy: bool) -> dict[str, object]:
@@ -87,12 +85,12 @@ def measured(size: Size, toy: bool) -> dict[str, object]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
-            port = int(child.stdout.readline())
-            _ask(port, size, seconds=min(2.0, size.seconds))  # warms caches
-            alone = _ask(port, replace(size, clients=1), size.seconds / 4)
-            together = _ask(port, size, size.seconds)
+            service = Service(child.pid, int(child.stdout.readline()), size)
+            service.asked(size.clients, min(2.0, size.seconds))  # warms caches
+            alone = service.asked(1, size.seconds / 4)
+            together = service.asked(size.clients, size.seconds)
             before = _resident(child.pid)
-            _ask(port, size, requests=size.requests)
+            service.asked(size.clients, most=size.requests)
             grown = _resident(child.pid) - before
         finally:
             child.terminate()
@@ -100,52 +98,45 @@ def measured(size: Size, toy: bool) -> dict[str, object]:
         "service": "predict",
         **machine(torch.device("cpu")),
         **asdict(size),
-        "alone": _summary(alone),
-        "together": _summary(together),
+        "alone": alone,
+        "together": together,
         "resident_mib": round(before / 2**20, 1),
         "grown_mib": round(grown / 2**20, 1),
     }
 
 
-def _ask(
-    port: int, size: Size, seconds: float | None = None, requests: int | None = None
-) -> list[float]:
-    """Seconds that each answer took, from all clients."""
-    took: list[float] = []
-    end = time.perf_counter() + (seconds or 1e9)
-    share = (requests or 10**9) // size.clients
+@dataclass
+class Service:
+    """A service in a process of its own, and the questions that it was not asked yet."""
 
-    def client(seed: int) -> None:
-        draw, connection = random.Random(seed), http.client.HTTPConnection("127.0.0.1", port)
-        for _ in range(share):
-            entity, relation = draw.randrange(size.entities), draw.randrange(size.relations)
-            side = draw.choice(("head", "tail"))
-            query = urlencode({side: f"entity {entity}", "relation": f"relation {relation}"})
-            began = time.perf_counter()
-            connection.request("GET", "/v1/predict?" + query)
-            answer = connection.getresponse()
-            body = answer.read()
-            took.append(time.perf_counter() - began)
-            assert answer.status == 200, body
-            if time.perf_counter() > end:
-                return
+    process: int
+    port: int
+    size: Size
+    clients_yet: int = 0  # each draws its questions from a seed of its own
 
-    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(size.clients)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    return took
+    def asked(self, clients: int, seconds: float = 1e9, most: int = 10**9) -> dict[str, float]:
+        """How long answers took, and the CPU time of both ends."""
+        seeds = range(self.clients_yet, self.clients_yet + clients)
+        self.clients_yet += clients
+        paths = [questions(seed, self.size.entities, self.size.relations) for seed in seeds]
+        began = _cpu_seconds(self.process)
+        timed = ask(self.port, paths, seconds, most)
+        answers, spent = len(timed.seconds), _cpu_seconds(self.process) - began
+        points = statistics.quantiles(timed.seconds, n=100, method="inclusive")
+        return {
+            "answers": answers,
+            "p50_ms": round(points[49] * 1e3, 2),
+            "p99_ms": round(points[98] * 1e3, 2),
+            "most_ms": round(max(timed.seconds) * 1e3, 2),
+            "server_cpu_ms": round(spent / answers * 1e3, 3),
+            "client_cpu_ms": round(timed.client_cpu / answers * 1e3, 3),
+        }
 
 
-def _summary(took: list[float]) -> dict[str, float]:
-    points = statistics.quantiles(took, n=100)
-    return {
-        "answers": len(took),
-        "p50_ms": round(points[49] * 1e3, 2),
-        "p99_ms": round(points[98] * 1e3, 2),
-        "most_ms": round(max(took) * 1e3, 2),
-    }
+def _cpu_seconds(process: int) -> float:
+    """CPU time of a process, all its threads together."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident(process: int) -> int:
@@ -175,7 +166,7 @@ def _opened(size: Size, folder: Path) -> Opened:
         split: KnownAnswers.of([graph.split(split)], size.entities, size.relations)
         for split in ("train", "valid")
     }
-    predictor = Predictor(model, by_columns(tables), graph, known)
+    predictor = Predictor(model, tables.requires_grad_(False), graph, known).quick()
     return Opened.of("made-up", Run.create(folder, Recipe(), graph), predictor, {})
 
 

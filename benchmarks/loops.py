@@ -8,6 +8,8 @@ CPU, the loss is read after every step; ranking filters question by question.
 from __future__ import annotations
 
 import argparse
+import gc
+import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -256,6 +258,23 @@ def asked(args: argparse.Namespace) -> tuple[Task, dict[str, Callable[[], Loop]]
     ways = loops(task)
     names = args.ways.split(",") if args.ways else list(ways)
     return task, {name: ways[name] for name in names}
+
+
+def compare(
+    args: argparse.Namespace,
+    what: dict[str, str],
+    measure: Callable[[Loop, Task], dict[str, float]],
+) -> None:
+    """Measure every way; print it, and write JSON where `--out` says."""
+    task, ways = asked(args)
+    rows: list[dict[str, str | float]] = []
+    for name, make in ways.items():
+        rows.append({"way": name, **measure(make(), task)})
+        print(*rows[-1].items(), flush=True)
+        gc.collect()  # the tables of this way, before those of the next
+        if args.out:  # after each, so that what is done is kept
+            text = json.dumps({**what, **facts(task), "rows": rows}, indent=1)
+            args.out.write_text(text + "\n")
 
 
 def facts(task: Task) -> dict[str, str | int]:

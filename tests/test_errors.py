@@ -12,6 +12,7 @@ from allneg.errors import (
     Interrupted,
     OutOfResources,
     Problem,
+    counted,
     near,
     printable,
 )
@@ -43,3 +44,10 @@ def test_the_middle_of_a_long_text_is_left_out() -> None:
 def test_near_names_are_suggested_and_far_ones_are_not() -> None:
     assert near("Berln", ["Berlin", "Bern", "Oslo"]) == "; close names: 'Berlin', 'Bern'"
     assert near("Berlin", ["Oslo"]) == ""
+
+
+def test_one_of_a_kind_is_counted_without_an_s() -> None:
+    assert counted(1, "triple") == "1 triple"
+    assert counted(0, "triple") == "0 triples"
+    assert counted(2000, "duplicate triple") == "2,000 duplicate triples"
+    assert (counted(1, "entity"), counted(2, "entity")) == ("1 entity", "2 entities")

@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 
 # Rooms import leftward along this line.
 LINE = (
-    "errors", "recipe", "hardware", "graph", "kernels", "models", "scoring", "evaluation", "run",
-    "training", "paper", "serving", "cli",
+    "errors", "mesh", "recipe", "hardware", "graph", "kernels", "models", "scoring", "evaluation",
+    "run", "training", "paper", "serving", "cli",
 )  # fmt: skip
 # Neighbours that leave each other alone all the same.
 STRANGERS = {
-    "kernels": {"graph", "hardware", "recipe"},
-    "models": {"graph", "hardware", "recipe"},
-    "graph": {"hardware"},
+    "kernels": {"graph", "hardware", "recipe", "mesh"},
+    "models": {"graph", "hardware", "recipe", "mesh"},
+    "graph": {"hardware", "mesh"},
     "paper": {"training"},
     "serving": {"training", "paper"},
 }
@@ -39,8 +39,10 @@ GUESTS = {
     "matplotlib": "**/plot.py",
     "optuna": "training/search/tpe.py",
     "fastapi": "serving/app.py",
-    "uvicorn": "serving/app.py",
+    "uvicorn": "serving/server.py",
     "starlette": "serving/app.py",
+    "pydantic": "serving/asked.py",
+    "openTSNE": "serving/projection.py",
 }
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -98,6 +100,18 @@ def test_guests_stay_in_their_rooms(path: Path) -> None:
             continue
         assert name in GUESTS, f"{named(path)} imports {name}, which has no room"
         assert path in ROOT.glob(GUESTS[name]), f"{named(path)} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_process_groups_stay_in_their_files(path: Path) -> None:
+    if named(path) in ("scoring/shard.py", "training/launch.py"):
+        return
+    assert not any(module.startswith("torch.distributed") for module in imports(path))
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.module == "torch":
+            assert "distributed" not in {each.name for each in node.names}
+        if isinstance(node, ast.Attribute):
+            assert ast.unparse(node) != "torch.distributed"
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

@@ -93,7 +93,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "mine.toml: training.epochs must be a whole number, not 'many'",
         "mine.toml: optimizer.learning_rate must be finite, not nan",
         "mine.toml: model.name must be one of complex, distmult, simple, transe, rotate, "
-        "not 'complx'",
+        "not 'complx'; did you mean complex?",
         "mine.toml: model.reciprocal must be true or false, not 1",
         "mine.toml: loss.count is for loss.negatives shared or own; all means every entity",
     ]

@@ -48,6 +48,12 @@ class Interrupted(Problem):
         self.exit_code = 128 + signal_number
 
 
+def problem_of(exit_code: int, message: str) -> Problem:
+    """A problem of the kind that ends with `exit_code`."""
+    kinds = {2: BadRecipe, 3: BadData, 4: BadRun, 5: Diverged, 6: OutOfResources}
+    return kinds.get(exit_code, Problem)(message)
+
+
 def printable(text: str, limit: int = 80) -> str:
     """`text` in quotes, with control characters escaped and the middle of a long one left out.
 
@@ -56,6 +62,12 @@ def printable(text: str, limit: int = 80) -> str:
     if len(text) > limit:
         text = text[: limit // 2] + "…" + text[-limit // 4 :]
     return repr(text)
+
+
+def counted(count: int, noun: str) -> str:
+    """'1 triple', '2,000 triples'."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def near(word: str, words: Iterable[str], most: int = 3) -> str:

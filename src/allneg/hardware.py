@@ -13,6 +13,8 @@ import torch
 from allneg.errors import BadRecipe, OutOfResources
 from allneg.recipe import Hardware
 
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
 
 def prepare(settings: Hardware) -> torch.device:
     """Set torch up as asked and return the device; a missing one is a `BadRecipe`."""
@@ -30,9 +32,15 @@ def prepare(settings: Hardware) -> torch.device:
 
 
 def find_device(name: str) -> torch.device:
-    """`auto` is the first CUDA device, or the CPU."""
+    """`auto` is a CUDA device, or the CPU.
+
+    Of several CUDA devices it is the first, or that of this process among those that torchrun
+    started on this machine.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -63,6 +71,18 @@ def peak_bytes(device: torch.device) -> int | None:
 
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
+
+
+def memory(device: torch.device) -> int | None:
+    """Bytes that a device has in all, or that this process may use of them; None: not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or the word max: no limit
+        return min(whole, int(_LIMIT.read_text()))
+    return whole
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -57,21 +58,42 @@ def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("runs")
     for model in ("complex", "distmult"):
         allneg.train("countries", settings=[*QUICK, f"model.name={model}"], out=folder / model)
+    with _served([folder / "complex", folder / "distmult"]) as address:
+        yield Explorer(address, folder / "complex")
+
+
+@pytest.fixture(scope="session")
+def labelled(explorer: Explorer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    """A service whose entities have labels: their names in capitals, spelt backwards."""
+    names = (explorer.run / "entities.txt").read_text().splitlines()
+    labels = tmp_path_factory.mktemp("labels") / "labels.tsv"
+    labels.write_text("".join(f"{name}\t{label_of(name)}\n" for name in names))
+    with _served([explorer.run], "--labels", str(labels)) as address:
+        yield Explorer(address, explorer.run)
+
+
+def label_of(name: str) -> str:
+    return name.upper()[::-1]
+
+
+@contextlib.contextmanager
+def _served(runs: list[Path], *options: str) -> Iterator[str]:
+    """The address of `allneg explore` in a process of its own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "allneg", "explore", folder / "complex", folder / "distmult"]
-    log = folder / "log"
+    log = runs[0].parent / f"log-{port}"
     with log.open("wb") as said:
         service = subprocess.Popen(
-            [*command, "--no-browser", "--device", "cpu", "--port", str(port)],
+            [sys.executable, "-m", "allneg", "explore", *runs, *options,
+             "--no-browser", "--device", "cpu", "--port", str(port)],
             stdout=said,
             stderr=said,
-        )
+        )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(address, service, log)
-        yield Explorer(address, folder / "complex")
+        yield address
     finally:
         service.terminate()
         service.wait(15)

@@ -104,6 +104,38 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     assert right in page.locator(".expected").inner_text()
 
 
+def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="quality"))
+    page.locator(".curve").first.wait_for()
+    for field, place in (("loss", 0), ("valid_mrr", 1)):
+        card = page.locator(".card", has=page.locator(".curve")).nth(place)
+        assert card.get_by_role("list", name="Runs").locator("li").all_inner_texts() == [
+            "complex",
+            "distmult",
+        ]
+        lines = card.locator("polyline.line")
+        assert lines.evaluate_all("all => all.map(e => e.dataset.run)") == ["complex", "distmult"]
+        looks = lines.evaluate_all(
+            "all => all.map(getComputedStyle).map(e => [e.stroke, e.strokeDasharray])"
+        )
+        assert looks[0][0] != looks[1][0]
+        assert looks[0][1] != looks[1][1], "they are told apart without colour"
+        # One scale for both: a line is lower where its numbers are lower.
+        ends = []
+        for model in ("complex", "distmult"):
+            noted = (explorer.run.parent / model / "metrics.jsonl").read_text().splitlines()
+            last = json.loads(noted[-1])
+            value = last["loss"] if field == "loss" else last["valid"]["mrr"]
+            points = card.locator(f"polyline[data-run={model}]").get_attribute("points") or ""
+            assert len(points.split()) == len(noted) == 3
+            ends.append((value, -float(points.split(",")[-1])))
+        assert sorted(ends) == sorted(ends, key=lambda end: end[1])
+    page.get_by_label("Model").select_option("distmult")
+    page.wait_for_url("**model=distmult**")
+    page.locator(".report", has_text="distmult").wait_for()
+    assert page.locator(".curve").first.locator("polyline.line").count() == 2
+
+
 def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(view="map"))
     canvas = page.locator("canvas")

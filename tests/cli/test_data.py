@@ -67,7 +67,7 @@ def test_check_prints_tables_and_cuts_long_lists(leaky: str) -> None:
     said = run("check", leaky)
     assert said.exit_code == 0
     assert "… and 2 more; --json lists them all" in said.stdout
-    assert "duplicate triples in train are kept" in said.stderr
+    assert "1 duplicate triple in train is left out" in said.stderr
 
 
 @pytest.mark.battery(7)

@@ -20,11 +20,15 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What would be served; nothing is, and the explorer ends as by a SIGTERM."""
     found: list[dict[str, Any]] = []
 
-    def serve(models: dict[str, Opened], workers: object, hosts: list[str], listener: Any) -> None:
-        found.append({"models": models, "hosts": hosts, "address": listener.getsockname()})
+    def make_app(models: dict[str, Opened], workers: object, hosts: list[str]) -> dict[str, Any]:
+        return {"models": models, "hosts": hosts}
+
+    def serve(app: dict[str, Any], listener: Any) -> None:
+        found.append({**app, "address": listener.getsockname()})
         raise Interrupted("the explorer has stopped", 15)
 
-    monkeypatch.setattr("allneg.serving.app.serve", serve)
+    monkeypatch.setattr("allneg.serving.app.make_app", make_app)
+    monkeypatch.setattr("allneg.serving.server.serve", serve)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return found
 

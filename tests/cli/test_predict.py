@@ -88,13 +88,6 @@ def test_a_file_of_questions_is_answered_in_its_order(
     assert {line[2] for line in lines[2:4]} == {"Europe"}
 
 
-def test_an_empty_file_of_questions_has_no_answers(
-    allneg: Command, toy_run: Run, tmp_path: Path
-) -> None:
-    (tmp_path / "none").write_text("")
-    assert allneg("predict", toy_run.folder, "--questions", tmp_path / "none", "--json").json == []
-
-
 @pytest.mark.parametrize(
     "content, said",
     [
@@ -104,6 +97,7 @@ def test_an_empty_file_of_questions_has_no_answers(
         (b"France\tborders\tSpain\n", "questions:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
         (b"\xff\n", "not UTF-8 (byte 0)"),
+        (b"", "questions: no questions in it; write head, relation, tail a line"),
         (None, "cannot be read"),
     ],
 )

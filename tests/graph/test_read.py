@@ -114,7 +114,7 @@ def test_duplicates_are_left_out_and_counted(read: Read) -> None:
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 0]]
     assert graph.test.tolist() == [[1, 0, 1]]
     assert "toy: 2 duplicate triples in train are left out" in graph.notes
-    assert "toy: 1 duplicate triples in test are left out" in graph.notes
+    assert "toy: 1 duplicate triple in test is left out" in graph.notes
     kept = read(train, test=test, keep_duplicates=True)
     assert len(kept.train) == 4
     assert "toy: 2 duplicate triples in train are kept" in kept.notes
@@ -124,9 +124,9 @@ def test_duplicates_are_left_out_and_counted(read: Read) -> None:
 def test_triples_in_two_splits_are_counted(read: Read) -> None:
     graph = read(b"a\tr\tb\nb\tr\ta\nc\tr\ta\n", b"a\tr\tb\na\tr\tc\n", b"a\tr\tb\nc\tr\ta\n")
     assert [note for note in graph.notes if "both" in note] == [
-        "toy: 1 triples are in both train and valid",
+        "toy: 1 triple is in both train and valid",
         "toy: 2 triples are in both train and test",
-        "toy: 1 triples are in both valid and test",
+        "toy: 1 triple is in both valid and test",
     ]
 
 
@@ -140,7 +140,7 @@ def test_unseen_names_are_kept_and_counted(read: Read) -> None:
     assert (len(graph.valid), len(graph.test)) == (2, 3)
     assert graph.seen.tolist() == [True, True, False, False]
     assert graph.notes == (
-        "toy: 2 entities and 1 relations are not in train; "
+        "toy: 2 entities and 1 relation are not in train; "
         "they touch 1 valid and 2 test triples, which are kept",
     )
 

@@ -1,14 +1,63 @@
-"""A shard is a span of rows."""
+"""A shard is a span of rows; a lone process has them all, and nobody to add its numbers to."""
 
 from __future__ import annotations
 
+import pytest
+import torch
+
+from allneg.errors import BadRecipe, BadRun
 from allneg.scoring import Shard
+from allneg.scoring.shard import ALONE, LONE, Group, World
 
 
 def test_a_world_of_one_holds_every_row() -> None:
-    assert Shard.whole(20) == Shard(0, 20, 20)
+    assert Shard.whole(20) == Shard(0, 20, 20) == Shard.of(20, LONE)
     assert len(Shard.whole(20)) == 20
 
 
 def test_a_shard_is_as_long_as_its_span() -> None:
     assert len(Shard(3, 9, 20)) == 6
+
+
+@pytest.mark.parametrize("total, size", [(20, 3), (3, 3), (7, 4), (2, 5), (0, 2)])
+def test_parts_are_even_and_leave_nothing_out(total: int, size: int) -> None:
+    groups = [Group(rank, size) for rank in range(size)]
+    spans = [group.part(total) for group in groups]
+    assert [i for start, stop in spans for i in range(start, stop)] == list(range(total))
+    lengths = [stop - start for start, stop in spans]
+    assert max(lengths) - min(lengths) <= 1
+    assert max(lengths) == groups[0].widest(total)
+
+
+def test_a_shard_knows_which_rows_it_holds() -> None:
+    shard, ids = Shard(3, 6, 9), torch.tensor([2, 3, 5, 6])
+    assert shard.holds(ids).tolist() == [False, True, True, False]
+    assert shard.local(ids)[1:3].tolist() == [0, 2]
+    assert shard.local(ids).max() <= 2  # a place that exists, for others' rows too
+
+
+def test_more_processes_than_entities_are_refused() -> None:
+    crowd = World(rows=Group(0, 4), everyone=Group(0, 4))
+    with pytest.raises(BadRecipe, match="3 entities are too few for 4 processes"):
+        Shard.of(3, crowd)
+
+
+def test_alone_there_is_nothing_to_add() -> None:
+    each = torch.arange(3.0)
+    assert ALONE.sum(each).equal(torch.arange(3.0))
+    assert ALONE.most(each).equal(torch.arange(3.0))
+    assert ALONE.first(each).equal(torch.arange(3.0))
+    assert ALONE.stack(each).equal(torch.arange(3.0).unsqueeze(0))
+    assert LONE.leads
+    assert LONE.most(7) == 7
+    assert LONE.told("a name") == "a name"
+    assert LONE.texts("a name") == ["a name"]
+
+
+def test_alone_a_problem_is_ones_own() -> None:
+    def fail() -> None:
+        raise BadRun("mine")
+
+    with pytest.raises(BadRun, match="mine"):
+        LONE.together(fail)
+    assert LONE.together(lambda: 3) == 3

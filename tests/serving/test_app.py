@@ -153,14 +153,14 @@ def test_a_broken_model_says_so_and_a_broken_service_says_little(
     error = refused(client.get("/v1/entity?name=France"), 500, "internal")
     assert "secret" not in json.dumps(error)
     assert "a secret /path" in caplog.text  # the terminal has it
-    values = opened.predictor.tables.entities
-    before = values[0, 0].item()
+    values = opened.predictor.tables.relations
+    before = values.clone()
     try:
-        values[0, 0] = float("nan")
+        values[:, 0] = float("nan")
         error = refused(client.get("/v1/predict?relation=in&head=Rome"), 500, "internal")
         assert "diverged" in error["message"]
     finally:
-        values[0, 0] = before
+        values.copy_(before)
 
 
 NASTY = {

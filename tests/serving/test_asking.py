@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
-from allneg.graph.questions import SIDES, Questions
+from allneg.graph import Graph
+from allneg.graph.questions import SIDES
+from allneg.graph.vocabulary import Vocabulary
+from allneg.kernels.packed import can_pack
 from allneg.models import MODELS
 from allneg.run import Run
-from allneg.scoring import Shard, Tables, scores
-from allneg.serving.predictor import Predictor, by_columns, load
+from allneg.scoring import Shard, Tables
+from allneg.serving.predictor import Predictor, load
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +58,25 @@ def test_relations_between_two_entities_are_scored_as_tails_are(predictor: Predi
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_table_by_columns_scores_the_same(name: str) -> None:
+def test_packed_rows_score_the_same(name: str) -> None:
     model = MODELS[name](6, 0.5)
     tables = Tables.start(model, 3, Shard.whole(50), reciprocal=False, seed=1)
-    turned = by_columns(tables)
-    draw = torch.Generator().manual_seed(0)
-    entity, relation = (torch.randint(most, (7,), generator=draw) for most in (50, 3))
-    for side in SIDES:
-        questions = Questions.asking(side, entity, relation, entity)
-        with torch.no_grad():
-            torch.testing.assert_close(
-                scores(model, turned, questions), scores(model, tables, questions)
-            )
+    names = Vocabulary(tuple(f"e{i}" for i in range(50)), ("a", "b", "c"))
+    nothing = np.zeros((0, 3), dtype=np.int64)
+    plain = Predictor(model, tables, Graph("none", names, nothing, nothing, nothing), {})
+    quick = plain.quick()
+    assert (quick.packed is not None) == (model.kernel == "dot" and can_pack())
+    asked = [(SIDES[i % 2], f"e{i}", names.relations[i % 3]) for i in range(7)]
+    for expected, found in zip(plain.ask(asked, k=50), quick.ask(asked, k=50), strict=True):
+        scores = {each.entity: each.score for each in expected.predictions}
+        assert {each.entity: each.score for each in found.predictions} == pytest.approx(scores)
+        assert found.rest == pytest.approx(expected.rest, rel=1e-5)
+
+
+def test_a_question_gets_the_same_numbers_alone_and_among_others(predictor: Predictor) -> None:
+    if predictor.packed is None:
+        pytest.skip("rows cannot be packed here: no oneDNN")
+    names = predictor.graph.vocabulary.entities
+    asked = [(SIDES[i % 2], name, "in") for i, name in enumerate(names)]
+    together = predictor.ask(asked, k=5)
+    assert [predictor.ask([each], k=5)[0] for each in asked] == together

@@ -27,4 +27,6 @@ def test_the_service_benchmark_runs_at_toy_size_and_names_its_machine(tmp_path: 
     for kind in ("alone", "together"):
         assert 0 < said[kind]["p50_ms"] <= said[kind]["p99_ms"]
         assert said[kind]["answers"] > 0
+        assert said[kind]["server_cpu_ms"] > 0
+        assert 0 < said[kind]["client_cpu_ms"] < said[kind]["p99_ms"]
     assert said["resident_mib"] > 0

@@ -33,9 +33,9 @@ def test_tails_are_the_scores_of_every_entity_best_first(predictor: Predictor) -
     asked = Questions.asking("tail", spain, borders, spain)
     with torch.no_grad():
         values = scores(predictor.model, predictor.tables, asked)[0]
-    assert {each.entity: each.score for each in found} == dict(
-        zip(names.entities, values.tolist(), strict=True)
-    )
+    expected = dict(zip(names.entities, values.tolist(), strict=True))
+    # The predictor's packed rows round differently.
+    assert {each.entity: each.score for each in found} == pytest.approx(expected, abs=1e-5)
 
 
 def test_heads_are_asked_from_the_other_side(predictor: Predictor) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from allneg.serving.opened import Opened
 from allneg.serving.projection import colours, has_tsne, pca, tsne
 
 
@@ -53,11 +54,25 @@ def test_a_relation_without_facts_colours_nothing() -> None:
     assert (colour.tolist(), top) == ([1, 1, 1], [])
 
 
-@pytest.mark.skipif(not has_tsne(), reason="openTSNE is not installed")
-def test_tsne_keeps_groups_apart() -> None:
+needs_tsne = pytest.mark.skipif(not has_tsne(), reason="openTSNE is not installed")
+
+
+@needs_tsne
+def test_tsne_keeps_groups_apart_and_is_the_same_each_time() -> None:
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(120, 10, generator=draw) + 20 * (torch.arange(120) % 2).unsqueeze(1)
     places = tsne(rows)
     middles = [places[some::2].mean(0) for some in (0, 1)]
     spread = max(float((places[some::2] - middles[some]).norm(dim=1).mean()) for some in (0, 1))
     assert float((middles[0] - middles[1]).norm()) > spread
+    assert places.abs().max() == pytest.approx(1)
+    assert torch.equal(tsne(rows), places)
+
+
+@needs_tsne
+def test_a_map_of_a_run_is_drawn_by_tsne(opened: Opened) -> None:
+    drawn = opened.map("in", "tsne")
+    assert drawn.method == "tsne"
+    assert len(drawn.points) == len(drawn.names) == 12
+    assert np.isfinite(np.array(drawn.points)).all()
+    assert drawn.points != opened.map("in", "pca").points

@@ -21,7 +21,7 @@ KEPT = [
 ]
 ADDRESSES = [
     "/healthz", "/v1/models", "/v1/entities", "/v1/relations", "/v1/predict", "/v1/explain",
-    "/v1/entity", "/v1/neighbours", "/v1/map", "/v1/metrics",
+    "/v1/entity", "/v1/neighbours", "/v1/map", "/v1/metrics", "/v1/curves",
 ]  # fmt: skip
 
 REAL = {"head": "France", "tail": "Europe", "relation": "in", "name": "Paris", "model": "run"}

@@ -46,7 +46,7 @@ class Service:
 
 
 # Patience of seconds, so that the tests need little of it.
-QUICK = "import allneg.serving.app as app; app._PATIENCE = 1.0; "
+QUICK = "import allneg.serving.server as server; server._PATIENCE = 1.0; "
 
 
 @contextlib.contextmanager

@@ -26,19 +26,19 @@ OBJECTIVES = {
     "logistic": ("loss.name=logistic", "loss.margin=1", "loss.negatives=own", "loss.count=4"),
     "self-adversarial": ("loss.name=self-adversarial", "loss.margin=1", "loss.subsampling=true"),
 }
+OPTIMIZERS = ("adagrad", "adam", "sgd")
 STOP = 3  # steps; an epoch has 5
 
 
 def cases() -> list[object]:
     """Every combination; in the usual tests each model meets each objective once."""
-    optimizers = ("adagrad", "adam", "sgd")
     return [
         pytest.param(
             *(model, objective, optimizer, threads),
             marks=[] if usual else pytest.mark.slow,
         )
         for (i, model), (j, objective), (k, optimizer), threads in itertools.product(
-            enumerate(MODELS), enumerate(OBJECTIVES), enumerate(optimizers), (1, 2)
+            enumerate(MODELS), enumerate(OBJECTIVES), enumerate(OPTIMIZERS), (1, 2)
         )
         for usual in [k == (i + j) % 3 and threads == 1 + (i + j // 2) % 2]
     ]
@@ -80,8 +80,37 @@ def test_a_resumed_run_is_the_straight_one(
         "optimizer.learning_rate=0.01",
         "training.epochs=2",
     )
+    resumed_is_straight(tmp_path, tiny_graph, recipe)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "objective, optimizer", list(zip(OBJECTIVES, itertools.cycle(OPTIMIZERS), strict=False))
+)
+def test_a_deterministic_run_resumed_on_a_gpu_is_the_straight_one(
+    tmp_path: Path,
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    model: str,
+    objective: str,
+    optimizer: str,
+) -> None:
+    recipe = quick(
+        *OBJECTIVES[objective],
+        f"model.name={model}",
+        f"optimizer.name={optimizer}",
+        "optimizer.learning_rate=0.01",
+        "training.epochs=2",
+        "hardware.device=cuda",
+        "hardware.deterministic=true",
+    )
+    resumed_is_straight(tmp_path, tiny_graph, recipe)
+
+
+def resumed_is_straight(folder: Path, graph: Graph, recipe: Recipe) -> None:
     straight, resumed = (
-        Run.create(tmp_path / name, recipe, tiny_graph) for name in ("straight", "resumed")
+        Run.create(folder / name, recipe, graph) for name in ("straight", "resumed")
     )
     fit(straight)
     with pytest.raises(Interrupted):

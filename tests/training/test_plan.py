@@ -15,6 +15,7 @@ from allneg.training.plan import how, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
 _MEASURE = """
+import gc
 import sys
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from allneg.training.learner import Learner
 from allneg.training.plan import plan
 
 def peak():
+    if CUDA:
+        return torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated()
     with open("/proc/self/status") as file:
         said = dict(line.split(":", 1) for line in file)
     return int(said["VmHWM"].split()[0]) * 1024, int(said["VmRSS"].split()[0]) * 1024
@@ -41,24 +44,32 @@ def train(n, recipe):
         for size in (4000, 600, 600)
     )
     graph = Graph("made up", names, train, valid, test)
-    learner = Learner(recipe, graph, torch.device("cpu"))
+    learner = Learner(recipe, graph, DEVICE)
     learner.keep()
     size = recipe.training.batch_size
-    for i, questions in enumerate(batches(torch.from_numpy(train), size, Generator())):
-        learner.step(questions, Generator())
-        if i == 2:
-            break
+    train, order = torch.from_numpy(train).to(DEVICE), Generator(DEVICE)
+    for _ in range(6 if CUDA else 1):
+        for i, questions in enumerate(batches(train, size, order)):
+            learner.step(questions, order)
+            if i == 2:
+                break
     evaluate(learner.model, learner.tables, graph, "valid", block=recipe.evaluation.block)
     return graph
 
 torch.set_num_threads(1)
 recipe = Recipe().with_settings(sys.argv[1:])
+DEVICE = torch.device(recipe.hardware.device)
+CUDA = DEVICE.type == "cuda"
 train(50, recipe.with_settings(["training.batch_size=10", "model.dim=4"]))  # what torch loads late
-with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")  # forget the peak so far
+gc.collect()
+if CUDA:
+    torch.cuda.reset_peak_memory_stats()
+else:
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # forget the peak so far
 before = peak()[1]
 graph = train(30000, recipe)
-print(peak()[0] - before, plan(recipe, graph, torch.device("cpu")).peak)
+print(peak()[0] - before, plan(recipe, graph, DEVICE).peak)
 """
 
 
@@ -73,9 +84,29 @@ print(peak()[0] - before, plan(recipe, graph, torch.device("cpu")).peak)
     ids=["kept whole", "adam", "streamed"],
 )
 def test_the_plan_is_within_15_percent_of_the_measured_peak(settings: tuple[str, ...]) -> None:
+    is_within_15_percent("cpu", *settings)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("model.dim=1000", "training.batch_size=1000"),
+        ("model.dim=1000", "training.batch_size=1000", "hardware.precision=bf16"),
+        ("model.dim=500", "training.batch_size=1000", "model.name=rotate", "optimizer.name=adam"),
+        ("model.dim=500", "training.batch_size=1000", "model.name=transe"),
+        ("model.dim=500", "training.batch_size=1000", "loss.block=4000000"),
+    ],
+    ids=["complex", "bf16", "rotate", "transe", "streamed"],
+)
+def test_on_a_gpu_too(settings: tuple[str, ...]) -> None:
+    is_within_15_percent("cuda", *settings)
+
+
+def is_within_15_percent(device: str, *settings: str) -> None:
     evaluation = "evaluation.block=10000000"
     done = subprocess.run(
-        [sys.executable, "-c", _MEASURE, *settings, evaluation],
+        [sys.executable, "-c", _MEASURE, *settings, evaluation, f"hardware.device={device}"],
         capture_output=True,
         text=True,
         check=True,

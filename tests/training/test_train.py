@@ -67,4 +67,4 @@ def test_the_readers_notes_are_told(tiny_folder: Path, tmp_path: Path) -> None:
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("France\tborders\tSpain\n")
     train(tiny_folder, settings=QUICK, out=tmp_path / "run", watch=Listener())
-    assert any("1 duplicate triples in train" in line for line in said)
+    assert any("1 duplicate triple in train" in line for line in said)

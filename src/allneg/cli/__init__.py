@@ -12,7 +12,7 @@ import sys
 import click
 
 from allneg import __version__
-from allneg.errors import Problem
+from allneg.errors import OutOfResources, Problem, near, printable
 
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
 _COMMANDS = {
@@ -25,6 +25,7 @@ _COMMANDS = {
     "compare": "Say whether one run ranks better than another.",
     "info": "Say what a run is and how far it came.",
     "verify": "Check every file of a run.",
+    "export": "Join the shards of a run into one file or run.",
     "plan": "Print the memory a recipe will take.",
     "explore": "Open the explorer page on runs.",
     "data": "List, get and check knowledge graphs.",
@@ -42,6 +43,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = near(args[0].lower(), _COMMANDS)
+            raise click.UsageError(f"No such command {printable(args[0])}{close}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -80,6 +89,8 @@ def main() -> None:
     except Problem as problem:
         from allneg.cli.say import note
 
-        for line in f"allneg: {problem}".splitlines():
+        # Most problems are the same in every process of a machine; a full memory or disk is not.
+        alike = not isinstance(problem, OutOfResources) and os.environ.get("LOCAL_RANK", "0") != "0"
+        for line in [] if alike else f"allneg: {problem}".splitlines():
             note(line)
         sys.exit(problem.exit_code)

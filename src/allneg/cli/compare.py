@@ -9,6 +9,7 @@ import click
 
 from allneg.cli.options import device_option, json_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, table
+from allneg.errors import counted
 
 if TYPE_CHECKING:
     from allneg.evaluation.compare import Comparison
@@ -20,7 +21,9 @@ _MOST_RELATIONS = 20
 
 @click.command()
 @click.argument("runs", nargs=2, type=click.Path(path_type=Path), metavar="RUN RUN")
-@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test")
+@click.option(
+    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+)
 @device_option
 @json_option
 def command(runs: tuple[Path, Path], split: str, device: str | None, as_json: bool) -> None:
@@ -56,7 +59,7 @@ def _print(found: Comparison, runs: tuple[Path, Path]) -> None:
     whole = found.difference
     for letter, run, mrr in zip("AB", runs, found.mrr, strict=True):
         print(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
-    print(f"{whole.in_words('A', 'B')} ({whole.triples:,} triples, both sides)")
+    print(f"{whole.in_words('A', 'B')} ({counted(whole.triples, 'triple')}, both sides)")
     ordered = sorted(found.by_relation.items(), key=lambda each: -each[1].triples)
     table(
         "by relation",
@@ -74,5 +77,5 @@ def _print(found: Comparison, runs: tuple[Path, Path]) -> None:
         ],
     )
     if len(ordered) > _MOST_RELATIONS:
-        print(f"and {len(ordered) - _MOST_RELATIONS:,} relations more (--json has all)")
+        print(f"and {counted(len(ordered) - _MOST_RELATIONS, 'relation')} more (--json has all)")
     print("adjusted p: for having looked at so many relations (Benjamini and Hochberg)")

@@ -10,7 +10,7 @@ import click
 
 from allneg.cli.options import json_option, set_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
-from allneg.errors import BadData, near
+from allneg.errors import BadData, counted, near
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
@@ -103,8 +103,9 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
     # Duplicates are kept so that they can be counted here; training leaves them out.
     graph = read_graph(source, replace(data, keep_duplicates=True))
     found = check(graph)
+    instead = {} if data.keep_duplicates else _as_in_training(found)
     for each in graph.notes:
-        note(each)
+        note(instead.get(each, each))
     if as_json:
         json_document({"schema_version": SCHEMA_VERSION, **found.to_json()})
     else:
@@ -114,10 +115,23 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
         raise BadData(f"{source}: splits share triples ({shared}); take them out of one of the two")
 
 
+def _as_in_training(found: Check) -> dict[str, str]:
+    """The notes of duplicates that are kept here, and what training does with them."""
+    from allneg.graph.read import duplicates_note
+
+    return {
+        duplicates_note(found.graph.name, count, split, kept=True): duplicates_note(
+            found.graph.name, count, split, kept=False
+        )
+        for split, count in found.duplicates.items()
+    }
+
+
 def _print(found: Check) -> None:
     graph = found.graph
     table(
-        f"{graph.name}: {graph.n_entities:,} entities, {graph.n_relations:,} relations",
+        f"{graph.name}: {counted(graph.n_entities, 'entity')}, "
+        f"{counted(graph.n_relations, 'relation')}",
         ("split", "triples#", "duplicates#", "head = tail#", "not in train#", "told by train#"),
         [
             (
@@ -132,8 +146,8 @@ def _print(found: Check) -> None:
         ],
     )
     click.echo(
-        f"not in train: triples with one of the {found.unseen_entities:,} entities or "
-        f"{found.unseen_relations:,} relations that train does not have\n"
+        f"not in train: triples with one of the {counted(found.unseen_entities, 'entity')} or "
+        f"{counted(found.unseen_relations, 'relation')} that train does not have\n"
         "told by train: the same pair stands in train under one of the relations below\n"
     )
     table("Triples in two splits", ("splits", "triples#"), list(found.overlaps.items()))

@@ -12,11 +12,13 @@ from allneg.cli.say import note
 
 @click.command()
 @run_argument
-@click.option("--split", type=click.Choice(["train", "valid", "test"]), default="test")
+@click.option(
+    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+)
 @click.option(
     "--protocol",
     "rules",
-    type=click.Choice(["allneg", "kbc", "libkge", "pykeen"]),
+    type=click.Choice(["allneg", "kbc", "libkge", "pykeen"], case_sensitive=False),
     default="allneg",
     show_default=True,
     help="Whose rules for ties, filters and unseen entities.",

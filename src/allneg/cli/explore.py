@@ -48,25 +48,28 @@ def command(
 ) -> None:
     """Open a page on RUNs: ask them, compare them, see what they know."""
     _check(host, allowed)
-    from allneg.serving.app import serve
+    from allneg.serving.app import make_app
     from allneg.serving.guard import LOOPBACK
     from allneg.serving.labels import read_labels
     from allneg.serving.listen import listening
     from allneg.serving.opened import open_runs
+    from allneg.serving.server import serve
     from allneg.serving.workers import Workers
 
     with listening(host, port) as listener:
         models = open_runs(runs, read_labels(labels) if labels else {}, device or "auto")
+        workers = Workers()
+        # Made before the page is announced: from then on a signal ends the service in order.
+        app = make_app(models, workers, [*LOOPBACK, *allowed])
         shown = allowed[0] if allowed and not _is_loopback(host) else host
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{listener.getsockname()[1]}/"
-        note(f"explorer: {url} (Ctrl-C ends it)")
-        if not no_browser:
-            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-        workers = Workers()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _end)
         try:
-            serve(models, workers, [*LOOPBACK, *allowed], listener)
+            note(f"explorer: {url} (Ctrl-C ends it)")
+            if not no_browser:
+                threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+            serve(app, listener)
         except Interrupted as end:
             if not workers.stop(seconds=3):
                 # A thread in the middle of its work would fall over a process that is torn down.

@@ -18,11 +18,11 @@ def command(run: Path, as_json: bool) -> None:
     from allneg.run import Run
 
     opened = Run.open(run)
-    graph, metrics = opened.graph, opened.metrics()
+    graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
     said = {
         "schema_version": SCHEMA_VERSION,
         "run": str(opened.folder),
-        "status": opened.status,
+        "status": standing,
         "data": {
             "name": graph.name,
             "entities": graph.n_entities,
@@ -41,7 +41,7 @@ def command(run: Path, as_json: bool) -> None:
         json_document(said)
         return
     rows: list[tuple[str, object]] = [
-        ("state", opened.status["state"]),
+        ("state", _state(standing["state"], opened.folder)),
         ("data", graph.name),
         ("entities", graph.n_entities),
         ("relations", graph.n_relations),
@@ -55,3 +55,7 @@ def command(run: Path, as_json: bool) -> None:
     ]
     table(str(opened.folder), ("", "value"), rows)
     print(opened.recipe.to_toml(), end="")
+
+
+def _state(state: str, folder: Path) -> str:
+    return f"was cut off; `allneg resume {folder}` goes on" if state == "cut off" else state

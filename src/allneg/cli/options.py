@@ -16,6 +16,9 @@ set_option = click.option(
     help="A setting of the recipe, such as training.epochs=20. May be repeated.",
 )
 device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
+mesh_option = click.option(
+    "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent_option = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
@@ -25,6 +28,6 @@ run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:
     """Settings with the flags that were given on top: device="cpu" is hardware.device=cpu."""
-    names = {"device": "hardware.device", "seed": "training.seed"}
+    names = {"device": "hardware.device", "seed": "training.seed", "mesh": "hardware.mesh"}
     given = [f"{names[name]}={value}" for name, value in flags.items() if value is not None]
     return [*settings, *given]

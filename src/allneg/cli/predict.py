@@ -50,6 +50,7 @@ def command(
     if file is None:
         _show_one(predictor, *asked[0], top, new, as_json)
     else:
+        _check_names(predictor, asked, file)
         _show_many(predictor, asked, top, new, as_json)
 
 
@@ -84,7 +85,21 @@ def _read(file: Path) -> list[tuple[Side, str, str]]:
             )
         head, relation, tail = fields
         asked.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
+    if not asked:
+        raise BadData(
+            f"{file}: no questions in it; write head, relation, tail a line, tabs between"
+        )
     return asked
+
+
+def _check_names(predictor: Predictor, asked: list[tuple[Side, str, str]], file: Path) -> None:
+    """Say of an unknown name in which line it is; every line is a question."""
+    vocabulary = predictor.graph.vocabulary
+    for number, (_, entity, relation) in enumerate(asked, 1):
+        try:
+            vocabulary.entity(entity), vocabulary.relation(relation)
+        except BadData as unknown:
+            raise BadData(f"{file.name}:{number}: {unknown}") from None
 
 
 def _show_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.say import clean
+from allneg.cli.say import clean, speaks
 from allneg.evaluation import Report
 from allneg.run.checkpoint import State
 from allneg.training import Watch
@@ -25,22 +26,27 @@ def watched(quiet: bool) -> Iterator[tuple[Watch, Callable[[], int]]]:
     """A watch for this terminal, and a function that says which signal came in, or 0."""
     with contextlib.ExitStack() as stack:
         watch = Watch()
-        if not quiet:
+        if not quiet and speaks():
             watch = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
         yield watch, stack.enter_context(_signals())
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Callable[[], int]]:
-    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once."""
+    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once.
+
+    Not under torchrun, which may pass one signal on twice, and ends who takes too long.
+    """
     came: list[int] = []
+    once_more = "TORCHELASTIC_RUN_ID" not in os.environ
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        for each in before:
-            signal.signal(each, signal.SIG_DFL)
-        print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
+        if once_more:
+            for each in before:
+                signal.signal(each, signal.SIG_DFL)
+            print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
 
     for each in before:
         signal.signal(each, note)

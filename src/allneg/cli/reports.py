@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.errors import counted
 from allneg.evaluation import Report
 from allneg.run import Run
 
@@ -42,15 +43,14 @@ def show(report: Report, run: Run, as_json: bool) -> None:
     rows = [(name, *_cells(each)) for name, each in relations[:_MOST_RELATIONS]]
     table("by relation", ("relation", *_COLUMNS), rows)
     if len(relations) > _MOST_RELATIONS:
-        print(f"and {len(relations) - _MOST_RELATIONS:,} relations more (--json has all)")
+        print(f"and {counted(len(relations) - _MOST_RELATIONS, 'relation')} more (--json has all)")
     print(f"protocol {rule['name']}: {rule['in_words']}; {report.candidates:,} candidates")
     spread = (report.optimistic["mrr"], report.pessimistic["mrr"])
     print(f"MRR with ties for the answer {spread[0]:.4f}, against it {spread[1]:.4f}")
     if report.unseen["triples"] or report.unseen["dropped"]:
         few = report.unseen
-        print(
-            f"{few['triples']:,} triples touch entities not in train, {few['dropped']:,} left out"
-        )
+        touch = f"{counted(few['triples'], 'triple')} touch{'es' if few['triples'] == 1 else ''}"
+        print(f"{touch} entities not in train, {few['dropped']:,} left out")
     print(f"run: {run.folder}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,6 +36,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise  # rich would leave with 1; the command line ends quietly, whoever prints
+
+
+def speaks() -> bool:
+    """Is this the process that prints? Of those that torchrun started, it is the first."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def note(text: str) -> None:

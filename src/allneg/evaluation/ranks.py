@@ -19,6 +19,7 @@ from allneg.kernels.answers import strike
 from allneg.kernels.counts import counts
 from allneg.models import Model
 from allneg.scoring.scores import scores
+from allneg.scoring.shard import Shard
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
@@ -70,24 +71,27 @@ def rank(
         raise BadData(f"{graph.name}: {split} has no triples to rank")
     out = None if protocol.unseen == "kept" else torch.from_numpy(~graph.seen).to(tables.device)
     asked = torch.from_numpy(triples).to(tables.device)
-    size = min(max(1, block // graph.n_entities), len(asked))
-    finite = torch.ones((), dtype=torch.bool, device=tables.device)
-    found: list[Tensor] = []
-    for side in SIDES:
-        done = 0
-        while done < len(asked):
-            questions = Questions.of(asked[done : done + size], side)
+    shard = tables.shard
+    size = min(max(1, block // shard.rows.widest(shard.total)), len(asked))
+    odd = torch.zeros((), dtype=torch.int64, device=tables.device)
+    found = torch.zeros(len(SIDES), len(asked), 2, dtype=torch.int64, device=tables.device)
+    start, stop = shard.batch.part(len(asked))
+    for place, side in enumerate(SIDES):
+        done = start
+        while done < stop:
+            questions = Questions.of(asked[done : min(done + size, stop)], side)
             try:
                 some, all_finite = _ranked(model, tables, questions, known, protocol, out)
             except (RuntimeError, MemoryError) as error:
-                size = _fewer(size, error)
+                size = _fewer(size, error, shard)
                 continue
-            finite &= all_finite
-            found.append(some)
+            odd += ~all_finite
+            found[place, done : done + len(questions)] = some
             done += len(questions)
-    if not finite:
+    if shard.world.everyone.sum(odd):
         raise Diverged("a score is not finite: the model has diverged, so nothing is ranked")
-    better, equal = torch.cat(found).view(2, len(triples), 2).permute(2, 1, 0).cpu().numpy()
+    # Each process has counted the rivals it holds, for the questions that are its to ask.
+    better, equal = shard.world.everyone.sum(found).permute(2, 1, 0).cpu().numpy()
     candidates = graph.n_entities if out is None else int(graph.seen.sum())
     return Ranking(protocol, split, triples, better, equal, candidates, dropped)
 
@@ -107,14 +111,20 @@ def _ranked(
     values = scores(model, tables, questions).float()
     low, high = values.aminmax(dim=1)  # NaN passes through; without a dim, a copy would be made
     if out is not None:
-        values[:, out] = -torch.inf
-    return places(values, questions, known, protocol), (low.isfinite() & high.isfinite()).all()
+        values[:, out[tables.shard.start : tables.shard.stop]] = -torch.inf
+    found = places(values, questions, known, protocol, tables.shard)
+    return found, (low.isfinite() & high.isfinite()).all()
 
 
-def _fewer(size: int, error: Exception) -> int:
+def _fewer(size: int, error: Exception, shard: Shard) -> int:
     """How many questions to rank at once after so many were too many."""
     if not is_out_of_memory(error):
         raise error
+    if shard.world.size > 1:
+        # The others wait for this process's part of as many questions as they have.
+        raise OutOfResources(
+            f"out of memory while ranking {size} questions at a time; lower evaluation.block"
+        ) from None
     if size == 1:
         raise OutOfResources(
             "out of memory while ranking one question at a time; free some, or use --device cpu"
@@ -122,12 +132,27 @@ def _fewer(size: int, error: Exception) -> int:
     return size // 2
 
 
-def places(values: Tensor, questions: Questions, known: KnownAnswers, rule: Protocol) -> Tensor:
-    """How many rivals are better than each answer, and how many equal: (B, N) -> (B, 2).
+def places(
+    values: Tensor,
+    questions: Questions,
+    known: KnownAnswers,
+    rule: Protocol,
+    shard: Shard | None = None,
+) -> Tensor:
+    """How many rivals are better than each answer, and how many equal: (B, n) -> (B, 2).
 
-    `values` is used up: known answers, and the answer itself, are struck out of it.
+    `values` is used up: known answers, and the answer itself, are struck out of it. With a
+    shard, its rows alone are counted; the answer's score comes from the process that holds it.
     """
-    answer = strike(values, questions.answer, values.shape[1])
-    values[known.pairs(questions)] = -torch.inf
+    question, rival = known.pairs(questions)
+    place = questions.answer
+    if shard is not None and shard.rows.size > 1:
+        place = torch.where(shard.holds(place), place - shard.start, -1)
+        here = shard.holds(rival)
+        question, rival = question[here], rival[here] - shard.start
+    answer = strike(values, place, values.shape[1])
+    if shard is not None:
+        answer = shard.rows.most(answer)
+    values[question, rival] = -torch.inf
     slack = rule.absolute + rule.relative * answer.abs() if rule.absolute or rule.relative else None
     return counts(values, answer, slack)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allneg.errors import BadData, near
+from allneg.errors import BadData, counted, near
 from allneg.graph.archive import archive_files, is_archive
 from allneg.graph.cached import cached_graph
 from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
@@ -124,15 +124,21 @@ def _without_duplicates(graph: Graph, settings: Data) -> tuple[Graph, list[str]]
     """The graph with each triple once a split, unless settings keep them; overlaps are noted."""
     found, notes, changed = find_duplicates(graph), [], {}
     for split, places in found.copies.items():
-        if len(places) and settings.keep_duplicates:
-            notes.append(f"{graph.name}: {len(places):,} duplicate triples in {split} are kept")
-        elif len(places):
-            notes.append(f"{graph.name}: {len(places):,} duplicate triples in {split} are left out")
-            changed[split] = without_rows(graph.split(split), places)
+        if len(places):
+            kept = settings.keep_duplicates
+            notes.append(duplicates_note(graph.name, len(places), split, kept=kept))
+            if not kept:
+                changed[split] = without_rows(graph.split(split), places)
     for (one, other), shared in found.shared.items():
         if shared:
-            notes.append(f"{graph.name}: {shared:,} triples are in both {one} and {other}")
+            said = f"{counted(shared, 'triple')} {'is' if shared == 1 else 'are'}"
+            notes.append(f"{graph.name}: {said} in both {one} and {other}")
     return _with_splits(graph, changed), notes
+
+
+def duplicates_note(name: str, count: int, split: str, kept: bool) -> str:
+    said = f"{name}: {counted(count, 'duplicate triple')} in {split}"
+    return f"{said} {'is' if count == 1 else 'are'} {'kept' if kept else 'left out'}"
 
 
 def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
@@ -150,8 +156,9 @@ def _without_unseen(graph: Graph, settings: Data) -> tuple[Graph, list[str]]:
         changed[split] = graph.split(split)[seen]
         counts.append(f"{int((~seen).sum()):,} {split}")
     said = (
-        f"{graph.name}: {new_entities:,} entities and {new_relations:,} relations are not in "
-        f"train; they touch {' and '.join(counts)} triples, "
+        f"{graph.name}: {counted(new_entities, 'entity')} and "
+        f"{counted(new_relations, 'relation')} are not in train; "
+        f"they touch {' and '.join(counts)} triples, "
     )
     if not settings.drop_unseen:
         return graph, [said + "which are kept"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from allneg.errors import counted
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.keys import triple_keys
 from allneg.graph.vocabulary import Vocabulary
@@ -37,12 +38,12 @@ def split_triples(
     everyone = place[copy_of]
     splits = {name: triples[everyone == number] for number, name in enumerate(SPLITS)}
     notes = [
-        f"one file of {len(triples):,} triples, split by seed {settings.split_seed}: "
+        f"one file of {counted(len(triples), 'triple')}, split by seed {settings.split_seed}: "
         + ", ".join(f"{name} {len(part):,}" for name, part in splits.items())
     ]
     if n_valid + n_test < sum(wanted):
         notes.append(
-            f"only {n_valid + n_test:,} of {sum(wanted):,} triples could be held out: "
+            f"only {n_valid + n_test:,} of {counted(sum(wanted), 'triple')} could be held out: "
             "the others are the only ones of an entity or relation, and stay in train"
         )
     return splits, notes

@@ -7,13 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from allneg.kernels.packed import product
+
 
 def dot(query: Tensor, table: Tensor) -> Tensor:
     """The inner product of every query with every row: (B, W), (N, W) -> (B, N).
 
     A table (B, K, W) holds each query's own rows and gives (B, K). Under `torch.autocast` the
     operands of a whole table's products are bfloat16; scores and gradients stay float32.
+    A table from `packed` gives scores alone.
     """
+    if table.is_mkldnn:
+        return product(query, table)
     if table.dim() == 3:
         with torch.autocast(query.device.type, enabled=False):
             return torch.einsum("bw,bkw->bk", query, table)

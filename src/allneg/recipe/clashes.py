@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allneg.mesh import is_mesh
+
 if TYPE_CHECKING:
     from allneg.recipe.recipe import Recipe
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 def clashes(recipe: Recipe) -> list[str]:
     """Settings that are fine alone and do not go together."""
     model, loss, found = recipe.model, recipe.loss, []
+    if recipe.hardware.mesh is not None and not is_mesh(recipe.hardware.mesh):
+        found.append("hardware.mesh must be such as rows=4,batch=2")
     if sorted(recipe.data.columns) != sorted("hrt"):
         found.append("data.columns must be the letters h, r, t in some order, such as hrt")
     if recipe.data.valid_share + recipe.data.test_share >= 1:

@@ -96,6 +96,7 @@ class Hardware:
     precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of matrix products, where it exists
     deterministic: bool = False
     engine: Literal["auto", "reference", "cpu", "gpu"] = "auto"  # of the kernels
+    mesh: str | None = None  # of processes: rows=4,batch=2; None is rows alone
     table: Literal["device", "host"] = "device"  # where entity rows lie in training
 
 

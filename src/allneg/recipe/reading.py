@@ -26,9 +26,13 @@ def read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[
             continue
         if hints[name] in (float, float | None) and type(value) is int and abs(value) <= _LARGEST:
             value = float(value)
+        choices = [each for each in typing.get_args(hints[name]) if type(each) is str]
+        if isinstance(value, str) and value.lower() in choices:
+            value = value.lower()
         wrong = _wrong(hints[name], value) or _outside(where, value)
         if wrong:
-            mistakes.append(f"{where} {wrong}, not {shown(value)}")
+            close = meant(value.lower(), choices) if isinstance(value, str) else ""
+            mistakes.append(f"{where} {wrong}, not {shown(value)}{close}")
         else:
             values[name] = value
     return values

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from allneg.errors import BadRun
+from allneg.errors import BadRun, OutOfResources
 from allneg.run import disk as seam
 from allneg.run.files import (
     TEMPORARY,
@@ -19,14 +20,15 @@ from allneg.run.files import (
     need_bytes,
     proof,
     read_json,
-    read_tensors,
     write_json,
     write_tensors,
     write_text,
 )
+from allneg.run.shards import file_name, files_of, own_part
+from allneg.run.shards import read as read_kind
+from allneg.scoring.shard import LONE, Shard, World
 
 _MANIFEST = "manifest.json"
-_FILES = {"tables.safetensors", "optimizer.safetensors", "best.safetensors", "state.json"}
 _LITTLE = 1 << 16  # bytes of a checkpoint's small files, at most
 
 
@@ -55,72 +57,141 @@ class Checkpoint:
     best: Mapping[str, Tensor] = field(default_factory=dict)  # empty: the tables are the best
 
 
-def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
+def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = LONE) -> None:
     """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last.
 
-    Whenever the power goes or the process is killed, `last` points at a whole checkpoint: files
+    Whenever the power goes or a process is killed, `last` points at a whole checkpoint: files
     are on the disk before the folder gets its name, the folder is read back and found right
-    before `last` moves, and what `last` pointed at stays until the next save.
+    before `last` moves, and what `last` pointed at stays until the next save. Every process
+    writes and reads back its own shard; the first one does the rest.
     """
-    before = _pointed(folder)
-    if name == before:
-        # The same moment again, as when a resumed run diverges at once. What `last` points at
-        # must stay until `last` points elsewhere.
-        name += "-again"
-    temporary, final = folder / (TEMPORARY + name), folder / name
-    files = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
+    before = _pointed(folder) if world.leads else None
+    # The same moment again, as when a resumed run diverges at once. What `last` points at
+    # must stay until `last` points elsewhere.
+    name = world.told(f"{name}-again" if name == before else name)
+    saving = _Saving(folder, name, _files(checkpoint, world))
+    world.led(saving.make)
+    proofs = world.together(saving.write)
+    manifest: dict[str, Any] = {}
+    for told in world.texts(json.dumps(proofs)):
+        manifest |= json.loads(told)
+    world.led(lambda: saving.finish(checkpoint.state, manifest))
+    world.together(lambda: saving.check(proofs))
+    world.led(lambda: saving.point(before))
+
+
+def _files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, Tensor]]:
+    """The tensors of each file that this process writes."""
+    if world.batch.rank:
+        return {}  # another process has the same shard, and writes it
+    kinds = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
     if checkpoint.best:
-        files["best"] = checkpoint.best
-    size = sum(each.nbytes for tensors in files.values() for each in tensors.values())
-    with full_disk_named(final, size):
-        if not folder.exists():
-            seam.disk.make_folder(folder)
-            seam.disk.sync(folder.parent)
-        need_bytes(folder, size + _LITTLE)
-        seam.disk.remove(temporary)
-        seam.disk.make_folder(temporary)
-        manifest = {
-            f"{each}.safetensors": write_tensors(temporary / f"{each}.safetensors", tensors)
-            for each, tensors in files.items()
-        }
-        write_json(temporary / "state.json", asdict(checkpoint.state))
-        manifest["state.json"] = proof(temporary / "state.json")
-        write_json(temporary / _MANIFEST, manifest)
-        seam.disk.remove(final)  # from a save that did not get to move `last`
-        seam.disk.rename(temporary, final)
-        seam.disk.sync(folder)
-        verify(final)
-        write_text(folder / "last", name + "\n")
-        for old in folder.iterdir():
-            if old.is_dir() and old.name not in (name, before):
-                seam.disk.remove(old)
+        kinds["best"] = checkpoint.best
+    return {
+        file_name(kind, world.rows): own_part(tensors, world.rows)
+        for kind, tensors in kinds.items()
+    }
 
 
-def load(folder: Path) -> Checkpoint | None:
-    """The last checkpoint, checked against its manifest; None when there is none yet."""
+@dataclass(frozen=True)
+class _Saving:
+    """The steps of a save, each turning a failure into a problem that names the checkpoint."""
+
+    folder: Path
+    name: str
+    files: Mapping[str, Mapping[str, Tensor]]  # of this process
+
+    @property
+    def temporary(self) -> Path:
+        return self.folder / (TEMPORARY + self.name)
+
+    @property
+    def final(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def size(self) -> int:
+        return sum(each.nbytes for tensors in self.files.values() for each in tensors.values())
+
+    def make(self) -> None:
+        with full_disk_named(self.final, self.size):
+            if not self.folder.exists():
+                seam.disk.make_folder(self.folder)
+                seam.disk.sync(self.folder.parent)
+            need_bytes(self.folder, self.size + _LITTLE)
+            seam.disk.remove(self.temporary)
+            seam.disk.make_folder(self.temporary)
+
+    def write(self) -> dict[str, Any]:
+        """Write this process's files; the size and SHA-256 of each."""
+        with full_disk_named(self.final, self.size):
+            if not self.temporary.is_dir():
+                raise OutOfResources(
+                    f"{self.folder}: another machine's process does not find it; all processes "
+                    "write to one folder, on a disk that every machine sees"
+                )
+            return {
+                name: write_tensors(self.temporary / name, tensors)
+                for name, tensors in self.files.items()
+            }
+
+    def finish(self, state: State, manifest: dict[str, Any]) -> None:
+        """Write the rest and, when all is on the disk, give the folder its name."""
+        with full_disk_named(self.final):
+            write_json(self.temporary / "state.json", asdict(state))
+            manifest["state.json"] = proof(self.temporary / "state.json")
+            write_json(self.temporary / _MANIFEST, manifest)
+            seam.disk.remove(self.final)  # from a save that did not get to move `last`
+            seam.disk.rename(self.temporary, self.final)
+            seam.disk.sync(self.folder)
+
+    def check(self, proofs: Mapping[str, Any]) -> None:
+        """Read back what this process wrote."""
+        for name, said in proofs.items():
+            check_proof(self.final / name, said)
+
+    def point(self, before: str | None) -> None:
+        """Point `last` here, and drop what nobody needs any more."""
+        with full_disk_named(self.final):
+            manifest = read_json(self.final / _MANIFEST)
+            check_proof(self.final / "state.json", manifest["state.json"])
+            write_text(self.folder / "last", self.name + "\n")
+            for old in self.folder.iterdir():
+                if old.is_dir() and old.name not in (self.name, before):
+                    seam.disk.remove(old)
+
+
+def load(folder: Path, shard: Shard | None = None) -> Checkpoint | None:
+    """The last checkpoint, checked against its manifest; None when there is none yet.
+
+    With a shard, its rows of the entities alone are read, whoever wrote them.
+    """
     name = _pointed(folder)
     if name is not None:
-        return _load(folder / name)
+        return _load(folder / name, shard)
     if names(folder):
         raise BadRun(f"{folder / 'last'}: missing, so nobody knows which checkpoint is the last")
     return None
 
 
-def load_or_fall_back(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+def load_or_fall_back(
+    folder: Path, say: Callable[[str], None], shard: Shard | None = None
+) -> Checkpoint | None:
     """The last checkpoint or, where it is damaged, the one before it, which `say` is told of.
 
     `last` then points at that one, so that the next save keeps it and drops the damaged one.
     """
+    world = shard.world if shard is not None else LONE
     try:
-        return load(folder)
+        return world.together(lambda: load(folder, shard))
     except BadRun as damage:
         for name in reversed(names(folder)):
             try:
-                found = _load(folder / name)
+                found = world.together(lambda where=folder / name: _load(where, shard))  # type: ignore[misc]
             except BadRun:
                 continue
             say(f"{damage}\n{folder / name} is whole, so training goes on from there instead")
-            write_text(folder / "last", name + "\n")
+            world.led(lambda name=name: write_text(folder / "last", name + "\n"))  # type: ignore[misc]
             return found
         raise
 
@@ -133,15 +204,12 @@ def names(folder: Path) -> list[str]:
     )
 
 
-def _load(where: Path) -> Checkpoint:
-    verify(where)
-    best = where / "best.safetensors"
-    return Checkpoint(
-        _state(where / "state.json"),
-        read_tensors(where / "tables.safetensors"),
-        read_tensors(where / "optimizer.safetensors"),
-        read_tensors(best) if best.exists() else {},
-    )
+def _load(where: Path, shard: Shard | None = None) -> Checkpoint:
+    world = shard.world if shard is not None else LONE
+    verify(where, world)
+    span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
+    kinds = (read_kind(where, kind, span) for kind in ("tables", "optimizer", "best"))
+    return Checkpoint(_state(where / "state.json"), *kinds)
 
 
 def _state(path: Path) -> State:
@@ -158,30 +226,41 @@ def _state(path: Path) -> State:
 
 def load_best(folder: Path) -> dict[str, Tensor]:
     """The best tables of the last checkpoint."""
+    where = last_folder(folder)
+    verify(where)
+    return read_kind(where, "best") or read_kind(where, "tables")
+
+
+def last_folder(folder: Path) -> Path:
+    """Where the last checkpoint is."""
     name = _pointed(folder)
     if name is None:
         raise BadRun(f"{folder.parent}: nothing is trained yet; `allneg resume` it")
-    verify(folder / name)
-    best = folder / name / "best.safetensors"
-    return read_tensors(best if best.exists() else folder / name / "tables.safetensors")
+    return folder / name
 
 
-def verify(where: Path) -> None:
-    """Check every file of a checkpoint against its manifest."""
+def verify(where: Path, world: World = LONE) -> None:
+    """Check every file of a checkpoint against its manifest; processes share the work."""
     manifest = read_json(where / _MANIFEST)
     if not _is_manifest(manifest):
         raise BadRun(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
-    for name, said in manifest.items():
-        check_proof(where / name, said)
+    for i, (name, said) in enumerate(manifest.items()):
+        if i % world.size == world.rank:
+            check_proof(where / name, said)
 
 
 def _is_manifest(said: Any) -> bool:
     return (
-        isinstance(said, dict)
-        and {"tables.safetensors", "optimizer.safetensors", "state.json"} <= said.keys()
-        and said.keys() <= _FILES
-        and all(is_proof(each) for each in said.values())
+        isinstance(said, dict) and _is_whole(said) and all(is_proof(each) for each in said.values())
     )
+
+
+def _is_whole(names: Iterable[str]) -> bool:
+    """Is every file of a checkpoint there, and none besides?"""
+    found = files_of(names)
+    parts = [len(files) for files in found.values()]
+    known = {"state.json", *(name for files in found.values() for name in files)}
+    return {"tables", "optimizer"} <= found.keys() and len(set(parts)) == 1 and known == set(names)
 
 
 def _pointed(folder: Path) -> str | None:

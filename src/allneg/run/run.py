@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
-import platform
-import shlex
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import safetensors
 import torch
 from filelock import FileLock, Timeout
 
-from allneg import __version__
 from allneg.errors import BadRecipe, BadRun
 from allneg.evaluation.report import Report
 from allneg.graph.graph import Graph
@@ -29,6 +24,7 @@ from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.run import checkpoint
 from allneg.run import disk as seam
+from allneg.run.environment import environment
 from allneg.run.files import (
     TEMPORARY,
     append_text,
@@ -40,6 +36,7 @@ from allneg.run.files import (
 )
 from allneg.run.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
+from allneg.scoring.shard import LONE, World
 
 FORMAT_VERSION = 1
 
@@ -54,17 +51,13 @@ class Run:
 
     folder: Path
     recipe: Recipe
+    writes: bool = True  # not in a process that leaves log and status to the first one
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
         """A new run in a folder that must not hold anything yet."""
+        check_new(folder)
         with full_disk_named(folder):
-            if folder.is_symlink():
-                raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise BadRecipe(
-                    f"{folder}: exists already; `allneg resume` it, or choose another --out"
-                )
             folder.mkdir(parents=True, exist_ok=True)
         try:
             cls._write(folder, recipe, graph)
@@ -79,7 +72,7 @@ class Run:
         with full_disk_named(folder):
             seam.disk.make_folder(folder / "checkpoints")
         proofs = write_graph(folder, graph)
-        write_json(folder / "environment.json", _environment())
+        write_json(folder / "environment.json", environment())
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
         about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": proofs}
@@ -88,7 +81,7 @@ class Run:
             seam.disk.sync(folder.parent)
 
     @classmethod
-    def open(cls, folder: Path | str) -> Run:
+    def open(cls, folder: Path | str, writes: bool = True) -> Run:
         """A run that exists; a `BadRun` says what is missing or of another version."""
         folder = Path(folder)
         if not (folder / "run.json").is_file():
@@ -105,7 +98,7 @@ class Run:
                 " install a newer allneg"
             )
         try:
-            return cls(folder, Recipe.read(folder / "recipe.toml"))
+            return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
         except BadRecipe as wrong:
             raise BadRun(str(wrong)) from None
 
@@ -125,11 +118,17 @@ class Run:
         shard = Shard.whole(self.graph.n_entities)
         return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
 
-    def check_shapes(self, found: Mapping[str, torch.Tensor]) -> None:
-        """Raise a `BadRun` unless tables have the sizes of the recipe and the vocabulary."""
+    def check_shapes(
+        self, found: Mapping[str, torch.Tensor], n_entities: int | None = None
+    ) -> None:
+        """Raise a `BadRun` unless tables have the sizes of the recipe and the vocabulary.
+
+        `n_entities` is that of a shard.
+        """
         rows = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
+        n = self.graph.n_entities if n_entities is None else n_entities
         wanted = {
-            "entities": (self.graph.n_entities, self.model.entity_width),
+            "entities": (n, self.model.entity_width),
             "relations": (rows, self.model.relation_width),
         }
         for name, shape in wanted.items():
@@ -160,6 +159,22 @@ class Run:
         return dict(read_json(path)) if path.exists() else {"state": "new"}
 
     @property
+    def standing(self) -> dict[str, Any]:
+        """The status; a run that says it is running while nobody trains it was cut off."""
+        said = self.status
+        return {**said, "state": "cut off"} if said["state"] == "running" and self.free else said
+
+    @property
+    def free(self) -> bool:
+        """Whether no process trains this run now."""
+        lock = self.folder / ".lock"
+        try:
+            with FileLock(lock, timeout=0) if lock.exists() else contextlib.nullcontext():
+                return True
+        except (Timeout, OSError):  # OSError: not ours to lock, so not ours to know
+            return False
+
+    @property
     def environment(self) -> dict[str, Any]:
         """Versions, device and command of the training's start."""
         return dict(read_json(self.folder / "environment.json"))
@@ -176,33 +191,49 @@ class Run:
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics; `save` makes it last."""
-        append_text(self.folder / "metrics.jsonl", json.dumps(entry) + "\n")
+        if self.writes:
+            append_text(self.folder / "metrics.jsonl", json.dumps(entry) + "\n")
 
     def rewind(self, epoch: int) -> None:
         """Forget metrics of epochs after `epoch`, which are going to be trained again."""
+        if not self.writes:
+            return
         kept = [json.dumps(entry) + "\n" for entry in self.metrics() if entry["epoch"] <= epoch]
         write_text(self.folder / "metrics.jsonl", "".join(kept))
 
     def say(self, state: str, **more: Any) -> None:
         """Write how the run stands: running, interrupted, finished, diverged, failed."""
-        write_json(self.folder / "status.json", {"state": state, **more})
+        if self.writes:
+            write_json(self.folder / "status.json", {"state": state, **more})
 
-    def save(self, saved: checkpoint.Checkpoint) -> None:
+    def finish(self, report: Report | None, **more: Any) -> None:
+        """Write the report, where there is one, and that the run is finished."""
+        if self.writes and report is not None:
+            write_json(self.folder / "report.json", report.to_json())
+        self.say("finished", **more)
+
+    def save(self, saved: checkpoint.Checkpoint, world: World = LONE) -> None:
         """Write a checkpoint. The metrics of its epochs are on the disk before it is."""
-        if (self.folder / "metrics.jsonl").exists():
+        if self.writes and (self.folder / "metrics.jsonl").exists():
             sync(self.folder / "metrics.jsonl")
         name = f"epoch-{saved.state.epoch:06d}-step-{saved.state.step:08d}"
-        checkpoint.save(self.folder / "checkpoints", name, saved)
+        checkpoint.save(self.folder / "checkpoints", name, saved, world)
 
-    def last(self, say: Callable[[str], None] | None = None) -> checkpoint.Checkpoint | None:
+    def last(
+        self, say: Callable[[str], None] | None = None, shard: Shard | None = None
+    ) -> checkpoint.Checkpoint | None:
         """The last checkpoint, checked as `tables` are, or None when there is none yet.
 
-        With `say`, a damaged one is told of and the whole one before it is taken.
+        With `say`, a damaged one is told of and the whole one before it is taken. With a shard,
+        its rows of the entities are all that is read of them.
         """
         folder = self.folder / "checkpoints"
-        saved = checkpoint.load_or_fall_back(folder, say) if say else checkpoint.load(folder)
+        if say is not None:
+            saved = checkpoint.load_or_fall_back(folder, say, shard)
+        else:
+            saved = checkpoint.load(folder, shard)
         if saved is not None:
-            self.check_shapes(saved.tables)
+            self.check_shapes(saved.tables, None if shard is None else len(shard))
         return saved
 
     @contextlib.contextmanager
@@ -232,6 +263,21 @@ class Run:
                 seam.disk.remove(left)
 
 
+def check_new(folder: Path) -> None:
+    """Raise a `Problem` unless a run can be made in a folder, which is not touched."""
+    with full_disk_named(folder):
+        if folder.is_symlink():
+            raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise BadRecipe(
+                f"{folder}: exists already; `allneg resume` it, or choose another --out"
+            )
+        home = next(each for each in folder.absolute().parents if each.exists())
+        if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+            what = errno.EACCES if home.is_dir() else errno.ENOTDIR
+            raise OSError(what, os.strerror(what))
+
+
 def make_model(recipe: Recipe) -> Model:
     settings = recipe.model
     return MODELS[settings.name](
@@ -247,18 +293,3 @@ def new_folder(recipe: Recipe) -> Path:
     while folder.exists():
         folder, number = base.with_name(f"{base.name}_{number}"), number + 1
     return folder
-
-
-def _environment() -> dict[str, Any]:
-    return {
-        "command": shlex.join(["allneg", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "allneg": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "safetensors": safetensors.__version__,
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }

@@ -12,8 +12,10 @@ import torch
 from allneg.errors import BadRun, Problem
 from allneg.evaluation import evaluate
 from allneg.run import checkpoint
-from allneg.run.files import TEMPORARY, read_json, read_tensors
+from allneg.run.files import TEMPORARY, read_json
 from allneg.run.run import Run
+from allneg.run.shards import files_of
+from allneg.run.shards import read as read_kind
 
 _REPORT_FIELDS = ("mrr", "mr", "hits", "count", "candidates")
 
@@ -81,17 +83,17 @@ def _check_checkpoint(run: Run, name: str) -> None:
     more = sorted({path.name for path in where.iterdir()} - listed)
     if more:
         raise BadRun(f"{where / more[0]}: not in the manifest; it is not of this checkpoint")
-    for file in sorted(where.glob("*.safetensors")):
-        tensors = read_tensors(file)
-        if file.stem != "optimizer":
+    for kind in files_of(listed):
+        tensors = read_kind(where, kind)
+        if kind != "optimizer":
             run.check_shapes(tensors)
-        _check_finite(file, tensors)
+        _check_finite(f"{where}: {kind}", tensors)
 
 
-def _check_finite(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+def _check_finite(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
     for name, each in tensors.items():
         if not each.isfinite().all():
-            raise BadRun(f"{file}: {name} has numbers that are not finite")
+            raise BadRun(f"{what}: {name} has numbers that are not finite")
 
 
 def _check_leftovers(run: Run) -> None:

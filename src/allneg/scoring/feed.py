@@ -55,12 +55,11 @@ class Returned:
         pinned = is_elsewhere(rows, device) and device.type == "cuda"
         self._out = torch.empty_like(rows, pin_memory=pinned)
 
-    def put(self, start: int, some: Tensor) -> None:
-        """Begin to copy rows to their place, which begins at `start`."""
+    def put(self, start: int, some: Tensor) -> Tensor:
+        """Begin to copy rows to their place, which begins at `start`; that place."""
         out = self._out[start : start + len(some)]
         if some.device == out.device:
-            out.copy_(some)
-            return
+            return out.copy_(some)
         back = _streams(self._device)[1]
         back.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(back):
@@ -70,6 +69,7 @@ class Returned:
         if len(self._coming) > 2:
             # A device may be far ahead of the copies, and would hold all that are to come.
             self._coming.pop(0).synchronize()
+        return out
 
     def whole(self) -> Tensor:
         """The tensor, once everything is there."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from allneg.graph.questions import Questions
+from allneg.scoring.far import Fetched
 from allneg.scoring.tables import Looked, Tables
 
 
@@ -35,8 +36,10 @@ class HostTables(Tables):
     def relation_rows(self, questions: Questions) -> Tensor:
         return super().relation_rows(self._at_home(questions)).to(self.device)
 
-    def look(self, questions: Questions) -> Looked:
-        looked = super().look(self._at_home(questions))
+    def look(
+        self, questions: Questions, fetched: Fetched | None = None, widest: int | None = None
+    ) -> Looked:
+        looked = super().look(self._at_home(questions), fetched, widest)
         entity, answer = looked.entity.to(self.device), looked.answer.to(self.device)
         return Looked(entity, looked.relation, answer)
 

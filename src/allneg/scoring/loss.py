@@ -5,6 +5,7 @@ out as -inf; the answer's score `a` (B,) comes apart. So every loss sees its riv
 a time, keeps a few numbers a question, and gives the slope of the loss at any score later:
 
     memory = loss.fold(memory, scores)   over all blocks
+    memory = loss.merged(memories)       of processes that each saw some of the rivals
     loss.value(memory, a)                the loss of each question
     loss.slopes(memory, a, w, scores)    w · d loss / d scores of a block, in place of them
     loss.answer_slope(memory, a)         d loss / d a
@@ -32,6 +33,10 @@ class Loss(ABC):
     @abstractmethod
     def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor: ...
 
+    def merged(self, memories: Tensor) -> Tensor:
+        """One memory of all rivals, from those of several processes: (P, k, B) -> (k, B)."""
+        return memories.sum(0)
+
     @abstractmethod
     def value(self, memory: Tensor, answer: Tensor) -> Tensor: ...
 
@@ -58,6 +63,9 @@ class Softmax(Loss):
         if memory is None:
             return new
         return torch.cat([torch.logaddexp(memory[:1], new[:1]), memory[1:] + new[1:]])
+
+    def merged(self, memories: Tensor) -> Tensor:
+        return torch.cat([memories[:, :1].logsumexp(0), memories[:, 1:].sum(0)])
 
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         # log(exp R + exp a) - a, with R the rivals' log-sum-exp.
@@ -134,6 +142,11 @@ class SelfAdversarial(Loss):
         both = torch.logaddexp(memory[0], total)
         old_share, new_share = (memory[0] - _anchor(both)).exp(), (total - _anchor(both)).exp()
         return torch.stack([both, memory[1] * old_share + mean * new_share])
+
+    def merged(self, memories: Tensor) -> Tensor:
+        total, mean = memories.unbind(1)
+        whole = total.logsumexp(0)
+        return torch.stack([whole, ((total - _anchor(whole)).exp() * mean).sum(0)])
 
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return (memory[1] + F.softplus(-(answer + self.settings.margin))) / 2

@@ -14,28 +14,13 @@ from allneg.graph.questions import Questions
 from allneg.kernels import dot
 from allneg.models import Model
 from allneg.recipe import Loss, Penalty
+from allneg.scoring.candidates import Drawn, compared
 from allneg.scoring.loss import LOSSES
 from allneg.scoring.penalty import penalties
 from allneg.scoring.scores import query_of
+from allneg.scoring.shard import ALONE, Group
 from allneg.scoring.streamed import Rivals, losses
 from allneg.scoring.tables import Looked, Tables
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What chance decides for a batch, drawn once so that every part of the batch sees it."""
-
-    shared: Tensor | None = None  # int64 (C,): candidates of the batch, sorted
-    offset: Tensor | None = None  # (C,): added to their scores, the sample's correction
-    no_rivals: Tensor | None = None  # int64: columns of `shared` that were not drawn
-    own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
-    keep_entity: Tensor | None = None  # (B, W): dropout's factors
-    keep_relation: Tensor | None = None  # (B, V)
-
-    def part(self, some: slice) -> Drawn:
-        by_question = ("own", "keep_entity", "keep_relation")
-        cut = {name: getattr(self, name) for name in by_question}
-        return replace(self, **{k: v[some] for k, v in cut.items() if v is not None})
 
 
 @dataclass(frozen=True)
@@ -61,11 +46,19 @@ class Objective:
         """Numbers whose sum is `value`, each from `size` questions, to bound the memory."""
         drawn = self.draw(tables, questions, generator)
         share = self.shares(questions)
-        for first in range(0, len(questions), size):
-            some = slice(first, first + size)
+        spans = _spans(tables.shard.batch, len(questions), size)
+        widest = None
+        if self.sums_on_the_way(tables, len(questions), size):
+            widest = max(1, tables.shard.batch.widest(len(questions)))
+        coming = tables.fetch(questions.part(spans[0]))
+        for i, some in enumerate(spans):
             asked = questions.part(some)
-            looked = tables.look(asked)
-            each = self.losses(tables, asked, looked, drawn.part(some))
+            fetched, coming = coming, None
+            if i + 1 < len(spans):
+                # The next part's rows are on their way while this part is compared.
+                coming = tables.fetch(questions.part(spans[i + 1]))
+            looked = tables.look(asked, fetched, widest)
+            each = self.losses(tables, asked, looked, drawn.part(some), widest is not None)
             if self.loss.relation_weight:
                 more = self.relation_losses(tables, asked, looked)
                 each = each + self.loss.relation_weight * more
@@ -73,17 +66,31 @@ class Objective:
             if self.penalty.name != "none":
                 cost = penalties(self.model, looked, self.penalty)
                 value = value + cost.sum() / len(questions)
-            yield value
+            yield value if _takes_part(tables.shard.batch, len(questions)) else 0.0 * value
 
-    def losses(self, tables: Tables, asked: Questions, looked: Looked, drawn: Drawn) -> Tensor:
-        """The loss of each question: (B,)."""
+    def sums_on_the_way(self, tables: Tables, n_questions: int, size: int) -> bool:
+        """Are the entities' gradients of a batch summed over its processes while blocks of rows are
+        compared? Else that is left to do when every part has its gradients laid down.
+        """
+        batch = tables.shard.batch
+        whole = batch.widest(n_questions) <= size
+        return batch.size > 1 and whole and self.loss.negatives == "all"
+
+    def losses(
+        self, tables: Tables, asked: Questions, looked: Looked, drawn: Drawn, sums: bool = False
+    ) -> Tensor:
+        """The loss of each question: (B,); `sums` as `sums_on_the_way` says."""
         entity, relation = looked.entity, looked.relation
         if drawn.keep_entity is not None:
             entity = entity * drawn.keep_entity
         if drawn.keep_relation is not None:
             relation = relation * drawn.keep_relation
         query = query_of(self.model, entity, relation, asked.side, tables.reciprocal)
-        rows, rivals = self._rivals(tables, asked, drawn)
+        known = self.known if self.loss.mask_known else None
+        rows, rivals = compared(tables, asked, drawn, known)
+        rivals = replace(
+            rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else ALONE
+        )
         loss = LOSSES[self.loss.name](self.loss)
         return losses(self._compare, query, rows, loss, rivals, self.loss.block)
 
@@ -142,27 +149,18 @@ class Objective:
         with torch.autocast(query.device.type, torch.bfloat16, enabled=self.narrow):
             return self.model.compare(query, rows).float()
 
-    def _rivals(self, tables: Tables, asked: Questions, drawn: Drawn) -> tuple[Tensor, Rivals]:
-        """The rows that are compared, and what their scores mean."""
-        masks, target = self.loss.mask_known, asked.answer
-        if drawn.own is not None:
-            hidden = drawn.own == target.unsqueeze(1)
-            if masks:
-                hidden |= self._known.contains(asked, drawn.own)
-            rivals = Rivals(torch.zeros_like(target), drawn.own.shape[1], _pairs(hidden))
-            return tables.rows(drawn.own), rivals
-        known = self._known.pairs(asked) if masks else None
-        if drawn.shared is None:
-            return tables.entities, Rivals(target, len(tables.shard), known)
-        if known is not None:
-            place = torch.searchsorted(drawn.shared, known[1]).clamp(max=len(drawn.shared) - 1)
-            there = drawn.shared[place] == known[1]
-            known = known[0][there], place[there]
-        if drawn.no_rivals is not None:
-            known = _also(known, len(asked), drawn.no_rivals)
-        place = torch.searchsorted(drawn.shared, target)
-        rivals = Rivals(place, len(drawn.shared), known, drawn.offset)
-        return tables.rows(drawn.shared), rivals
+
+def _spans(batch: Group, n_questions: int, size: int) -> list[slice]:
+    """The parts of a batch that this process sees, of `size` questions at most."""
+    start, stop = batch.part(n_questions)
+    # Where there are fewer questions than processes, the first question is taken for nothing, so
+    # that every process takes part in every sum.
+    return [slice(i, min(i + size, stop)) for i in range(start, stop, size)] or [slice(0, 1)]
+
+
+def _takes_part(batch: Group, n_questions: int) -> bool:
+    start, stop = batch.part(n_questions)
+    return stop > start
 
 
 def answer_weights(graph: Graph) -> Tensor:
@@ -173,20 +171,6 @@ def answer_weights(graph: Graph) -> Tensor:
     ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
     often = torch.bincount(ends, minlength=graph.n_entities).float()
     return 0.1 + 0.9 * often / often.max().clamp(min=1)
-
-
-def _pairs(hidden: Tensor) -> tuple[Tensor, Tensor]:
-    question, column = hidden.nonzero(as_tuple=True)
-    return question, column
-
-
-def _also(pairs: tuple[Tensor, Tensor] | None, b: int, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """(question, column) pairs, and those of every question with these columns."""
-    question = torch.arange(b, device=columns.device).repeat_interleave(len(columns))
-    column = columns.repeat(b)
-    if pairs is None:
-        return question, column
-    return torch.cat([pairs[0], question]), torch.cat([pairs[1], column])
 
 
 def _keep(b: int, width: int, dropout: float, generator: Generator) -> Tensor | None:

@@ -18,6 +18,7 @@ from torch import Tensor
 from allneg.kernels.answers import put, strike
 from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
+from allneg.scoring.shard import ALONE, Group, Pending
 
 Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # queries, rows -> scores
 
@@ -32,6 +33,8 @@ class Rivals:
     count: int  # columns; rows beyond are padding
     hidden: tuple[Tensor, Tensor] | None = None  # (question, column) pairs that are no rivals
     offset: Tensor | None = None  # (columns,): added to the scores
+    elsewhere: Group = ALONE  # processes that compare the same queries with other rows
+    batch: Group = ALONE  # processes that compare other queries with the same rows
 
 
 def losses(
@@ -124,6 +127,10 @@ class _Losses(torch.autograd.Function):
                 ctx.kept = compared
             del compared, scores  # or the next block would be held beside this one
         assert memory is not None
+        if rivals.elsewhere.size > 1:
+            # A few numbers a question are all that other processes need to know.
+            told = rivals.elsewhere.stack(torch.cat([memory, answer.unsqueeze(0)]))
+            memory, answer = loss.merged(told[:, :-1]), told[:, -1].amax(0)
         ctx.plan = compare, loss, rivals, blocks
         ctx.save_for_backward(query, rows, memory, answer)
         return loss.value(memory, answer)
@@ -134,6 +141,7 @@ class _Losses(torch.autograd.Function):
         query, rows, memory, answer = ctx.saved_tensors
         compare, loss, rivals, blocks = ctx.plan
         to_query, to_rows, returned = None, None, None
+        sums: list[Pending] = []
         coming = _fed(rows, blocks, query)
         for block in blocks:
             compared, ctx.kept = ctx.kept, None
@@ -144,12 +152,17 @@ class _Losses(torch.autograd.Function):
             block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
             now = torch.autograd.grad(compared[2], compared[:2], slopes)
             if len(blocks) == 1:
-                to_query, to_rows = now[0], now[1].to(rows.device)
+                to_query, to_rows = now[0].contiguous(), now[1].contiguous().to(rows.device)
+                sums.append(rivals.batch.begin_sum(to_rows))
             else:
                 to_query = now[0] if to_query is None else to_query.add_(now[0])
                 returned = returned or Returned(rows, query.device)
-                returned.put(block.start, now[1])
+                # This block's sum is on its way while the next block is compared.
+                sums.append(rivals.batch.begin_sum(returned.put(block.start, now[1])))
             del compared, slopes, now
         if returned is not None:
             to_rows = returned.whole()
+        sums.append(rivals.elsewhere.begin_sum(to_query))
+        for each in sums:
+            each.wait()
         return to_query, to_rows, None, None, None, None

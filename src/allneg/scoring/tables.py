@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from allneg.graph.questions import Questions
 from allneg.kernels.rows import add_rows
 from allneg.models import Model
+from allneg.scoring.far import Fetched, fetch, fetched_rows, look_far
 from allneg.scoring.shard import Shard
 
 _ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
@@ -74,8 +75,16 @@ class Tables(nn.Module):
         return self.entities.device
 
     def rows(self, entity: Tensor) -> Tensor:
-        """Entity rows: (B,) -> (B, W), or (B, K) -> (B, K, W)."""
-        return F.embedding(entity, self.entities)
+        """Entity rows: (B,) -> (B, W), or (B, K) -> (B, K, W); from afar, without a gradient."""
+        if self.shard.world.size == 1:
+            return F.embedding(entity, self.entities)
+        return fetched_rows(self.entities, entity, self.shard)
+
+    def held_rows(self, entity: Tensor) -> Tensor:
+        """As `rows`, of entities whose rows are here; of others, any row that is."""
+        if self.shard.world.size == 1:
+            return self.rows(entity)
+        return F.embedding(self.shard.local(entity), self.entities)
 
     def relation_rows(self, questions: Questions) -> Tensor:
         """The relation row of each question: (B, V)."""
@@ -85,11 +94,26 @@ class Tables(nn.Module):
         out: Tensor = _Few.apply(self.relations, relation)  # type: ignore[no-untyped-call]
         return out
 
-    def look(self, questions: Questions) -> Looked:
-        """The rows of each question, for training, where a gradient to every row is under way."""
+    def fetch(self, questions: Questions) -> Fetched | None:
+        """Begin to bring the rows of these questions here; None where they are here already."""
+        if self.shard.world.size == 1:
+            return None
+        ids = torch.stack([questions.entity, questions.answer])
+        return fetch(self.entities, ids, self.shard)
+
+    def look(
+        self, questions: Questions, fetched: Fetched | None = None, widest: int | None = None
+    ) -> Looked:
+        """The rows of each question, for training, where a gradient to every row is under way.
+
+        `fetched` is what `fetch` gave, and `widest` tells `look_far` whose gradients to add.
+        """
         if self._late is None:
             self._late = []
             self.entities.register_post_accumulate_grad_hook(self._settle)
+        if fetched is not None:
+            far = look_far(self.entities, fetched, self.shard, widest, self._late)
+            return Looked(far[0], self.relation_rows(questions), far[1])
         entity, answer = _Look.apply(  # type: ignore[no-untyped-call]
             self.entities, questions.entity, questions.answer, self._late
         )
@@ -102,6 +126,16 @@ class Tables(nn.Module):
         for ids, grad in self._late:
             add_rows(entities.grad, ids, grad)
         self._late.clear()
+
+    def sum_gradients(self, total: Tensor, entities: bool) -> None:
+        """Add up what processes with other questions found: a total, gradients of the relations
+        and, unless that was done on the way, of the entities.
+        """
+        tables = [self.entities, self.relations] if entities else [self.relations]
+        batch = self.shard.batch
+        sums = [batch.begin_sum(each.grad) for each in tables if each.grad is not None]
+        for each in [*sums, batch.begin_sum(total)]:
+            each.wait()
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved of the tables."""

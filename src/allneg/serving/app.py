@@ -1,43 +1,28 @@
-"""The service: addresses, and the server that listens for them."""
+"""The service: its addresses."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import time
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeVar
 
-import uvicorn
-from fastapi import Depends, FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from allneg import __version__
-from allneg.errors import printable
 from allneg.graph.questions import Side
-from allneg.serving import shapes
+from allneg.serving import asked, shapes
 from allneg.serving.assets import read_assets
 from allneg.serving.entity import entity_page
-from allneg.serving.guard import App, Guard, answer_of, refusal_of, with_ours
+from allneg.serving.guard import App, Guard, Receive, Send, answer_of, refusal_of
 from allneg.serving.opened import Opened
+from allneg.serving.quality import curves
 from allneg.serving.refusal import Refusal
 from allneg.serving.workers import Together, Workers
 
-_LONGEST_TEXT = 512
-_MOST_ANSWERS = 1000
-_MOST_CONNECTIONS = 256
-_MOST_HEADER = 16 << 10  # bytes of a request's line and headers
-_PATIENCE = 10.0  # seconds for a request's headers, or for taking an answer
-
-_NAME = Query(min_length=1, max_length=_LONGEST_TEXT)
-_Model = Annotated[str | None, Query(max_length=_LONGEST_TEXT, description="the first, if none")]
-_Name = Annotated[str, _NAME]
-_MaybeName = Annotated[str | None, _NAME]
-_Typed = Annotated[str, Query(max_length=_LONGEST_TEXT)]
-_Most = Annotated[int, Query(ge=1, le=_MOST_ANSWERS)]
+A = TypeVar("A")
+Endpoint = Callable[[bytes], Awaitable[object]]  # a query string to what is said
 
 
 def make_app(models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str]) -> App:
@@ -48,134 +33,167 @@ def make_app(models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(_strict)],
     )
-    for kind in (Refusal, HTTPException, RequestValidationError, Exception):
+    for kind in (Refusal, HTTPException, Exception):
         app.add_exception_handler(kind, _refuse)
-    _add_about(app, models)
-    _add_names(app, models, workers)
-    _add_predict(app, models, workers)
-    _add_entities(app, models, workers)
+    addresses = Addresses(app)
+    _add_about(addresses, models)
+    _add_names(addresses, models, workers)
+    _add_predict(addresses, models, workers)
+    _add_entities(addresses, models, workers)
     _add_page(app)
-    return Guard(app, hosts)
+    return Guard(addresses, hosts)
 
 
-def _add_about(app: FastAPI, models: Mapping[str, Opened]) -> None:
-    # Said at once and always the same: made before the first request.
-    said = shapes.to_json(
-        shapes.Models(
-            [each.card for each in models.values()],
-            {name: each.examples for name, each in models.items()},
-        )
+class Addresses:
+    """The addresses that say JSON. The web library describes them, and answers everything else.
+
+    It would answer these as well, in twice the time.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self._endpoints: dict[str, Endpoint] = {}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        endpoint = self._endpoints.get(scope.get("path", "")) if _is_get(scope) else None
+        if endpoint is None:
+            await self.app(scope, receive, send)
+            return
+        body = shapes.to_json(await endpoint(scope["query_string"]))
+        length = str(len(body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def add(
+        self, path: str, parameters: type[A], says: type
+    ) -> Callable[[Callable[[A], Awaitable[object]]], None]:
+        """An address whose function takes `parameters` and gives what is said."""
+
+        def added(answer: Callable[[A], Awaitable[object]]) -> None:
+            async def endpoint(query: bytes) -> object:
+                return await answer(asked.read_query(parameters, query))
+
+            async def described() -> None:
+                raise AssertionError(f"{path} is answered before it comes here")
+
+            self._endpoints[path] = endpoint
+            self.app.get(
+                path,
+                name=path.rpartition("/")[2],
+                description=answer.__doc__ or "",
+                responses=_says(says),
+                openapi_extra={"parameters": asked.described(parameters)},
+            )(described)
+
+        return added
+
+
+def _is_get(scope: MutableMapping[str, Any]) -> bool:
+    return bool(scope["type"] == "http" and scope["method"] == "GET")
+
+
+def _add_about(addresses: Addresses, models: Mapping[str, Opened]) -> None:
+    # Always the same: made before the first request.
+    said = shapes.Models(
+        [each.card for each in models.values()],
+        {name: each.examples for name, each in models.items()},
     )
 
-    @app.get("/healthz", responses=_says(shapes.Health))
-    async def healthz() -> Response:
-        return _json(shapes.Health("ok"))
+    @addresses.add("/healthz", asked.Nothing, shapes.Health)
+    async def healthz(_: asked.Nothing) -> shapes.Health:
+        return shapes.Health("ok")
 
-    @app.get("/v1/models", responses=_says(shapes.Models))
-    async def all_models() -> Response:
-        return Response(said, media_type="application/json")
-
-
-def _add_names(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
-    @app.get("/v1/entities", responses=_says(shapes.Entities))
-    async def entities(
-        model: _Model = None,
-        q: _Typed = "",
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do(lambda: opened.entities(q, limit)))
-
-    @app.get("/v1/relations", responses=_says(shapes.Relations))
-    async def relations(model: _Model = None, q: _Typed = "", head: _MaybeName = None) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do(lambda: opened.relations(q, head)))
+    @addresses.add("/v1/models", asked.Nothing, shapes.Models)
+    async def all_models(_: asked.Nothing) -> shapes.Models:
+        return said
 
 
-def _add_predict(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
+def _add_names(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
+    @addresses.add("/v1/entities", asked.ForEntities, shapes.Entities)
+    async def entities(by: asked.ForEntities) -> shapes.Entities:
+        opened = _model(models, by.model)
+        return await workers.do(lambda: opened.entities(by.q, by.limit))
+
+    @addresses.add("/v1/relations", asked.ForRelations, shapes.Relations)
+    async def relations(by: asked.ForRelations) -> shapes.Relations:
+        opened = _model(models, by.model)
+        return await workers.do(lambda: opened.relations(by.q, by.head))
+
+
+def _add_predict(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
     together = Together(workers)
 
-    @app.get("/v1/predict", responses=_says(shapes.Predicted))
-    async def predict(
-        model: _Model = None,
-        head: _MaybeName = None,
-        relation: _MaybeName = None,
-        tail: _MaybeName = None,
-        k: _Most = 10,
-        hide_known: bool = False,
-    ) -> Response:
+    @addresses.add("/v1/predict", asked.ForAnswers, shapes.Predicted)
+    async def predict(by: asked.ForAnswers) -> shapes.Predicted:
         """Two of head, relation and tail: what is left out is asked for."""
-        opened = _model(models, model)
-        if (head, relation, tail).count(None) != 1:
+        opened, relation = _model(models, by.model), by.relation
+        if (by.head, relation, by.tail).count(None) != 1:
             raise Refusal("bad_parameter", "say two of head, relation and tail, and not the third")
         if relation is None:
-            ends = (str(head), str(tail))
-            return _json(await workers.do(lambda: opened.joining(*ends, k, hide_known)))
-        side: Side = "tail" if tail is None else "head"
-        known = str(head if tail is None else tail)
+            ends = (str(by.head), str(by.tail))
+            return await workers.do(lambda: opened.joining(*ends, by.k, by.hide_known))
+        side: Side = "tail" if by.tail is None else "head"
+        known = str(by.head if by.tail is None else by.tail)
         if not opened.knows(known, relation):
             # Looking for names like it takes a while: not here, where everybody waits.
             await workers.do(lambda: (opened.entity(known), opened.relation(relation)))
         began = time.perf_counter()
-        found = await together.ask(opened, (side, known, relation), k, hide_known)
-        seconds = time.perf_counter() - began
-        return _json(opened.answers(side, known, relation, found, seconds))
+        found = await together.ask(opened, (side, known, relation), by.k, by.hide_known)
+        return opened.answers(side, known, relation, found, time.perf_counter() - began)
 
-    @app.get("/v1/explain", responses=_says(shapes.Explanation))
-    async def explain(
-        head: _Name,
-        relation: _Name,
-        tail: _Name,
-        model: _Model = None,
-        side: Literal["tail", "head"] = "tail",
-    ) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do(lambda: opened.explain(head, relation, tail, side)))
+    @addresses.add("/v1/explain", asked.ForReasons, shapes.Explanation)
+    async def explain(by: asked.ForReasons) -> shapes.Explanation:
+        opened = _model(models, by.model)
+        return await workers.do(lambda: opened.explain(by.head, by.relation, by.tail, by.side))
 
 
-def _add_entities(app: FastAPI, models: Mapping[str, Opened], workers: Workers) -> None:
-    @app.get("/v1/entity", responses=_says(shapes.EntityPage))
-    async def entity(name: _Name, model: _Model = None) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do(lambda: entity_page(opened, name)))
+def _add_entities(addresses: Addresses, models: Mapping[str, Opened], workers: Workers) -> None:
+    @addresses.add("/v1/entity", asked.ForEntity, shapes.EntityPage)
+    async def entity(by: asked.ForEntity) -> shapes.EntityPage:
+        opened = _model(models, by.model)
+        return await workers.do(lambda: entity_page(opened, by.name))
 
-    @app.get("/v1/neighbours", responses=_says(shapes.Neighbours))
-    async def neighbours(name: _Name, model: _Model = None, k: _Most = 10) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do(lambda: opened.neighbours(name, k)))
+    @addresses.add("/v1/neighbours", asked.ForNeighbours, shapes.Neighbours)
+    async def neighbours(by: asked.ForNeighbours) -> shapes.Neighbours:
+        opened = _model(models, by.model)
+        return await workers.do(lambda: opened.neighbours(by.name, by.k))
 
-    @app.get("/v1/map", responses=_says(shapes.Map))
-    async def projection(
-        model: _Model = None,
-        relation: _MaybeName = None,
-        method: Literal["pca", "tsne"] = "pca",
-    ) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do_long(lambda: opened.map(relation, method)))
+    @addresses.add("/v1/map", asked.ForMap, shapes.Map)
+    async def projection(by: asked.ForMap) -> shapes.Map:
+        opened = _model(models, by.model)
+        return await workers.do_long(lambda: opened.map(by.relation, by.method))
 
-    @app.get("/v1/metrics", responses=_says(shapes.Quality))
-    async def metrics(model: _Model = None) -> Response:
-        opened = _model(models, model)
-        return _json(await workers.do_long(lambda: opened.quality))
+    @addresses.add("/v1/metrics", asked.ForModel, shapes.Quality)
+    async def metrics(by: asked.ForModel) -> shapes.Quality:
+        opened = _model(models, by.model)
+        return await workers.do_long(lambda: opened.quality)
+
+    @addresses.add("/v1/curves", asked.Nothing, shapes.AllCurves)
+    async def all_curves(_: asked.Nothing) -> shapes.AllCurves:
+        """Of every run, to be laid over each other."""
+        return await workers.do(lambda: _curves(models))
+
+
+def _curves(models: Mapping[str, Opened]) -> shapes.AllCurves:
+    return shapes.AllCurves(
+        [shapes.RunCurves(name, list(curves(each.run))) for name, each in models.items()]
+    )
 
 
 def _add_page(app: FastAPI) -> None:
     assets = read_assets()
 
-    def asset(name: str) -> Response:
+    async def asset(request: Request) -> Response:
+        asked.read_query(asked.Nothing, request.scope["query_string"])
+        name = request.path_params.get("name", "index.html")
         if name not in assets:
             raise Refusal("not_found", "there is no such page")
         return Response(assets[name].content, media_type=assets[name].kind)
 
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return asset("index.html")
-
-    @app.get("/static/{name:path}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        return asset(name)
+    app.add_route("/", asset)
+    app.add_route("/static/{name:path}", asset)
 
 
 def _model(models: Mapping[str, Opened], name: str | None) -> Opened:
@@ -184,10 +202,6 @@ def _model(models: Mapping[str, Opened], name: str | None) -> Opened:
     if name not in models:
         raise Refusal("unknown_model", "no model has this id", list(models))
     return models[name]
-
-
-def _json(said: object) -> Response:
-    return Response(shapes.to_json(said), media_type="application/json")
 
 
 def _says(shape: type) -> dict[int | str, dict[str, Any]]:
@@ -206,22 +220,8 @@ def _says(shape: type) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": shape}, **failures}
 
 
-def _strict(request: Request) -> None:
-    """A parameter that an address does not have, or that stands there twice, is a mistake."""
-    route = request.scope.get("route")
-    known = {each.alias for each in route.dependant.query_params} if route else set()
-    for name in request.query_params:
-        if name not in known:
-            raise Refusal("bad_parameter", f"{printable(name)} is no parameter of this address")
-        if len(request.query_params.getlist(name)) > 1:
-            raise Refusal("bad_parameter", f"{name} stands there more than once")
-
-
 async def _refuse(request: Request, error: Exception) -> Response:
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        refusal = Refusal("bad_parameter", f"{first['loc'][-1]}: {first['msg']}")
-    elif isinstance(error, HTTPException):
+    if isinstance(error, HTTPException):
         method = error.status_code == 405
         text = "only GET is answered here" if method else "there is no such page"
         refusal = Refusal("bad_method" if method else "not_found", text)
@@ -230,77 +230,3 @@ async def _refuse(request: Request, error: Exception) -> Response:
     status, headers, body = answer_of(refusal)
     said = {name.decode(): value.decode() for name, value in headers}
     return Response(body, status, said)
-
-
-def serve(
-    models: Mapping[str, Opened], workers: Workers, hosts: Iterable[str], listener: socket.socket
-) -> None:
-    """Answer until a signal ends it; that signal's own handler then has the last word."""
-    settings = uvicorn.Config(
-        make_app(models, workers, hosts),
-        http=_Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(_PATIENCE),
-        timeout_graceful_shutdown=4,
-        h11_max_incomplete_event_size=_MOST_HEADER,
-    )
-    asyncio.run(uvicorn.Server(settings).serve([listener]))
-
-
-class _Connection(H11Protocol):
-    """A connection that is closed when nothing comes of it, so that others find room."""
-
-    _since = 0.0
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._since = self.loop.time()
-        self._wind()
-        if len(self.connections) > _MOST_CONNECTIONS:
-            others = [each for each in self.connections if isinstance(each, _Connection)]
-            idle = [each for each in others if each._idle]
-            min(idle, key=lambda each: each._since).transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        self._since = self.loop.time()
-        self._wind()
-        super().on_response_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        refusal = Refusal("bad_request", "this is not a request that can be read")
-        if len(self.conn.trailing_data[0]) > _MOST_HEADER:
-            refusal = Refusal("too_large", f"a request of more than {_MOST_HEADER} bytes")
-        status, headers, body = answer_of(refusal)
-        lines = [f"HTTP/1.1 {status} Refused".encode(), b"connection: close"]
-        lines += [name + b": " + value for name, value in with_ours(headers)]
-        self.transport.write(b"\r\n".join([*lines, b"", body]))
-        self.transport.close()
-
-    @property
-    def _idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _wind(self) -> None:
-        """Look again after a while: the next request should be there, or the answer taken."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(_PATIENCE, self._look)
-
-    def _look(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()  # nobody reads the answer
-        elif self._idle:
-            self.transport.close()
-        else:
-            self._wind()  # an answer is being worked out

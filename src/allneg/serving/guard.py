@@ -34,6 +34,8 @@ HEADERS = {
     "cache-control": "no-cache",
 }
 
+_OURS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
 _log = logging.getLogger("allneg.serving")
 
 
@@ -149,5 +151,4 @@ async def _body(scope: MutableMapping[str, Any], receive: Receive) -> Receive:
 def with_ours(
     headers: Iterable[tuple[bytes, bytes]],
 ) -> list[tuple[bytes, bytes]]:
-    ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-    return [*(each for each in headers if each[0].lower() != b"server"), *ours]
+    return [*(each for each in headers if each[0].lower() != b"server"), *_OURS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 
 import numpy as np
@@ -48,9 +47,10 @@ def pca(rows: Tensor) -> Tensor:
 def tsne(rows: Tensor) -> Tensor:
     """Neighbours kept together, by openTSNE: (n, W) -> (n, 2), scaled to [-1, 1]."""
     # A guest that most people do without: asked for by `has_tsne` first.
-    guest = importlib.import_module("openTSNE")
+    from openTSNE import TSNE
+
     found = torch.from_numpy(
-        np.asarray(guest.TSNE(random_state=0, n_jobs=2).fit(rows.float().cpu().numpy()))
+        np.asarray(TSNE(random_state=0, n_jobs=2).fit(rows.float().cpu().numpy()))
     )
     return _scaled(found)
 

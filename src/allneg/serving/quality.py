@@ -35,7 +35,7 @@ def quality(run: Run, predictor: Predictor) -> Quality:
         Heat(name, said["category"], _shown(said["head"]), _shown(said["tail"]))
         for name, said in (report["by_relation"] if report else {}).items()
     ]
-    return Quality(report, list(_curves(run)), heat, worst, looked_at)
+    return Quality(report, list(curves(run)), heat, worst, looked_at)
 
 
 def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Example]:
@@ -120,7 +120,8 @@ def _worst(ranking: Ranking, graph: Graph) -> list[Worst]:
     return found
 
 
-def _curves(run: Run) -> Iterator[Curve]:
+def curves(run: Run) -> Iterator[Curve]:
+    """Loss and MRR on valid of each epoch, as far as the run came."""
     for entry in run.metrics():
         loss, valid = entry.get("loss"), entry.get("valid")
         good = isinstance(loss, int | float) and math.isfinite(loss)

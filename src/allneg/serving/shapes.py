@@ -230,6 +230,17 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class RunCurves:
+    model: str  # its id
+    curves: list[Curve]
+
+
+@dataclass(frozen=True)
+class AllCurves:
+    runs: list[RunCurves]
+
+
+@dataclass(frozen=True)
 class Heat:
     relation: str
     category: str

@@ -20,9 +20,10 @@ from allneg.kernels.choose import use
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.checkpoint import State
-from allneg.run.files import write_json
+from allneg.scoring.shard import LONE, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.keeper import Keeper
+from allneg.training.launch import Decision
 from allneg.training.learner import Learner
 from allneg.training.patience import judged, spent
 from allneg.training.plan import how
@@ -47,6 +48,7 @@ def fit(
     watch: Watch | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
     aim: Aim = _WHOLE,
+    world: World = LONE,
 ) -> Report | None:
     """Train a run from where it stands, and report on test; None where there is nothing to rank.
 
@@ -54,14 +56,15 @@ def fit(
 
     `stopped_by` gives the number of a signal that came in, or 0; the run is then saved, and
     `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
-    alone, so a resumed run goes on as if it had never stopped.
+    alone, so a resumed run goes on as if it had never stopped, with as many processes as before
+    or with others. Every process of a `world` calls this.
     """
     device = prepare(run.recipe.hardware)
     forget_peak(device)
     use(run.recipe.hardware.engine)
     try:
         with trouble_named(device, _less(run.recipe)):
-            return _fit(run, device, watch or Watch(), stopped_by, aim)
+            return _fit(run, device, watch or Watch(), Decision(world, stopped_by), aim)
     except OutOfResources as problem:
         with contextlib.suppress(OutOfResources):  # of a full disk, too
             run.say("failed", reason=str(problem))
@@ -69,11 +72,12 @@ def fit(
 
 
 def _fit(
-    run: Run, device: torch.device, watch: Watch, stopped_by: Callable[[], int], aim: Aim
+    run: Run, device: torch.device, watch: Watch, decision: Decision, aim: Aim
 ) -> Report | None:
-    recipe, graph, keeper = run.recipe, run.graph, Keeper(run, watch)
-    learner, state = Learner(recipe, graph, device), State()
-    if (saved := run.last(watch.said)) is not None:
+    recipe, graph, world = run.recipe, run.graph, decision.world
+    learner, keeper = Learner(recipe, graph, device, world), Keeper(run, watch, world)
+    state = State()
+    if (saved := run.last(watch.said, learner.tables.shard)) is not None:
         learner.restore(saved)
         state = saved.state
     run.rewind(state.epoch)
@@ -89,6 +93,7 @@ def _fit(
     until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
     while state.epoch < until and not spent(state, recipe):
         rate = learner.set_rate(state)
+        learner.align()
         order = Generator(device).manual_seed(mixed_seed(seed, 2, state.epoch))
         chance = Generator(device)
         for step, questions in enumerate(batches(train, size, order)):
@@ -96,18 +101,19 @@ def _fit(
                 continue  # done before the interruption
             chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
             total += learner.step(questions, chance)
-            due = step + 1 == n_steps or keeper.due()  # what is saved is looked at
+            signal_number, due = decision(keeper.due())
+            due = due or step + 1 == n_steps  # what is saved is looked at
             look = due or device.type == "cpu" or step % _STEPS_A_LOOK == 0
             if look and not math.isfinite(total):
                 _diverge(run, learner, state, f"the loss at epoch {state.epoch + 1}, step {step}")
             state = replace(state, step=step + 1)
             watch.stepped(state, n_steps)
-            signal_number = stopped_by()
             if signal_number or (due and state.step < n_steps):
                 state = replace(state, loss=float(total), seconds=clock.seconds)
                 keeper.save(learner.checkpoint(state), must=signal_number != 0)
             if signal_number:
                 run.say("interrupted", epoch=state.epoch, step=state.step)
+                world.most(0)  # whoever ends first may have the others killed
                 goes_on = f"stopped and saved; `allneg resume {run.folder}` goes on"
                 raise Interrupted(goes_on, signal_number)
 
@@ -129,7 +135,7 @@ def _fit(
             watch.ranked(state, report)
         keeper.note({**entry, "seconds": clock.seconds})
         ends = state.epoch == until or spent(state, recipe)
-        if ends or keeper.due():
+        if ends or world.most(world.leads and keeper.due()):
             state = replace(state, seconds=clock.seconds)
             keeper.save(learner.checkpoint(state), must=ends)
     if state.epoch < recipe.training.epochs and not spent(state, recipe):
@@ -147,9 +153,8 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
     if len(graph.split(split)):
         block = run.recipe.evaluation.block
         report = evaluate(learner.model, learner.tables, graph, split, block=block)
-        write_json(run.folder / "report.json", report.to_json())
-    run.say(
-        "finished",
+    run.finish(
+        report,
         epoch=state.epoch,
         best_epoch=state.best_epoch or state.epoch,
         peak_bytes=peak_bytes(learner.tables.device),
@@ -167,7 +172,7 @@ def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:
         learner.return_to_best()
         learner.optimizer.state.clear()  # it has seen what spoiled the tables
         state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
-        run.save(learner.checkpoint(state))
+        run.save(learner.checkpoint(state), learner.tables.shard.world)
         kept = f"The best weights, of epoch {state.epoch}, are kept"
     run.say("diverged", epoch=state.epoch, step=state.step)
     rate = learner.recipe.optimizer.learning_rate

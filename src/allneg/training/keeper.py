@@ -8,14 +8,15 @@ from typing import Any
 from allneg.errors import OutOfResources
 from allneg.run import Run
 from allneg.run.checkpoint import Checkpoint
+from allneg.scoring.shard import LONE, World
 from allneg.training.watch import Watch
 
 
 class Keeper:
     """Writes to a run; a disk that is full at one save may have room again at the next."""
 
-    def __init__(self, run: Run, watch: Watch) -> None:
-        self._run, self._watch = run, watch
+    def __init__(self, run: Run, watch: Watch, world: World = LONE) -> None:
+        self._run, self._watch, self._world = run, watch, world
         self._entries: list[dict[str, Any]] = []  # not yet written
         self._failed = False  # the last save
         self._saved = time.perf_counter()
@@ -36,8 +37,8 @@ class Keeper:
         """Write a checkpoint; one failure is told of and outlived, unless this one must be."""
         self._saved = time.perf_counter()
         try:
-            self._write_entries()
-            self._run.save(checkpoint)
+            self._world.led(self._write_entries)
+            self._run.save(checkpoint, self._world)
         except OutOfResources as problem:
             if must or self._failed:
                 raise

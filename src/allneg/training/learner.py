@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from allneg.errors import BadRecipe
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
@@ -14,6 +15,7 @@ from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
 from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
+from allneg.scoring.shard import LONE, World
 from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
     make_optimizer,
@@ -34,18 +36,24 @@ def needs_known(recipe: Recipe) -> bool:
 class Learner:
     """Takes steps, and can be put away in a checkpoint and taken out again."""
 
-    def __init__(self, recipe: Recipe, graph: Graph, device: torch.device) -> None:
+    def __init__(
+        self, recipe: Recipe, graph: Graph, device: torch.device, world: World = LONE
+    ) -> None:
         self.recipe = recipe
         self.model = make_model(recipe)
         tables = Tables.start(
             self.model,
             graph.n_relations,
-            Shard.whole(graph.n_entities),
+            Shard.of(graph.n_entities, world),
             recipe.model.reciprocal,
             recipe.training.seed,
         )
         tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE)
         on_host = recipe.hardware.table == "host"
+        if on_host and world.size > 1:
+            raise BadRecipe(
+                "hardware.table host is for one process; many hold their rows on their devices"
+            )
         self.tables = HostTables(tables, device) if on_host else tables.to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         known = None
@@ -71,7 +79,9 @@ class Learner:
         a GPU is not waited for.
         """
         whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
-        if whole and is_captured(self.recipe, self.tables.device):
+        # Sums over processes are not captured: a process that has gone would go unseen.
+        lone = self.tables.shard.world.size == 1
+        if whole and lone and is_captured(self.recipe, self.tables.device):
             self._captured = self._captured or Captured(self._step, questions)
             return self._captured.step(questions)
         return self._step(questions, chance)
@@ -90,6 +100,9 @@ class Learner:
         for value in self.objective.parts(self.tables, questions, size, chance):
             value.backward()
             total += value.detach()
+        if self.tables.shard.batch.size > 1:
+            summed = self.objective.sums_on_the_way(self.tables, len(questions), size)
+            self.tables.sum_gradients(total, entities=not summed)
         return total
 
     def set_rate(self, state: State) -> float:
@@ -97,6 +110,18 @@ class Learner:
         rate = rate_at(self.recipe.optimizer, state)
         set_rate(self.optimizer, rate)
         return rate
+
+    def align(self) -> None:
+        """Make the relation rows the same on every process, to the last bit.
+
+        Each process works out their gradient by itself, and a GPU may add in another order.
+        """
+        if self.tables.device.type != "cpu":
+            rows, relations = self.tables.shard.rows, self.tables.relations
+            rows.first(relations.detach())
+            for each in self.optimizer.state.get(relations, {}).values():
+                if isinstance(each, Tensor) and each.dim():
+                    rows.first(each)
 
     def keep(self) -> None:
         """Remember the tables as the best so far."""

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from allneg.graph.graph import Graph
 from allneg.kernels.choose import why
+from allneg.mesh import Mesh
 from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.training.captured import is_captured
+from allneg.training.cost import Counts
 from allneg.training.learner import needs_known
 
 _FLOAT = 4
 _ID = 8
+_NARROW = 2
 _MEMORIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # tables an optimiser keeps beside each table
 # Copies of a block of scores that a loss makes beside it, at its peak.
 _COPIES = {"softmax": 0.0, "margin": 1.0, "logistic": 2.0, "self-adversarial": 3.0}
 _SMOOTHED = 3.0
+_LONE = Mesh()
 _SORTED = 2  # of known answers: they are sorted into others
 _ROW_COPIES = 14  # of a batch's rows: looked up, query, penalty, and the gradients of each
 
@@ -50,14 +54,18 @@ class Plan:
         return {**vars(self), "peak": self.peak}
 
 
-def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
-    """The bytes a training on `device` takes there."""
+def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh = _LONE) -> Plan:
+    """The bytes a training on `device` takes there; of a mesh, on each device."""
     model = make_model(recipe)
-    n, relations = graph.n_entities, graph.n_relations * (2 if recipe.model.reciprocal else 1)
+    counts = graph if isinstance(graph, Counts) else Counts.of(graph)
+    n = math.ceil(counts.entities / mesh.rows)
+    relations = counts.relations * (2 if recipe.model.reciprocal else 1)
     padded = n if device.type == "cpu" else math.ceil(n / 64) * 64
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
-    questions = recipe.training.micro_batch or recipe.training.batch_size
-    n_questions = 2 * len(graph.train)
+    size = math.ceil(recipe.training.batch_size / mesh.batch)
+    questions = min(size, recipe.training.micro_batch or size)
+    part = replace(recipe, training=replace(recipe.training, micro_batch=questions))
+    n_questions = 2 * counts.train
     known = n_questions * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
     away = recipe.hardware.table == "host" and device.type != "cpu"
@@ -65,26 +73,27 @@ def plan(recipe: Recipe, graph: Graph, device: torch.device) -> Plan:
         "tables": _pinned(table) if away else table,
         "gradients": _pinned(table) if away else table,
         "optimizer": _MEMORIES[recipe.optimizer.name] * table,
-        "best tables": table if len(graph.valid) else 0,
+        "best tables": table if counts.valid else 0,
     }
     return Plan(
         device=str(device),
-        path=how(recipe, n, device),
+        path=how(part, n, device),
         kept={
             **({} if away else learnt),
-            "triples and their order": len(graph.train) * 3 * _ID + n_questions * _ID,
+            "triples and their order": counts.train * 3 * _ID + n_questions * _ID,
             "known answers": known if needs_known(recipe) else 0,
         },
         training={
-            "scores": _scores(recipe, model, padded),
+            "scores": _scores(part, model, padded),
             "rows of a batch": rows,
+            "bfloat16 copies": _narrow(part, model, padded),
             "rows on their way": _on_their_way(recipe, model, padded) if away else 0,
         },
         ranking={
-            "scores": _ranked(recipe, graph) * _FLOAT,
-            "known answers": _SORTED * known if len(graph.valid) or len(graph.test) else 0,
+            "scores": _ranked(recipe, counts, n) * _FLOAT,
+            "known answers": _SORTED * known if counts.valid or counts.test else 0,
         },
-        captured=is_captured(recipe, device),
+        captured=is_captured(recipe, device) and mesh.size == 1,
         host=learnt if away else {},
     )
 
@@ -138,8 +147,16 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
     return int(copies * questions * block * _FLOAT) + gathered
 
 
-def _ranked(recipe: Recipe, graph: Graph) -> int:
+def _narrow(recipe: Recipe, model: Model, n: int) -> int:
+    """Bytes of the rows and slopes that are rounded for narrow products."""
+    if recipe.hardware.precision != "bf16" or model.kernel != "dot":
+        return 0
+    questions = recipe.training.micro_batch or recipe.training.batch_size
+    block = block_rows(questions, n, recipe.loss.block)
+    return _NARROW * (questions + block) * model.entity_width + _NARROW * questions * block
+
+
+def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:
     """Scores held at once while valid or test is ranked."""
-    triples = max(len(graph.valid), len(graph.test))
-    block = max(1, recipe.evaluation.block // graph.n_entities)
-    return min(block, triples) * graph.n_entities
+    block = max(1, recipe.evaluation.block // n)
+    return min(block, max(counts.valid, counts.test)) * n

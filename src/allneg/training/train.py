@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from allneg.errors import BadRecipe
 from allneg.graph import read_graph
 from allneg.hardware import find_device
+from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
-from allneg.run import Run, new_folder
+from allneg.run import Run, check_new, new_folder
+from allneg.run.environment import is_ours
 from allneg.training.fit import fit
+from allneg.training.launch import launched, may_restart, n_launched
 from allneg.training.watch import Watch
 
 
@@ -27,17 +33,58 @@ def train(
 
     `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20", count above
     the recipe, and `data` and `model` above them. The run is written to `out`, or to a new
-    folder under runs/.
+    folder under runs/. Started by torchrun, all processes train one run; where one has failed
+    and torchrun starts them anew, they go on with it.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
-    find_device(plan.hardware.device)  # a missing one is said before anything is written
-    watch = watch or Watch()
-    graph = read_graph(plan.data.name, plan.data)
-    for line in graph.notes:
-        watch.said(line)
-    run = Run.create(Path(out) if out is not None else new_folder(plan), plan, graph)
-    with run.held():
-        fit(run, watch, stopped_by)
+    # What is missing or taken is said before anything is read or written.
+    find_device(plan.hardware.device)
+    if out is not None and not is_ours(Path(out)):
+        check_new(Path(out))
+    if out is None and may_restart():
+        raise BadRecipe("torchrun may start this anew: say --out, so that it finds its run again")
+    with launched(plan.hardware) as world, contextlib.ExitStack() as stack:
+        watch = watch if watch is not None and world.leads else Watch()
+        folder = Path(world.told(str(out if out is not None else new_folder(plan))))
+
+        def begin() -> None:
+            if not is_ours(folder):
+                graph = read_graph(plan.data.name, plan.data)
+                for line in graph.notes:
+                    watch.said(line)
+                Run.create(folder, plan, graph)
+            stack.enter_context(Run.open(folder).held())
+
+        world.led(begin)
+        run = Run.open(folder, writes=world.leads)
+        fit(run, watch, stopped_by, world=world)
+    return run
+
+
+def resume(
+    folder: str | Path,
+    *,
+    mesh: str | None = None,
+    watch: Watch | None = None,
+    stopped_by: Callable[[], int] = lambda: 0,
+) -> Run:
+    """Go on with a run, in as many processes as there are; one that is finished stays as it is.
+
+    Without `mesh` that of the recipe counts, if it is of as many processes.
+    """
+    run = Run.open(folder)
+    if run.finished:
+        return run
+    hardware, size = run.recipe.hardware, n_launched()
+    changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
+    if mesh is None and not changed:
+        mesh = hardware.mesh
+    with launched(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
+        world.led(lambda: stack.enter_context(run.held()))
+        watch = watch if watch is not None and world.leads else Watch()
+        if changed:
+            watch.said(f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}")
+        fit(replace(run, writes=world.leads), watch, stopped_by, world=world)
     return run
 
 

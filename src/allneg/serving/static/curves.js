@@ -1,23 +1,39 @@
-/** A curve over the epochs. */
+/** Curves over the epochs, a line for each run. */
 
 import { el, svg } from "./dom.js";
 
 const [WIDTH, HEIGHT, LEFT, BOTTOM, EDGE] = [480, 220, 52, 28, 10];
+const LOOKS = 9; // lines that look different
 
-/** @param {any[]} entries one an epoch @param {string} field what is drawn @param {string} name */
-export function curve(entries, field, name) {
-  const points = entries
-    .filter((each) => Number.isFinite(each[field]))
-    .map((each) => [each.epoch, each[field]]);
-  if (points.length === 0) return el("p", { class: "muted no-curve" }, `No ${name} was noted.`);
-  const ys = points.map(([, y]) => y);
-  const [first, last] = [points[0][0], points[points.length - 1][0]];
+/**
+ * @param {{ model: string, curves: any[] }[]} runs with one entry an epoch
+ * @param {string} field what is drawn
+ * @param {string} name
+ */
+export function curves(runs, field, name) {
+  const lines = runs
+    .map(({ model, curves: entries }, i) => ({
+      model,
+      look: `run-${i % LOOKS}`,
+      points: entries
+        .filter((each) => Number.isFinite(each[field]))
+        .map((each) => [each.epoch, each[field]]),
+    }))
+    .filter(({ points }) => points.length > 0);
+  if (lines.length === 0) return el("p", { class: "muted no-curve" }, `No ${name} was noted.`);
+  const drawn = drawing(lines, name);
+  return lines.length > 1 ? [drawn, legend(lines)] : drawn;
+}
+
+function drawing(lines, name) {
+  const all = lines.flatMap(({ points }) => points);
+  const [xs, ys] = [0, 1].map((i) => all.map((point) => point[i]));
+  const [first, last] = [Math.min(...xs), Math.max(...xs)];
   const ticks = steps(Math.min(...ys), Math.max(...ys));
   const [low, high] = [Math.min(ticks[0], ...ys), Math.max(ticks[ticks.length - 1], ...ys)];
   const x = (epoch) => LEFT + ((epoch - first) / Math.max(1, last - first)) * (WIDTH - LEFT - EDGE);
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - BOTTOM - EDGE);
-  const end = points[points.length - 1][1];
-  const told = `${name} by epoch: from ${points[0][1].toPrecision(3)} in epoch ${first} to ${end.toPrecision(3)} in epoch ${last}`;
+  const told = `${name} by epoch: ${lines.map((line) => inWords(line, lines.length > 1)).join("; ")}`;
   return svg(
     "svg",
     { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": told },
@@ -36,18 +52,46 @@ export function curve(entries, field, name) {
         `epoch ${epoch}`,
       ),
     ),
-    svg("polyline", {
-      class: "line",
-      points: points.map(([e, v]) => `${x(e).toFixed(1)},${y(v).toFixed(1)}`).join(" "),
-    }),
-    points.length < 40 &&
-      points.map(([e, v]) =>
-        svg(
-          "circle",
-          { class: "dot", cx: x(e), cy: y(v), r: 3 },
-          svg("title", {}, `epoch ${e}: ${v}`),
+    lines.map(({ model, look, points }) => [
+      svg("polyline", {
+        class: `line ${look}`,
+        "data-run": model,
+        points: points.map(([e, v]) => `${x(e).toFixed(1)},${y(v).toFixed(1)}`).join(" "),
+      }),
+      points.length < 40 &&
+        points.map(([e, v]) =>
+          svg(
+            "circle",
+            { class: `dot ${look}`, cx: x(e), cy: y(v), r: 3 },
+            svg("title", {}, `${lines.length > 1 ? `${model}, ` : ""}epoch ${e}: ${v}`),
+          ),
         ),
+    ]),
+  );
+}
+
+function inWords({ model, points }, named) {
+  const [[first, start], [last, end]] = [points[0], points[points.length - 1]];
+  const from = `from ${start.toPrecision(3)} in epoch ${first} to ${end.toPrecision(3)} in epoch ${last}`;
+  return named ? `${model} ${from}` : from;
+}
+
+function legend(lines) {
+  return el(
+    "ul",
+    { class: "legend curve-legend", "aria-label": "Runs" },
+    lines.map(({ model, look }) =>
+      el(
+        "li",
+        {},
+        svg(
+          "svg",
+          { class: "sample", viewBox: "0 0 28 8", "aria-hidden": "true" },
+          svg("line", { class: `line ${look}`, x1: 0, x2: 28, y1: 4, y2: 4 }),
+        ),
+        model,
       ),
+    ),
   );
 }
 

@@ -1,7 +1,7 @@
 /** How good the model is: report card, heat map, training curves, the questions it did worst on. */
 
 import { address } from "./address.js";
-import { curve } from "./curves.js";
+import { curves } from "./curves.js";
 import { el } from "./dom.js";
 import * as numbers from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./places.js";
@@ -20,15 +20,20 @@ export function quality({ models }) {
     async update(here, signal) {
       if (had === here.model) return;
       const model = models.find((each) => each.id === here.model);
-      const load = () => get("/v1/metrics", { model: here.model }, signal);
-      had = (await fillFrom(place, signal, load, (said) => page(here.model, model, said)))
+      const load = () =>
+        Promise.all([
+          get("/v1/metrics", { model: here.model }, signal),
+          get("/v1/curves", {}, signal),
+        ]);
+      const show = ([said, { runs }]) => page(here.model, model, said, runs);
+      had = (await fillFrom(place, signal, load, show))
         ? here.model
         : "";
     },
   };
 }
 
-function page(id, model, { report, curves, heat, worst, worst_of: of }) {
+function page(id, model, { report, heat, worst, worst_of: of }, runs) {
   return [
     report
       ? card(model, report)
@@ -43,12 +48,12 @@ function page(id, model, { report, curves, heat, worst, worst_of: of }) {
     el(
       "div",
       { class: "halves" },
-      el("section", { class: "card" }, el("h2", {}, "Loss"), curve(curves, "loss", "loss")),
+      el("section", { class: "card" }, el("h2", {}, "Loss"), curves(runs, "loss", "loss")),
       el(
         "section",
         { class: "card" },
         el("h2", {}, "MRR on valid"),
-        curve(curves, "valid_mrr", "MRR on valid"),
+        curves(runs, "valid_mrr", "MRR on valid"),
       ),
     ),
     el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),

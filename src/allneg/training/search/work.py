@@ -11,6 +11,7 @@ from allneg.errors import BadData, BadRun, Interrupted
 from allneg.graph import read_graph
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
+from allneg.mesh import Mesh
 from allneg.run.files import full_disk_named
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.space import Space, Trial
@@ -45,6 +46,8 @@ def checked(space: Space, out: Path) -> Graph:
     recipe = space.recipe
     for device in {trial.recipe.hardware.device for trial in space.trials}:
         find_device(device)
+    for mesh in {trial.recipe.hardware.mesh for trial in space.trials}:
+        Mesh.of(mesh, 1)  # a trial is one process's
     graph = read_graph(recipe.data.name, recipe.data)
     if not len(graph.valid):
         raise BadData(f"{graph.name}: valid has no triples, and a search selects by its MRR")

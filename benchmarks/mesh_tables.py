@@ -1,0 +1,181 @@
+"""Write the tables of docs/many-gpus.md: measurements from results, plans from the cost model.
+
+python benchmarks/mesh_tables.py       after new results, or a change to src/allneg/training/cost.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from allneg.mesh import Mesh
+from allneg.recipe import Recipe
+from allneg.training.cost import RATES, Cost, Counts, cost, sampled
+from allneg.training.plan import plan
+
+HERE = Path(__file__).parent
+HOUSE = HERE.parent
+PAGE = HOUSE / "docs" / "many-gpus.md"
+GRAPHS = {
+    "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),
+    "freebase": Counts(86_054_151, 14_824, 304_000_000, 16_000, 16_000),
+}
+PLANS = {
+    "wikidata5m": ("rows=1", "rows=2", "rows=4", "rows=8", "rows=4,batch=2", "batch=8"),
+    "freebase": ("rows=64", "rows=32,batch=2", "rows=16,batch=4", "rows=8,batch=8"),
+}
+SAMPLE = 1000
+
+
+def main() -> None:
+    PAGE.write_text(page_with_tables(PAGE.read_text()))
+
+
+def page_with_tables(page: str) -> str:
+    """`page` with what stands between `<!-- mesh NAME -->` and `<!-- end -->` written anew."""
+    makers: dict[str, Callable[[], str]] = {
+        "rates": rates_table,
+        "measured": measured_table,
+        "steps": steps_table,
+        "sampling": sampling_table,
+        **{name: lambda name=name: plan_table(name) for name in PLANS},  # type: ignore[misc]
+    }
+
+    def written(match: re.Match[str]) -> str:
+        return f"{match['open']}\n\n{makers[match['name']]()}\n<!-- end -->"
+
+    pattern = r"(?P<open><!-- mesh (?P<name>[\w-]+) -->)\n.*?<!-- end -->"
+    return re.sub(pattern, written, page, flags=re.DOTALL)
+
+
+def rates_table() -> str:
+    return table(
+        ("device", "TF32 products, Tflop/s", "memory, GB/s", "same machine, GB/s",
+         "other machines, GB/s", "memory, GB", "price an hour"),
+        (
+            (name, f"{each.products['tf32'] / 1e12:.0f}", f"{each.memory / 1e9:,.0f}",
+             f"{each.near / 1e9:.0f}", f"{each.far / 1e9:g}", f"{each.bytes / 1e9:.0f}",
+             f"{each.price:g}")
+            for name, each in RATES.items()
+        ),
+    )  # fmt: skip
+
+
+def measured_table() -> str:
+    out = ""
+    for path in sorted((HERE / "results").glob("*-mesh.json")):
+        report = json.loads(path.read_text())
+        out += (
+            f"{report['machine']}, {report['cores']} cores, one thread a process, "
+            f"torch {report['torch']}; "
+            f"{report['entities']:,} entities, W = {2 * report['dim']}, "
+            f"B = {report['batch_size']}:\n\n"
+        )
+        out += table(
+            ("mesh", "ms a step", "predicted", "products", "memory", "rows' wire", "batch's wire",
+             "rest", "bytes sent", "predicted"),
+            (_measured(each) for each in report["rows"]),
+        )  # fmt: skip
+    return out
+
+
+def _measured(row: dict[str, Any]) -> list[str]:
+    return [
+        row["mesh"],
+        f"{row['milliseconds']:.0f}",
+        f"{row['predicted']:.0f}",
+        *(f"{took:.1f}" for took in row["parts"].values()),
+        f"{row['sent']:,}",
+        f"{row['predicted_sent']:,}",
+    ]
+
+
+def steps_table() -> str:
+    """Steps measured on one H200, of many sizes, beside the model."""
+    report = json.loads((HERE / "results" / "h200-scaling.json").read_text())
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for row in report["rows"]:
+        sizes = (row["b"], row["n"], row["w"])
+        found.setdefault(sizes, {})[row["precision"]] = row["milliseconds"]
+    rows = []
+    for (b, n, w), took in sorted(found.items()):
+        cells = [f"{b:,}", f"{n:,}", f"{w:,}"]
+        for precision, milliseconds in sorted(took.items(), reverse=True):
+            said = _step(b, n, w, precision)
+            cells += [f"{milliseconds:.2f}", f"{said.step_seconds * 1e3:.2f}"]
+        rows.append(cells)
+    names = ("TF32, ms", "predicted", "BF16, ms", "predicted")
+    head = f"{report['machine']}, torch {report['torch']}, ComplEx-N3 with AdaGrad:\n\n"
+    return head + table(("B", "N", "W", *names), rows)
+
+
+def _step(b: int, n: int, w: int, precision: str) -> Cost:
+    settings = [
+        f"model.dim={w // 2}", f"training.batch_size={b}", f"hardware.precision={precision}",
+    ]  # fmt: skip
+    recipe = Recipe().with_settings(settings)
+    return cost(recipe, Counts(n, 237, b), Mesh(), RATES["h200"])
+
+
+def plan_table(name: str) -> str:
+    rows = []
+    for text in PLANS[name]:
+        mesh = Mesh.read(text)
+        said = _cost(name, mesh)
+        peak = plan(_recipe(name), GRAPHS[name], torch.device("cuda"), mesh).peak
+        fits = "" if peak <= RATES["h200"].bytes else " (does not fit)"
+        took = list(said.seconds.values())
+        rows.append((
+            text, f"{peak / 1e9:.1f}{fits}", *(f"{each * 1e3:.2f}" for each in took),
+            _time(said.epoch_seconds), f"{said.epoch_price:,.2f}",
+        ))  # fmt: skip
+    dim, size = _recipe(name).model.dim, _recipe(name).training.batch_size
+    return f"ComplEx of dim {dim}, B = {size:,}, on h200:\n\n" + table(
+        ("mesh", "GB a device", "products, ms", "memory, ms", "rows' wire, ms", "batch's wire, ms",
+         "rest, ms", "an epoch", "its price"),
+        rows,
+    )  # fmt: skip
+
+
+def sampling_table() -> str:
+    """How much faster a step is against a sample, by the questions a step has."""
+    rows = []
+    for size in (125, 250, 500, 1000, 2000, 4000, 8000):
+        recipe = _recipe("wikidata5m").with_settings([f"training.batch_size={size}"])
+        mesh, rates = Mesh(rows=8), RATES["h200"]
+        exact = cost(recipe, GRAPHS["wikidata5m"], mesh, rates)
+        few = cost(sampled(recipe, SAMPLE), GRAPHS["wikidata5m"], mesh, rates)
+        rows.append((
+            f"{size:,}", _time(exact.epoch_seconds), _time(few.epoch_seconds),
+            f"{exact.epoch_seconds / few.epoch_seconds:.1f}",
+        ))  # fmt: skip
+    return table(("B", "an epoch, exact", f"against {SAMPLE:,} shared", "times as long"), rows)
+
+
+def _cost(name: str, mesh: Mesh) -> Cost:
+    return cost(_recipe(name), GRAPHS[name], mesh, RATES["h200"])
+
+
+def _recipe(name: str) -> Recipe:
+    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = list(columns)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""A run's shards joined into one file, or into a run of one process, a block of rows at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from allneg.errors import BadRecipe
+from allneg.run import disk as seam
+from allneg.run.checkpoint import last_folder, verify
+from allneg.run.files import TEMPORARY, full_disk_named, need_bytes, proof, write_json
+from allneg.run.run import Run
+from allneg.run.shards import Part, files_of, opened
+
+_ALIGNED = 8
+_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "I64": 8, "I32": 4}
+_COPIED = (
+    "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
+    "metrics.jsonl", "status.json", "report.json", "run.json",
+)  # fmt: skip
+
+
+def export(run: Run, out: Path) -> None:
+    """Write the best weights to `out`, a .safetensors file, or the whole run to `out`, a folder.
+
+    Whatever number of processes trained the run, memory holds a block of its rows at a time.
+    """
+    if out.exists() or out.is_symlink():
+        raise BadRecipe(f"{out}: exists already; choose another --out")
+    where = last_folder(run.folder / "checkpoints")
+    verify(where)
+    if out.suffix == ".safetensors":
+        files = files_of(each.name for each in where.iterdir())
+        with full_disk_named(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+        _join(where, files.get("best", files["tables"]), out)
+    else:
+        _export_run(run, where, out)
+
+
+def _export_run(run: Run, where: Path, out: Path) -> None:
+    """A run that one process could have written; `run.json` comes last, and makes it one."""
+    target = out / "checkpoints" / where.name
+    with full_disk_named(out):
+        target.mkdir(parents=True)
+    try:
+        manifest: dict[str, Any] = {}
+        for kind, names in files_of(each.name for each in where.iterdir()).items():
+            _join(where, names, target / f"{kind}.safetensors")
+            manifest[f"{kind}.safetensors"] = proof(target / f"{kind}.safetensors")
+        _copy(where / "state.json", target / "state.json")
+        manifest["state.json"] = proof(target / "state.json")
+        write_json(target / "manifest.json", manifest)
+        with full_disk_named(out):
+            seam.disk.write(out / "checkpoints" / "last", [f"{where.name}\n".encode()])
+        for name in _COPIED:
+            if (run.folder / name).exists():
+                _copy(run.folder / name, out / name)
+    except BaseException:
+        with suppress(OSError):
+            seam.disk.remove(out)  # a part of a run is of no use
+        raise
+
+
+def _join(where: Path, names: list[str], out: Path) -> None:
+    """One safetensors file from several, whole or not there."""
+    temporary = out.with_name(TEMPORARY + out.name)
+    need_bytes(out.parent, sum((where / name).stat().st_size for name in names))
+    with opened([where / name for name in names]) as parts, full_disk_named(out):
+        seam.disk.write(temporary, _bytes(list(parts.values())))
+        seam.disk.sync(temporary)
+        seam.disk.replace(temporary, out)
+        seam.disk.sync(out.parent)
+
+
+def _bytes(parts: list[Part]) -> Iterator[seam.Part]:
+    """The bytes that `run/tensors.py` gives of the same tensors, read as they are needed."""
+    parts = sorted(parts, key=lambda part: (-_BYTES[part.dtype], part.name))
+    header, end = {}, 0
+    for part in parts:
+        start, end = end, end + part.n_numbers * _BYTES[part.dtype]
+        header[part.name] = {
+            "dtype": part.dtype, "shape": part.shape, "data_offsets": [start, end],
+        }  # fmt: skip
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNED)
+    yield len(text).to_bytes(8, "little")
+    yield text
+    for part in parts:
+        for block in part.blocks():
+            if block.numel():
+                yield block.contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _copy(old: Path, new: Path) -> None:
+    with full_disk_named(new):
+        seam.disk.write(new, [old.read_bytes()])
+        seam.disk.sync(new)

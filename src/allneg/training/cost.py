@@ -1,0 +1,223 @@
+"""What a step costs: products, memory traffic, bytes on the wire; and so an epoch's time and price.
+
+Everything is counted for one device of the mesh. Each of `rows` devices compares b = B / batch
+questions with n = N / rows entity rows; W is the width of a row, R the number of relation rows.
+
+    products      6 b n W      scores, and the gradients of queries and of rows; 8 where the scores
+                               are streamed, and so made twice
+    memory        24 b n       each score is written and read a few times; 80 where streamed
+                  24 n W       a table's gradient and AdaGrad: 6 numbers of 4 bytes (Adam 8, SGD 4)
+    rows' wire    12 b W       a sum of two looked-up rows a question and of its query's gradient
+                  8 b          what a loss keeps of its rivals, and the answer's score
+    batch's wire  4 n W        a sum of every row's gradient, while blocks are compared
+                  8 b W batch  the gradients of looked-up rows, gathered
+                  4 R W        a sum of the relations' gradients
+
+A sum over p devices sends and receives 2 (p-1)/p times its bytes, and what is gathered from p
+devices (p-1)/p times the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from allneg.graph.graph import Graph
+from allneg.mesh import Mesh
+from allneg.recipe import Recipe
+from allneg.run import make_model
+from allneg.scoring.streamed import block_rows
+
+_FLOAT = 4
+_ID = 8
+_SCORES, _STREAMED = 24, 80  # bytes of memory traffic a score, kept whole or made in blocks
+_OPTIMIZERS = {"adagrad": 6, "adam": 8, "sgd": 4}  # numbers read and written for each of a table
+# Instructions for each pair of coordinates, scores and both gradients: docs/kernels.md.
+_DISTANCES = {"l1": 6, "modulus": 16}
+_MEMORIES = {"softmax": 1, "margin": 1, "logistic": 1, "self-adversarial": 2}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The size of a graph: all that a plan needs to know of it."""
+
+    entities: int
+    relations: int
+    train: int  # triples
+    valid: int = 0
+    test: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph) -> Counts:
+        sizes = (len(graph.train), len(graph.valid), len(graph.test))
+        return cls(graph.n_entities, graph.n_relations, *sizes)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a device does in a second, and its price. Stated, not measured here: see `RATES`."""
+
+    products: Mapping[str, float]  # floating-point operations of matrix products, by precision
+    distances: float  # instructions of the l1 and modulus kernels
+    memory: float  # bytes read and written
+    near: float  # bytes sent to devices of the same machine, and as many received
+    far: float  # likewise to other machines
+    pause: float  # seconds a sum takes to begin
+    rest: float  # seconds of a step's small operations, captured, whatever its size
+    rest_many: float  # likewise in a mesh, where steps are not captured
+    bytes: int  # of memory
+    price: float  # an hour, in any currency
+    machine: int = 8  # devices in one
+
+
+# Products, distances and `rest` of an H200 were measured (benchmarks/results/h200-*.json); of an
+# A100 they are 70 % of the data sheet. For both, 80 % of the data sheet's memory rate, 70 % of its
+# links, one 400 or 200 Gbit/s port a device between machines, and a guess at `rest_many`.
+RATES = {
+    "h200": Rates(
+        products={"float32": 47e12, "tf32": 366e12, "bf16": 777e12},
+        distances=14e12, memory=3.84e12, near=315e9, far=35e9, pause=30e-6,
+        rest=160e-6, rest_many=1e-3, bytes=141 * 10**9, price=3.5,
+    ),
+    "a100": Rates(
+        products={"float32": 13.6e12, "tf32": 109e12, "bf16": 218e12},
+        distances=4.4e12, memory=1.63e12, near=210e9, far=17.5e9, pause=30e-6,
+        rest=160e-6, rest_many=1e-3, bytes=80 * 10**9, price=1.8,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one device of the mesh does in a step, and what that takes."""
+
+    mesh: Mesh
+    steps: int  # an epoch
+    operations: float  # of products, or instructions of distances
+    traffic: float  # bytes of memory
+    rows_wire: float  # bytes sent among devices with other rows
+    batch_wire: float  # bytes sent among devices with other questions
+    seconds: Mapping[str, float]  # products, memory, rows' wire, batch's wire, rest: of a step
+    price: float  # of all devices for an hour
+
+    @property
+    def step_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def epoch_seconds(self) -> float:
+        return self.steps * self.step_seconds
+
+    @property
+    def epoch_price(self) -> float:
+        return self.epoch_seconds / 3600 * self.price
+
+    def to_json(self) -> dict[str, Any]:
+        said = {**vars(self), "mesh": str(self.mesh), "seconds": dict(self.seconds)}
+        more = ("step_seconds", "epoch_seconds", "epoch_price")
+        return {**said, **{name: getattr(self, name) for name in more}}
+
+
+def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
+    """The cost of a recipe's step, by the sums at the top of this file."""
+    size = _Sizes.of(recipe, counts, mesh)
+    wires = {
+        "rows": _summed(mesh.rows, size.looked) + _gathered(mesh.rows, size.told),
+        "batch": _summed(mesh.batch, size.dense + size.relations)
+        + _gathered(mesh.batch, size.late),
+    }
+    kernel = make_model(recipe).kernel
+    rate = rates.distances if kernel in _DISTANCES else rates.products[recipe.hardware.precision]
+    work = size.operations / rate
+    # Neighbouring devices hold the same rows; those with other rows may be on other machines.
+    links = {
+        "rows": rates.near if mesh.size <= rates.machine else rates.far,
+        "batch": rates.near if mesh.batch <= rates.machine else rates.far,
+    }
+    took = {name: wires[name] / links[name] for name in wires}
+    # All but the last block's sum hides behind the blocks compared after it: half the products
+    # and more are on the way back.
+    hidden = min(took["batch"], work / 2) * (1 - 1 / size.blocks)
+    sums = {"rows": 3 if mesh.rows > 1 else 0, "batch": 2 + size.blocks if mesh.batch > 1 else 0}
+    return Cost(
+        mesh=mesh,
+        steps=math.ceil(2 * counts.train / recipe.training.batch_size),
+        operations=size.operations,
+        traffic=size.traffic,
+        rows_wire=wires["rows"],
+        batch_wire=wires["batch"],
+        seconds={
+            "products": work,
+            "memory": size.traffic / rates.memory,
+            "rows' wire": took["rows"] + sums["rows"] * rates.pause,
+            "batch's wire": took["batch"] - hidden + sums["batch"] * rates.pause,
+            "rest": rates.rest if mesh.size == 1 else rates.rest_many,
+        },
+        price=mesh.size * rates.price,
+    )
+
+
+def sampled(recipe: Recipe, count: int) -> Recipe:
+    """The same recipe against so many shared negatives."""
+    return replace(recipe, loss=replace(recipe.loss, negatives="shared", count=count))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Of one device's part of a step; bytes where nothing else is said."""
+
+    operations: float  # of products or distances; a number
+    blocks: int  # that the scores are made in; a number
+    traffic: float  # of memory
+    looked: float  # rows fetched, and the gradients of queries
+    told: float  # what all processes' losses keep
+    dense: float  # gradient of every row held here
+    late: float  # all processes' gradients of looked-up rows
+    relations: float  # gradient of every relation row, and the loss
+
+    @classmethod
+    def of(cls, recipe: Recipe, counts: Counts, mesh: Mesh) -> _Sizes:
+        model, loss, batch_size = make_model(recipe), recipe.loss, recipe.training.batch_size
+        width = model.entity_width
+        b, n = math.ceil(batch_size / mesh.batch), math.ceil(counts.entities / mesh.rows)
+        held = min(b, recipe.training.micro_batch or b)
+        columns = n
+        if loss.negatives == "shared":
+            columns = math.ceil(min(counts.entities, batch_size + (loss.count or 0)) / mesh.rows)
+        elif loss.negatives == "own":
+            columns = 1 + (loss.count or 0)
+        blocks = 1
+        if loss.negatives != "own":
+            blocks = math.ceil(columns / block_rows(held, columns, loss.block))
+        pairs = float(b) * columns
+        each = (6 if blocks == 1 else 8) * width
+        if model.kernel in _DISTANCES:
+            coordinates = width if model.kernel == "l1" else model.dim
+            again = 1 if blocks == 1 else 4 / 3
+            each = int(_DISTANCES[model.kernel] * coordinates * again)
+        relations = counts.relations * (2 if recipe.model.reciprocal else 1) * model.relation_width
+        numbers = n * width + relations
+        on_the_way = loss.negatives == "all" and held == b
+        told = _MEMORIES[loss.name] + (2 if loss.smoothing else 0) + 1
+        rows = 2 if recipe.penalty.name != "none" or loss.relation_weight else 1
+        return cls(
+            operations=pairs * each,
+            blocks=blocks if on_the_way else 1,
+            traffic=(_SCORES if blocks == 1 else _STREAMED) * pairs
+            + _FLOAT * _OPTIMIZERS[recipe.optimizer.name] * numbers,
+            looked=3.0 * b * width * _FLOAT,
+            told=float(told * b * _FLOAT * mesh.rows),
+            dense=float(n * width * _FLOAT),
+            late=rows * b * mesh.batch * (width * _FLOAT + _ID) if on_the_way else 0.0,
+            relations=float((relations + 1) * _FLOAT),
+        )
+
+
+def _summed(devices: int, size: float) -> float:
+    return 2 * (devices - 1) / devices * size
+
+
+def _gathered(devices: int, size: float) -> float:
+    return (devices - 1) / devices * size

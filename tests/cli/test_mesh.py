@@ -1,0 +1,116 @@
+"""Commands that know of many processes, given in one: train, resume, plan and export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from allneg.run import Run
+
+Command = Callable[..., Any]
+SIZE = ("--entities", 4_594_485, "--relations", 822, "--triples", 20_614_279)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text('[data]\nname = "nowhere"\n[model]\ndim = 128\n[training]\nbatch_size = 2000\n')
+    return path
+
+
+def test_a_mesh_of_other_processes_than_there_are_is_said(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    done = allneg("train", tiny_folder, "--mesh", "rows=3", "--out", tmp_path / "run")
+    assert done.code == 2
+    assert "is of 3 processes, and here is one: start them with `torchrun" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_that_may_restart_must_say_where_its_run_is(
+    allneg: Command, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    done = allneg("train", tiny_folder, "--device", "cpu")
+    assert done.code == 2
+    assert "say --out" in done.err
+
+
+def test_a_restart_takes_up_no_run_but_its_own(
+    allneg: Command, toy_copy: Run, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    done = allneg("train", tiny_folder, "--device", "cpu", "--out", toy_copy.folder)
+    assert done.code == 2
+    assert "exists already" in done.err
+
+
+def test_a_recipe_of_many_processes_is_taken_up_by_one(allneg: Command, toy_copy: Run) -> None:
+    """The mesh of the recipe counts where there are as many; one process is a mesh of its own."""
+    (toy_copy.folder / "report.json").unlink()
+    text = (toy_copy.folder / "recipe.toml").read_text()
+    (toy_copy.folder / "recipe.toml").write_text(text + 'mesh = "rows=4"\n')
+    assert Run.open(toy_copy.folder).recipe.hardware.mesh == "rows=4"
+    assert allneg("resume", toy_copy.folder, "--mesh", "rows=2").code == 2
+    done = allneg("resume", toy_copy.folder)
+    assert done.code == 0
+    assert "the recipe's mesh is rows=4; it goes on as rows=1,batch=1" in done.err
+    assert Run.open(toy_copy.folder).finished
+
+
+def test_plan_needs_no_data_where_sizes_are_said(allneg: Command, recipe: Path) -> None:
+    said = allneg("plan", recipe, *SIZE, "--mesh", "rows=8,batch=1", "--json").json
+    alone = allneg("plan", recipe, *SIZE, "--on", "h200", "--json").json
+    assert said["exact"]["mesh"] == "rows=8,batch=1"
+    assert said["device"] == "cuda"
+    rows = 574_311 + -574_311 % 64
+    assert said["kept"]["tables"] == 4 * (rows * 256 + 2 * 822 * 256)
+    assert said["exact"]["operations"] == pytest.approx(alone["exact"]["operations"] / 8, rel=1e-5)
+    assert said["exact"]["step_seconds"] > said["sampled"]["step_seconds"]
+    assert said["exact"]["epoch_seconds"] == said["exact"]["steps"] * said["exact"]["step_seconds"]
+
+
+def test_plan_shows_time_price_and_what_sampling_would_save(allneg: Command, recipe: Path) -> None:
+    shown = allneg("plan", recipe, *SIZE, "--mesh", "rows=2,batch=2", "--price", 7)
+    assert shown.code == 0
+    assert "each device of rows=2,batch=2 of h200" in shown.out
+    assert "at 7 a device and hour" in shown.out
+    assert "cuda has 134,468.1 MiB: fits" in shown.out
+    assert "sampling pays if it needs fewer than" in shown.out
+
+
+def test_plan_says_when_a_device_is_too_small(allneg: Command, recipe: Path) -> None:
+    shown = allneg("plan", recipe, *SIZE, "--on", "a100", "--set", "model.dim=2000")
+    assert "does not fit; lower model.dim" in shown.out
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (SIZE[:2], "say all of --entities, --relations and --triples"),
+        ((*SIZE, "--on", "h20"), "close names: 'h200'; there is h200, a100"),
+        ((*SIZE, "--mesh", "rows=0"), "hardware.mesh must be such as rows=4,batch=2"),
+    ],
+)
+def test_plan_says_what_it_cannot_plan(
+    allneg: Command, recipe: Path, options: tuple[object, ...], said: str
+) -> None:
+    done = allneg("plan", recipe, *options)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_export_writes_the_best_weights_of_any_run(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "deep" / "toy.safetensors"
+    assert allneg("export", toy_run.folder, "--out", out).out == f"{out}\n"
+    found, true = load_file(out), toy_run.tables().weights()
+    assert all(each.equal(true[name]) for name, each in found.items())
+    again = allneg("export", toy_run.folder, "--out", out, "--json")
+    assert again.code == 2
+    assert "exists already" in again.err

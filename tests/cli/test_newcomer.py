@@ -1,0 +1,189 @@
+"""What people meet in their first hour: typos, leftovers, and numbers that need a word."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg import hardware
+from allneg.cli.train import UNSET
+from allneg.recipe import Recipe
+from allneg.run import Run
+
+Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+HOUSE = Path(__file__).parents[2]
+
+
+def test_a_killed_run_says_that_it_was_cut_off(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allneg", "train", tiny_folder, "--out", run, "--quiet",
+         "--set", "training.epochs=1000000", "--set", "evaluation.patience=1000000",
+         "--device", "cpu"],
+        env={**os.environ, "PYTHONPATH": str(HOUSE / "src"), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        for _ in range(1200):
+            if (run / "status.json").exists():
+                break
+            time.sleep(0.05)
+        assert allneg("info", run, "--json").json["status"]["state"] == "running"
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait(20)
+    assert allneg("info", run, "--json").json["status"]["state"] == "cut off"
+    said = " ".join(allneg("info", run).out.replace("│", " ").split())
+    assert "was cut off; `allneg resume" in said
+
+
+def test_a_run_that_is_cut_off_is_only_looked_at(toy_copy: Run) -> None:
+    toy_copy.say("running")
+    assert toy_copy.standing["state"] == "cut off"
+    assert toy_copy.status["state"] == "running"
+    with toy_copy.held():
+        assert Run.open(toy_copy.folder).standing["state"] == "running"
+    toy_copy.say("finished")
+    assert toy_copy.standing == {"state": "finished"}
+
+
+@pytest.fixture
+def recipe(tiny_folder: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "small.toml"
+    made = Recipe.from_tables({"data": {"name": str(tiny_folder)}, "hardware": {"device": "cpu"}})
+    file.write_text(made.to_toml())
+    return file
+
+
+def test_a_plan_is_compared_with_the_memory_there_is(
+    allneg: Command, recipe: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert allneg("plan", recipe).out.splitlines()[-1].endswith("MiB: fits")
+    said = allneg("plan", recipe, "--json").json
+    assert said["fits"]
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(hardware, "_LIMIT", limit)
+    limit.write_text("1000\n")
+    assert "cpu has 0.0 MiB: does not fit; lower model.dim" in allneg("plan", recipe).out
+    limit.write_text(f"{sum(said['kept'].values()) + 1}\n")
+    assert "does not fit; lower training.micro_batch" in allneg("plan", recipe).out
+    assert not allneg("plan", recipe, "--json").json["fits"]
+    limit.write_text("max\n")
+    assert allneg("plan", recipe, "--json").json["available"] == said["available"]
+
+
+def test_an_unknown_name_in_a_file_of_questions_is_said_with_its_line(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "asked.tsv"
+    file.write_text("France\tin\t?\n?\tin\tEurop\n")
+    done = allneg("predict", toy_run.folder, "--questions", file)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == "allneg: asked.tsv:2: no entity is called 'Europ'; close names: 'Europe'\n"
+    file.write_text("France\tinn\t?\n")
+    assert "asked.tsv:1: no relation is called 'inn'" in allneg(
+        "predict", toy_run.folder, "--questions", file
+    ).err  # fmt: skip
+
+
+def test_check_says_what_training_does_with_duplicates(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    with (tiny_folder / "train.tsv").open("a") as file:
+        file.write("France\tborders\tSpain\n")
+    checked = allneg("data", "check", tiny_folder)
+    said = "1 duplicate triple in train is left out"
+    assert said in checked.err
+    kept = allneg("data", "check", tiny_folder, "--set", "data.keep_duplicates=true")
+    assert "1 duplicate triple in train is kept" in kept.err
+    trained = allneg("train", tiny_folder, "--out", tmp_path / "run", "--set", "training.epochs=1",
+                     "--set", "model.dim=2", "--device", "cpu")  # fmt: skip
+    assert said in trained.err
+
+
+@pytest.mark.parametrize("kind", ["a run", "below a file"])
+def test_the_place_of_a_run_is_checked_before_data_are_read(
+    allneg: Command, toy_copy: Run, kind: str
+) -> None:
+    out = toy_copy.folder if kind == "a run" else toy_copy.folder / "run.json" / "below"
+    done = allneg("train", "no-such-data", "--out", out)
+    assert done.code == (2 if kind == "a run" else 6)
+    assert str(out) in done.err
+    assert "no-such-data" not in done.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_is_not_ours_is_said_before_data_are_read(
+    allneg: Command, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o500)
+    done = allneg("train", "no-such-data", "--out", tmp_path / "run")
+    tmp_path.chmod(0o700)
+    assert done.code == 6
+    assert "cannot be written" in done.err
+
+
+def test_choices_may_be_written_in_capitals_and_typos_get_the_nearest(
+    allneg: Command, toy_run: Run
+) -> None:
+    done = allneg("train", "countries", "--model", "ComplEx", "--set", "loss.name=Softmax",
+                  "--print-recipe")  # fmt: skip
+    assert tomllib.loads(done.out)["model"]["name"] == "complex"
+    assert tomllib.loads(done.out)["loss"]["name"] == "softmax"
+    typo = allneg("train", "countries", "--model", "RotateE", "--print-recipe")
+    assert typo.code == 2
+    assert "not 'RotateE'; did you mean rotate?" in typo.err
+    assert allneg("evaluate", toy_run.folder, "--protocol", "KBC", "--split", "Test").code == 0
+    command = allneg("Trian")
+    assert command.code == 2
+    assert "No such command 'Trian'; close names: 'train'" in command.err
+
+
+def test_the_end_of_a_training_says_why_valid_and_test_differ(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu")
+    word = "filtered by train and valid alone"
+    assert word in allneg("train", tiny_folder, "--out", tmp_path / "one", *quick).err
+    assert allneg("train", tiny_folder, "--out", tmp_path / "two", "--quiet", *quick).err == ""
+    alone = tmp_path / "train-only"
+    alone.mkdir()
+    shutil.copy(tiny_folder / "train.tsv", alone)
+    shutil.copy(tiny_folder / "test.tsv", alone)
+    assert word not in allneg("train", alone, "--out", tmp_path / "three", *quick).err
+
+
+def test_a_printed_recipe_names_what_is_not_set(allneg: Command) -> None:
+    printed = allneg("train", "countries", "--print-recipe").out
+    lines = printed.splitlines()
+    assert "# micro_batch = …  unset: the whole batch at once" in lines
+    training = lines[lines.index("[training]") : lines.index("[evaluation]")]
+    assert any(line.startswith("# micro_batch") for line in training)
+    assert Recipe.from_tables(tomllib.loads(printed)) == Recipe()
+    chosen = allneg("train", "countries", "--set", "training.micro_batch=7", "--print-recipe").out
+    assert "# micro_batch" not in chosen
+    assert "micro_batch = 7" in chosen
+
+
+def test_every_setting_that_may_be_unset_has_its_meaning() -> None:
+    recipe = Recipe()
+    unset = {
+        (part.name, field.name)
+        for part in dataclasses.fields(recipe)
+        for field in dataclasses.fields(getattr(recipe, part.name))
+        if getattr(getattr(recipe, part.name), field.name) is None
+    }
+    assert unset == set(UNSET)

@@ -1,0 +1,95 @@
+"""Steps of many processes are those of one: the same losses, the same rows afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from crew import Crew
+from torch import Tensor
+from works import steps
+
+from allneg.graph import Graph
+from allneg.models import MODELS
+from allneg.scoring.shard import World
+
+MESHES = ["rows=2", "rows=3", "rows=4", "batch=2", "batch=3", "rows=2,batch=2"]
+# Each on top of the plain ones, which take sgd at rate 1: a step lays the gradient bare.
+SETTINGS = {
+    "no penalty": ("penalty.name=none",),
+    "l2": ("penalty.name=l2",),
+    "dura": ("penalty.name=dura",),
+    "dura-w, not reciprocal": ("penalty.name=dura-w", "model.reciprocal=false"),
+    "relation prediction": ("loss.relation_weight=0.5",),
+    "relation prediction, not reciprocal": (
+        "loss.relation_weight=0.5", "model.reciprocal=false",
+    ),
+    "smoothing, known masked": ("loss.smoothing=0.2", "loss.mask_known=true"),
+    "blocks of rows": ("loss.block=1",),
+    "blocks of rows, known masked": ("loss.block=1", "loss.mask_known=true"),
+    "subsampling": ("loss.subsampling=true",),
+    "dropout": ("model.entity_dropout=0.3", "model.relation_dropout=0.2"),
+    "parts of a batch": ("training.micro_batch=4",),
+    "parts of a batch, in blocks": ("training.micro_batch=4", "loss.block=1"),
+    "a last batch of one": ("training.batch_size=139",),
+    "margin": ("loss.name=margin", "loss.margin=1.5"),
+    "logistic": ("loss.name=logistic", "loss.margin=1", "optimizer.learning_rate=0.1"),
+    "self-adversarial": ("loss.name=self-adversarial", "loss.margin=1", "loss.temperature=0.7"),
+    "self-adversarial, in blocks, known masked": (
+        "loss.name=self-adversarial", "loss.block=1", "loss.mask_known=true",
+    ),
+    "shared": ("loss.negatives=shared", "loss.count=40"),
+    "shared, few": ("loss.negatives=shared", "loss.count=1", "training.batch_size=2"),
+    "shared, corrected, known masked": (
+        "loss.negatives=shared", "loss.count=40", "loss.correction=true", "loss.mask_known=true",
+    ),
+    "shared, without the answers": (
+        "loss.negatives=shared", "loss.count=40", "loss.answers_too=false", "loss.mask_known=true",
+    ),
+    "class weights": ("loss.class_weights=true",),
+    "squared distance with a bias": (
+        "model.name=transe", "model.norm=2", "model.squared=true", "model.bias=true",
+    ),
+    "rotate, euclidean": ("model.name=rotate", "model.norm=2"),
+    "shared, smoothing, in parts": (
+        "loss.negatives=shared", "loss.count=40", "loss.smoothing=0.1", "training.micro_batch=4",
+    ),
+    "own": ("loss.negatives=own", "loss.count=7"),
+    "own, known masked, self-adversarial": (
+        "loss.negatives=own", "loss.count=7", "loss.mask_known=true",
+        "loss.name=self-adversarial", "loss.margin=1",
+    ),
+    "own, relation prediction, in parts": (
+        "loss.negatives=own", "loss.count=7", "loss.relation_weight=0.5", "training.micro_batch=4",
+    ),
+    "adagrad": ("optimizer.name=adagrad", "optimizer.learning_rate=0.1"),
+    "adam": ("optimizer.name=adam", "optimizer.learning_rate=0.1"),
+}  # fmt: skip
+
+
+def check_alike(crew: Crew, graph: Graph, mesh: str, settings: tuple[str, ...]) -> None:
+    values, _, entities, relations = steps(World(), graph, settings)
+    assert len(values) > 1
+    held: dict[int, Tensor] = {}
+    for found, start, rows, others in crew(mesh, steps, graph, settings):
+        assert found == pytest.approx(values, rel=1e-5)
+        torch.testing.assert_close(others, relations, rtol=1e-4, atol=1e-5)
+        assert start not in held or held[start].equal(rows)
+        held[start] = rows
+    whole = torch.cat([held[start] for start in sorted(held)])
+    torch.testing.assert_close(whole, entities, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_learns_the_same_in_every_mesh(
+    crew: Crew, graph: Graph, name: str, mesh: str
+) -> None:
+    check_alike(crew, graph, mesh, (f"model.name={name}",))
+
+
+@pytest.mark.parametrize("mesh", ["rows=3", "batch=3", "rows=2,batch=2"])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+def test_every_setting_learns_the_same_in_every_mesh(
+    crew: Crew, graph: Graph, settings: tuple[str, ...], mesh: str
+) -> None:
+    check_alike(crew, graph, mesh, settings)

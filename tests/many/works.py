@@ -1,0 +1,103 @@
+"""What tests hand to the processes: functions whose first argument is the world they run in."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator
+
+from allneg.errors import Diverged, Interrupted, OutOfResources
+from allneg.evaluation import PROTOCOLS
+from allneg.evaluation.ranks import rank
+from allneg.graph import Graph
+from allneg.graph.questions import batches
+from allneg.recipe import Recipe
+from allneg.run import Run
+from allneg.run import disk as seam
+from allneg.run.checkpoint import State
+from allneg.scoring.shard import World
+from allneg.training.fit import Aim, fit
+from allneg.training.learner import Learner
+
+PLAIN = (
+    "model.dim=3", "model.scale=0.7", "training.batch_size=30", "hardware.device=cpu",
+    "optimizer.name=sgd", "optimizer.learning_rate=1", "penalty.weight=0.1",
+)  # fmt: skip
+
+
+def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, ...]:
+    """The losses of an epoch's steps, then this process's first row, its rows, the relations'."""
+    recipe = Recipe().with_settings([*PLAIN, *settings])
+    learner = Learner(recipe, graph, torch.device("cpu"), world)
+    order, chance = Generator().manual_seed(1), Generator()
+    values = []
+    for i, questions in enumerate(
+        batches(torch.from_numpy(graph.train), recipe.training.batch_size, order)
+    ):
+        values.append(float(learner.step(questions, chance.manual_seed(i))))
+        if i == 3:
+            break
+    rows = learner.tables.weights()
+    return values, learner.tables.shard.start, rows["entities"], rows["relations"]
+
+
+def ranked(world: World, graph: Graph, settings: tuple[str, ...], rules: str) -> tuple[Any, ...]:
+    """How many rivals are better than each answer of test, and how many equal."""
+    recipe = Recipe().with_settings([*PLAIN, *settings])
+    learner = Learner(recipe, graph, torch.device("cpu"), world)
+    if "model.scale=0.9" in settings:
+        # Whole numbers: every score is exact, and many are equal.
+        for each in learner.tables.parameters():
+            each.data = each.data.round().clamp(-1, 1)
+    found = rank(learner.model, learner.tables, graph, "test", PROTOCOLS[rules], block=2000)
+    return found.better, found.equal, found.n_candidates
+
+
+def diverged(world: World, graph: Graph) -> str:
+    """What is said when one row, which one process holds, is not finite."""
+    learner = Learner(Recipe().with_settings(PLAIN), graph, torch.device("cpu"), world)
+    if learner.tables.shard.stop == graph.n_entities:
+        learner.tables.entities.data[-1] = torch.nan
+    with pytest.raises(Diverged) as caught:
+        rank(learner.model, learner.tables, graph, "test", PROTOCOLS["allneg"], block=2000)
+    return str(caught.value)
+
+
+def trained(world: World, folder: Path, epochs: int | None, stop_after: int | None) -> str:
+    """Train a run for so many epochs, or until one process gets a signal after so many steps."""
+    left = stop_after if stop_after is not None and world.rank == world.size - 1 else -1
+
+    def stopped_by() -> int:
+        nonlocal left
+        left -= 1
+        return signal.SIGTERM if left == 0 else 0
+
+    run = Run.open(folder, writes=world.leads)
+    try:
+        fit(run, stopped_by=stopped_by, aim=Aim(epochs=epochs), world=world)
+    except Interrupted:
+        return "interrupted"
+    return "done"
+
+
+def troubled(world: World, folder: Path) -> str:
+    """What a save says when the disk of the last process is full."""
+    learner = Learner(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
+    real = seam.disk.write
+    if world.rank == world.size - 1:
+        seam.disk.write = full  # type: ignore[method-assign]
+    try:
+        with pytest.raises(OutOfResources) as caught:
+            Run.open(folder).save(learner.checkpoint(State(epoch=99)), world)
+    finally:
+        seam.disk.write = real  # type: ignore[method-assign]
+    return str(caught.value)
+
+
+def full(path: Path, parts: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left")
