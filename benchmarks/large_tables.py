@@ -49,7 +49,7 @@ def _reading(found: list[Report]) -> str:
         ]
         out += f"\n{_machine(report)}; {first['entities']:,} entities, {first['triples']:,} "
         out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
-        out += "| | seconds | of one core | peak of the process, GiB |\n|---|---|---|---|\n"
+        out += "| | seconds | CPU seconds of the process | its peak, GiB |\n|---|---|---|---|\n"
         out += f"| made up and written | {report['make_seconds']:,.1f} | | |\n"
         for what, took in lines:
             out += f"| {what} | {took['seconds']:,.1f} | {took['cpu_seconds']:,.1f} "
@@ -64,7 +64,7 @@ def _training(found: list[Report]) -> str:
         out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
         out += f"{size['relations']:,} relations:\n\n"
         out += (
-            "| model | tables | questions a step | seconds a step | of CPU cores "
+            "| model | tables | questions a step | seconds a step | CPU seconds "
             "| seconds a million questions | planned GiB | measured GiB "
             "| planned GiB of the host |\n"
         )
