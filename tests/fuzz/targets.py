@@ -19,6 +19,7 @@ import torch
 from allneg.errors import Problem
 from allneg.graph.files import TripleFile
 from allneg.graph.lines import Ids, read_lines
+from allneg.graph.spilled import read_spilled
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.run.checkpoint import Checkpoint, State, load, save
 from allneg.run.files import read_tensors
@@ -35,12 +36,20 @@ def triples(data: bytes) -> None:
     separator = _SEPARATORS[choice & 1]
     settings = Data(columns=_COLUMNS[(choice >> 1) % 3], skip_bad_lines=choice >> 6)
     entities, relations = Ids(), Ids()
-    file = TripleFile("fuzz", separator, lambda: io.BytesIO(content))
+    file = TripleFile("fuzz", separator, lambda: io.BytesIO(content), len(content))
     try:
         found, _ = read_lines(file, settings, entities, relations)
     except Problem as problem:
         _check_message(problem)
+        if choice & 8:
+            _is_refused_out_of_core(file, settings, str(problem))
         return
+    if choice & 8 and len(found):
+        with tempfile.TemporaryDirectory() as folder:
+            splits, names, _ = read_spilled({"train": file}, settings, Path(folder))
+            assert splits["train"].tolist() == found.tolist()
+            assert list(names.entities) == list(entities)
+            assert list(names.relations) == list(relations)
     assert found.shape[1:] == (3,)
     assert ((found >= 0) & (found < (len(entities), len(relations), len(entities)))).all()
     assert list(entities.values()) == list(range(len(entities)))
@@ -53,11 +62,22 @@ def triples(data: bytes) -> None:
     if separator == "\t" and len(found):
         names, links = list(entities), list(relations)
         lines = "".join(f"{names[h]}\t{links[r]}\t{names[t]}\n" for h, r, t in found.tolist())
-        again = TripleFile("fuzz", "\t", lambda: io.BytesIO(lines.encode()))
+        again = TripleFile("fuzz", "\t", lambda: io.BytesIO(lines.encode()), len(lines))
         # A name that is a header's or begins with a mark may be left out the second time.
         if not lines.startswith("\ufeff") and "\r\n" not in lines and not _is_header(lines):
             twice, _ = read_lines(again, Data(), Ids(), Ids())
             assert twice.tolist() == found.tolist()
+
+
+def _is_refused_out_of_core(file: TripleFile, settings: Data, said: str) -> None:
+    """A text is refused alike whether names are numbered in memory or on the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            read_spilled({"train": file}, settings, Path(folder))
+        except Problem as problem:
+            assert str(problem) == said
+        else:
+            raise AssertionError(f"read, where it was refused: {said}")
 
 
 def _is_header(lines: str) -> bool:
