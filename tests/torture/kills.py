@@ -25,6 +25,7 @@ from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.run.files import TEMPORARY
+from allneg.scoring.shard import LONE, World
 from allneg.training import fit
 
 ENDLESS = 1_000_000
@@ -60,10 +61,10 @@ class Tally:
 class _Noted(Run):
     """A run that notes its saves where the parent can see them."""
 
-    def save(self, saved: Checkpoint) -> None:
+    def save(self, saved: Checkpoint, world: World = LONE) -> None:
         moment = (saved.state.epoch, saved.state.step)
         _note(begun=moment)
-        super().save(saved)
+        super().save(saved, world)
         _note(ended=moment)
 
 
