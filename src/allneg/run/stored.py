@@ -24,7 +24,7 @@ from allneg.run.files import (
 )
 
 _TRIPLES = "triples.safetensors"
-_LARGE = 1 << 26  # bytes of names, which then stay on the disk
+_LARGE = 1 << 25  # bytes of names, which then stay on the disk
 _FILES = ("entities.txt", "relations.txt", _TRIPLES)
 
 
