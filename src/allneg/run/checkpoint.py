@@ -267,7 +267,7 @@ def _pointed(folder: Path) -> str | None:
     """The name in `last`; where the first save did not get to write it, the only one there is."""
     path = folder / "last"
     try:
-        name = path.read_bytes()[:_LITTLE].decode("ascii").strip()
+        name = path.read_bytes()[:_LITTLE].decode("ascii").strip("\r\n")
     except FileNotFoundError:
         found = names(folder)
         return found[0] if len(found) == 1 else None
