@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from allneg.kernels import tiles_gpu
-from allneg.kernels.blocks import wide
+from allneg.kernels.float32 import in_float32
 from allneg.kernels.modulus import reference
 
-
-def scores(query: Tensor, table: Tensor) -> Tensor:
-    """Minus the sums of moduli: (B, 2D), (N, 2D) -> (B, N), at least float32."""
-    query, table = wide(query), wide(table)
-    if query.dtype is torch.float64:  # the tiles count in float32
-        return reference.scores(query, table)
-    return tiles_gpu.scores(query, table, parts=2)
-
-
-def gradients(grad: Tensor, query: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """From d/d scores (B, N) to d/d query (B, 2D) and d/d table (N, 2D)."""
-    query, table = wide(query), wide(table)
-    if query.dtype is torch.float64:
-        return reference.gradients(grad, query, table)
-    return tiles_gpu.gradients(grad, query, table, parts=2)
+scores, gradients = in_float32(tiles_gpu, reference, parts=2)
