@@ -1,40 +1,10 @@
-"""Write the figures of docs/large-graphs.md from benchmarks/results/*-large.json.
-
-python benchmarks/large_tables.py            after new results were put there
-"""
+"""The figures of docs/large-graphs.md, from what bench_large.py measured; see tables.py."""
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "large-graphs.md"
 Report = dict[str, Any]
-
-
-def main() -> None:
-    PAGE.write_text(page_with_tables(PAGE.read_text(), reports()))
-
-
-def reports() -> list[Report]:
-    """What bench_large.py measured, machine by machine."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
-    return [report for report in found if "large" in report]
-
-
-def page_with_tables(page: str, found: list[Report]) -> str:
-    """`page` with what stands between `<!-- table reading -->` and `<!-- end -->` written anew."""
-    tables = {"reading": _reading, "training": _training}
-
-    def written(match: re.Match[str]) -> str:
-        return f"{match['open']}\n{tables[match['what']](found)}<!-- end -->"
-
-    return re.sub(
-        r"(?P<open><!-- table (?P<what>\w+) -->)\n.*?<!-- end -->", written, page, flags=re.DOTALL
-    )
 
 
 def _reading(found: list[Report]) -> str:
@@ -60,6 +30,8 @@ def _reading(found: list[Report]) -> str:
 def _training(found: list[Report]) -> str:
     out = ""
     for report in found:
+        if "large" not in report:
+            continue
         size = report["large"]
         out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
         out += f"{size['relations']:,} relations:\n\n"
@@ -90,5 +62,4 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:,.1f}"
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"reading": _reading, "training": _training}

@@ -1,12 +1,10 @@
-"""Write the tables of docs/many-gpus.md: measurements from results, plans from the cost model.
+"""The tables of docs/many-gpus.md: measurements from results, plans from the cost model.
 
-python benchmarks/mesh_tables.py       after new results, or a change to src/allneg/training/cost.py
+benchmarks/tables.py writes them, also after a change to src/allneg/training/cost.py.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,7 @@ from allneg.recipe import Recipe
 from allneg.training.cost import RATES, Cost, Counts, cost, sampled
 from allneg.training.plan import plan
 
-HERE = Path(__file__).parent
-HOUSE = HERE.parent
-PAGE = HOUSE / "docs" / "many-gpus.md"
+HOUSE = Path(__file__).parents[1]
 GRAPHS = {
     "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),
     "freebase": Counts(86_054_151, 14_824, 304_000_000, 16_000, 16_000),
@@ -30,27 +26,6 @@ PLANS = {
     "freebase": ("rows=64", "rows=32,batch=2", "rows=16,batch=4", "rows=8,batch=8"),
 }
 SAMPLE = 1000
-
-
-def main() -> None:
-    PAGE.write_text(page_with_tables(PAGE.read_text()))
-
-
-def page_with_tables(page: str) -> str:
-    """`page` with what stands between `<!-- mesh NAME -->` and `<!-- end -->` written anew."""
-    makers: dict[str, Callable[[], str]] = {
-        "rates": rates_table,
-        "measured": measured_table,
-        "steps": steps_table,
-        "sampling": sampling_table,
-        **{name: lambda name=name: plan_table(name) for name in PLANS},  # type: ignore[misc]
-    }
-
-    def written(match: re.Match[str]) -> str:
-        return f"{match['open']}\n\n{makers[match['name']]()}\n<!-- end -->"
-
-    pattern = r"(?P<open><!-- mesh (?P<name>[\w-]+) -->)\n.*?<!-- end -->"
-    return re.sub(pattern, written, page, flags=re.DOTALL)
 
 
 def rates_table() -> str:
@@ -66,10 +41,11 @@ def rates_table() -> str:
     )  # fmt: skip
 
 
-def measured_table() -> str:
+def measured_table(reports: list[dict[str, Any]]) -> str:
     out = ""
-    for path in sorted((HERE / "results").glob("*-mesh.json")):
-        report = json.loads(path.read_text())
+    for report in reports:
+        if report.get("bench") != "mesh":
+            continue
         out += (
             f"{report['machine']}, {report['cores']} cores, one thread a process, "
             f"torch {report['torch']}; "
@@ -95,9 +71,9 @@ def _measured(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def steps_table() -> str:
+def steps_table(reports: list[dict[str, Any]]) -> str:
     """Steps measured on one H200, of many sizes, beside the model."""
-    report = json.loads((HERE / "results" / "h200-scaling.json").read_text())
+    report = next(each for each in reports if "scaling" in each)
     found: dict[tuple[int, ...], dict[str, float]] = {}
     for row in report["rows"]:
         sizes = (row["b"], row["n"], row["w"])
@@ -177,5 +153,12 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-if __name__ == "__main__":
-    main()
+# What benchmarks/tables.py writes: of results, or of the cost model alone.
+TABLES: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    "rates": lambda _: f"\n{rates_table()}\n",
+    "measured": lambda reports: f"\n{measured_table(reports)}\n",
+    "steps": lambda reports: f"\n{steps_table(reports)}\n",
+    "sampling": lambda _: f"\n{sampling_table()}\n",
+    "wikidata5m": lambda _: f"\n{plan_table('wikidata5m')}\n",
+    "freebase": lambda _: f"\n{plan_table('freebase')}\n",
+}

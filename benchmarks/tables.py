@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import large_tables
+import mesh_tables
+
 HERE = Path(__file__).parent
 HOUSE = HERE.parent
-PAGES = [
-    HOUSE / "README.md",
-    *(HOUSE / "docs" / f"{name}.md" for name in ("explorer", "kernels", "speed")),
-]
+_PAGES = ("explorer", "kernels", "large-graphs", "many-gpus", "speed")
+PAGES = [HOUSE / "README.md", *(HOUSE / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
 
 
@@ -226,6 +227,8 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "ranking": rankings,
     "service": service,
     "headline": headline,
+    **large_tables.TABLES,
+    **mesh_tables.TABLES,
 }
 
 
