@@ -184,13 +184,17 @@ class PyKeen(Loop):
         pairs = len(np.unique(graph.train[:, :2], axis=0)) + len(
             np.unique(graph.train[:, 1:], axis=0)
         )
-        self.pairs = pairs  # grouped questions of an epoch
+        self.pairs, self.epochs = pairs, 0  # grouped questions of an epoch, and epochs taken
 
     def steps(self, count: int) -> int:
-        self.loop.train(
-            triples_factory=self.triples, num_epochs=1, batch_size=self.task.batch,
-            use_tqdm=False, use_tqdm_batch=False,
+        # Its number of epochs counts from the first ever taken: once more of one would be none.
+        losses = self.loop.train(
+            triples_factory=self.triples, num_epochs=self.epochs + 1, batch_size=self.task.batch,
+            continue_training=self.epochs > 0, use_tqdm=False, use_tqdm_batch=False,
         )  # fmt: skip
+        self.epochs += 1
+        assert losses is not None
+        assert len(losses) == self.epochs
         return self.pairs
 
     def rank(self) -> float:
