@@ -65,7 +65,8 @@ def test_the_parts_of_a_batch_have_the_whole_batchs_gradient(
         tables = started(model, masked)
         total = torch.zeros(())
         n_parts = 0
-        for value in objective.parts(tables, questions, size, seeded(3)):
+        drawn = objective.draw(tables, questions, seeded(3))
+        for value in objective.parts(tables, questions, size, drawn):
             value.backward()
             total += value.detach()
             n_parts += 1
@@ -82,21 +83,20 @@ def test_the_parts_of_a_batch_have_the_whole_batchs_gradient(
     torch.testing.assert_close(value.detach(), whole[0])
 
 
-def test_a_shared_sample_has_the_batchs_answers_and_so_many_more(
+def test_a_shared_sample_is_so_many_beside_the_batchs_answers(
     triples: Tensor, known: KnownAnswers, started: Start
 ) -> None:
     model = DistMult(dim=3, scale=0.8)
     objective = Objective(model, Loss(negatives="shared", count=4), NONE, known)
     questions = Questions.of(triples, "tail")
-    answers = set(questions.answer.tolist())
     seen = set()
     for seed in range(50):
-        drawn = objective.draw(started(model, False), questions, seeded(seed)).shared
-        assert drawn is not None
-        ids = drawn.tolist()
-        assert len(ids) == len(set(ids))  # nobody counts twice in the sum
-        assert answers <= set(ids)
-        assert len(ids) <= len(answers) + 4
+        drawn = objective.draw(started(model, False), questions, seeded(seed))
+        assert drawn.shared is not None
+        assert drawn.answers is not None
+        ids = drawn.shared.tolist()
+        assert len(ids) == len(set(ids)) == 4
+        assert drawn.answers.equal(questions.answer)
         seen |= set(ids)
     assert seen == set(range(11))
 
@@ -158,7 +158,8 @@ def test_the_correction_makes_the_sample_an_unbiased_estimate_of_the_whole_sum(
 
 def _first(objective: Objective, tables: Tables, questions: Questions, chance: Generator) -> Tensor:
     """The loss of the batch's first question."""
-    parts = list(objective.parts(tables, questions, 1, chance))
+    drawn = objective.draw(tables, questions, chance)
+    parts = list(objective.parts(tables, questions, 1, drawn))
     return parts[0] * len(questions)
 
 

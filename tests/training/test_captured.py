@@ -1,9 +1,12 @@
-"""Which steps may be recorded and played again: those that draw nothing."""
+"""Which steps may be recorded and played again: those of one shape that wait for nothing."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from allneg.graph import read_graph
 from allneg.graph.questions import Questions
@@ -11,27 +14,74 @@ from allneg.recipe import Recipe
 from allneg.training.captured import is_captured
 from allneg.training.learner import Learner
 
+
+class Shapes(TorchDispatchMode):
+    """What is called, and the shapes that come out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.names.add(func.name())
+        self.shapes += [tuple(out.shape)] if isinstance(out, torch.Tensor) else []
+        return out
+
+
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        [],
-        ["loss.negatives=shared", "loss.count=4"],
-        ["loss.negatives=own", "loss.count=5"],
-        ["model.entity_dropout=0.5"],
-        ["model.relation_dropout=0.5"],
-    ],
-)
-def test_a_step_is_captured_where_it_leaves_the_generator_alone(settings: list[str]) -> None:
+DRAWN = [
+    [],
+    ["loss.negatives=shared", "loss.count=4"],
+    ["loss.negatives=shared", "loss.count=4", "loss.answers_too=false"],
+    ["loss.negatives=shared", "loss.count=4", "loss.correction=true"],
+    ["loss.negatives=own", "loss.count=5"],
+    ["loss.negatives=own", "loss.count=5", "loss.mask_known=true", "loss.subsampling=true"],
+    ["model.entity_dropout=0.5", "model.relation_dropout=0.5"],
+]
+
+
+@pytest.mark.parametrize("settings", DRAWN)
+def test_a_step_is_of_one_shape_whatever_is_drawn(settings: list[str]) -> None:
     recipe = Recipe().with_settings(["model.dim=3", *settings])
     graph = read_graph("countries")
-    questions = Questions.of(torch.from_numpy(graph.train[:20]), "tail")
-    chance = torch.Generator().manual_seed(0)
-    before = chance.get_state()
-    Learner(recipe, graph, CPU).step(questions, chance)
-    assert is_captured(recipe, CUDA) == chance.get_state().equal(before)
+    learner, chance = Learner(recipe, graph, CPU), torch.Generator().manual_seed(0)
+    assert is_captured(recipe, CUDA)
+    learner.step(Questions.of(torch.from_numpy(graph.train[:20]), "tail"), chance)  # a plain one
+    shapes = set()
+    for some in (graph.train[:20], graph.train[20:40]):
+        questions = Questions.of(torch.from_numpy(some), "tail")
+        drawn = learner.objective.draw(learner.tables, questions, chance)
+        seen = Shapes()
+        with seen:
+            for value in learner.objective.parts(learner.tables, questions, 20, drawn):
+                value.backward()
+        assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & seen.names
+        shapes.add(tuple(seen.shapes))
+    assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("settings", DRAWN)
+@pytest.mark.gpu
+def test_captured_steps_learn_what_plain_ones_do(settings: list[str]) -> None:
+    recipe = Recipe().with_settings(["model.dim=8", "training.batch_size=64", *settings])
+    graph = read_graph("countries")
+    questions = Questions.of(torch.from_numpy(graph.train).to(CUDA), "tail")
+    tables = []
+    for recorded in (True, False):
+        learner, chance = Learner(recipe, graph, CUDA), torch.Generator(CUDA)
+        for step in range(10):
+            asked = questions.part(slice(64 * step, 64 * step + 64))
+            chance.manual_seed(step)
+            if recorded:
+                learner.step(asked, chance)
+            else:
+                learner._step(asked, learner.objective.draw(learner.tables, asked, chance))
+        tables.append(learner.tables.entities.detach())
+    torch.testing.assert_close(*tables, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

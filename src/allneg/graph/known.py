@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -68,12 +69,17 @@ class KnownAnswers:
         # A binary search inside each question's own span, all in step.
         high = high.expand_as(candidates)
         last = len(self.answers) - 1
-        for _ in range(int(count.max()).bit_length() if len(count) else 0):
+        for _ in range(self._most.bit_length()):
             middle = (low + high) // 2
             below = (self.answers[middle.clamp(max=last)] < candidates) & (low < high)
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
         found = self.answers[low.clamp(max=last)] == candidates
         return found & (low < (first + count).unsqueeze(1))
+
+    @cached_property
+    def _most(self) -> int:
+        """The most answers of a question. A step that asked for its own questions' would wait."""
+        return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
 
     def _spans(self, questions: Questions) -> tuple[Tensor, Tensor]:
         """Where each question's answers begin, and how many there are."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import Questions
+from allneg.recipe import Loss
 from allneg.scoring.shard import Shard
 from allneg.scoring.streamed import Rivals
 from allneg.scoring.tables import Tables
@@ -18,11 +19,13 @@ _NOWHERE = -1  # the column of an answer that another process holds
 
 @dataclass(frozen=True)
 class Drawn:
-    """What chance decides for a batch, drawn once so that every part of the batch sees it."""
+    """What chance decides for a batch, drawn once so that every part of the batch sees it.
 
-    shared: Tensor | None = None  # int64 (C,): candidates of the batch, sorted
-    offset: Tensor | None = None  # (C,): added to their scores, the sample's correction
-    no_rivals: Tensor | None = None  # int64: columns of `shared` that were not drawn
+    Its shapes depend on the recipe alone, so a step that was recorded can be played with others.
+    """
+
+    shared: Tensor | None = None  # int64 (C,): entities drawn for the batch, nobody twice
+    answers: Tensor | None = None  # int64 (B,): the whole batch's, candidates beside those drawn
     own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
     keep_entity: Tensor | None = None  # (B, W): dropout's factors
     keep_relation: Tensor | None = None  # (B, V)
@@ -32,9 +35,18 @@ class Drawn:
         cut = {name: getattr(self, name) for name in by_question}
         return replace(self, **{k: v[some] for k, v in cut.items() if v is not None})
 
+    def tensors(self) -> list[Tensor]:
+        every = (self.shared, self.answers, self.own, self.keep_entity, self.keep_relation)
+        return [each for each in every if each is not None]
+
+    def copied(self) -> Drawn:
+        """The same in memory of its own."""
+        fields = {name: each for name, each in vars(self).items() if each is not None}
+        return Drawn(**{name: each.clone() for name, each in fields.items()})
+
 
 def compared(
-    tables: Tables, asked: Questions, drawn: Drawn, known: KnownAnswers | None
+    tables: Tables, asked: Questions, drawn: Drawn, known: KnownAnswers | None, loss: Loss
 ) -> tuple[Tensor, Rivals]:
     """The rows held here that are compared, and what their scores mean.
 
@@ -44,7 +56,7 @@ def compared(
         return _own(tables, asked, drawn.own, known)
     pairs = known.pairs(asked) if known is not None else None
     if drawn.shared is not None:
-        return _shared(tables, asked, drawn, pairs)
+        return _shared(tables, asked, drawn, pairs, loss)
     shard = tables.shard
     if shard.rows.size == 1:
         return tables.entities, Rivals(asked.answer, len(shard), pairs)
@@ -64,42 +76,62 @@ def _own(
     if tables.shard.rows.size > 1:
         hidden |= ~tables.shard.holds(own)
     first = _column(tables.shard, asked.answer, torch.zeros_like(asked.answer))
-    question, column = hidden.nonzero(as_tuple=True)
-    return tables.held_rows(own), Rivals(first, own.shape[1], (question, column))
+    offset = torch.zeros(own.shape, device=own.device).masked_fill_(hidden, -torch.inf)
+    return tables.held_rows(own), Rivals(first, own.shape[1], offset=offset)
 
 
 def _shared(
-    tables: Tables, asked: Questions, drawn: Drawn, pairs: tuple[Tensor, Tensor] | None
+    tables: Tables,
+    asked: Questions,
+    drawn: Drawn,
+    pairs: tuple[Tensor, Tensor] | None,
+    loss: Loss,
 ) -> tuple[Tensor, Rivals]:
-    shard, shared, offset, no_rivals = tables.shard, drawn.shared, drawn.offset, drawn.no_rivals
-    assert shared is not None
+    shard = tables.shard
+    assert drawn.shared is not None
+    assert drawn.answers is not None
+    shared = torch.cat([drawn.shared, drawn.answers])
+    column = torch.arange(len(shared), device=shared.device)
+    nowhere = column.new_full((shard.total,), len(shared))
+    first = nowhere.scatter_reduce(0, shared, column, "amin")  # (N,): the column to look in
+    rival = first[shared] == column  # or one who was drawn twice would count twice
+    if loss.correction:
+        offset = _correction(shared, drawn.answers, rival, shard.total)
+    else:
+        offset = torch.zeros(len(shared), device=shared.device)
+    if not loss.answers_too:
+        rival &= column < len(drawn.shared)
+    offset = offset.masked_fill(~rival, -torch.inf)
     if shard.rows.size > 1:
         here = shard.holds(shared)
-        if no_rivals is not None:
-            # Columns of those held here, which are some of the columns before.
-            no_rivals = (here.cumsum(0) - 1)[no_rivals[here[no_rivals]]]
-        shared, offset = shared[here], None if offset is None else offset[here]
+        shared, offset = shared[here], offset[here]
+        if pairs is not None:
+            held = shard.holds(pairs[1])
+            pairs = pairs[0][held], pairs[1][held]
+        # Columns of those held here, which are some of the columns before.
+        first = torch.cat([here.cumsum(0) - 1, nowhere[:1]])[first]
+    if pairs is not None:
+        place = first[pairs[1]]
+        there = place < len(column)
+        pairs = pairs[0][there], place[there]
+    target = _column(shard, asked.answer, first[asked.answer])
     count = len(shared)
     if not count:
         # No candidate is held here: a row that counts as padding stands in for one.
-        shared, offset, pairs = shared.new_full((1,), shard.start), None, None
-    if pairs is not None:
-        place = torch.searchsorted(shared, pairs[1]).clamp(max=count - 1)
-        there = shared[place] == pairs[1]
-        pairs = pairs[0][there], place[there]
-    if no_rivals is not None:
-        pairs = _also(pairs, len(asked), no_rivals)
-    column = _column(shard, asked.answer, torch.searchsorted(shared, asked.answer))
-    return tables.held_rows(shared), Rivals(column, count, pairs, offset)
+        shared, offset = shared.new_full((1,), shard.start), offset.new_zeros(1)
+    return tables.held_rows(shared), Rivals(target, count, pairs, offset)
 
 
-def _also(pairs: tuple[Tensor, Tensor] | None, b: int, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """(question, column) pairs, and those of every question with these columns."""
-    question = torch.arange(b, device=columns.device).repeat_interleave(len(columns))
-    column = columns.repeat(b)
-    if pairs is None:
-        return question, column
-    return torch.cat([pairs[0], question]), torch.cat([pairs[1], column])
+def _correction(shared: Tensor, answers: Tensor, rival: Tensor, n: int) -> Tensor:
+    """log of how many entities each candidate stands for, so that Σ exp estimates the whole sum.
+
+    The batch's answers are always there and stand for themselves; those drawn stand for all
+    the others.
+    """
+    answered = torch.zeros(n, dtype=torch.bool, device=shared.device).index_fill(0, answers, True)
+    is_answer = answered[shared]
+    drawn = (rival & ~is_answer).sum().clamp(min=1)
+    return torch.where(is_answer, 0.0, ((n - answered.sum()) / drawn).log())
 
 
 def _column(shard: Shard, answer: Tensor, column: Tensor) -> Tensor:

@@ -33,6 +33,9 @@ class HostTables(Tables):
     def rows(self, entity: Tensor) -> Tensor:
         return super().rows(entity.to(self.entities.device)).to(self.device)
 
+    def held_rows(self, entity: Tensor) -> Tensor:
+        return super().held_rows(entity.to(self.entities.device)).to(self.device)
+
     def relation_rows(self, questions: Questions) -> Tensor:
         return super().relation_rows(self._at_home(questions)).to(self.device)
 

@@ -38,13 +38,13 @@ class Objective:
 
     def value(self, tables: Tables, questions: Questions, generator: Generator) -> Tensor:
         """The batch's mean loss and mean penalty: one number."""
-        return next(self.parts(tables, questions, len(questions), generator))
+        drawn = self.draw(tables, questions, generator)
+        return next(self.parts(tables, questions, len(questions), drawn))
 
     def parts(
-        self, tables: Tables, questions: Questions, size: int, generator: Generator
+        self, tables: Tables, questions: Questions, size: int, drawn: Drawn
     ) -> Iterator[Tensor]:
         """Numbers whose sum is `value`, each from `size` questions, to bound the memory."""
-        drawn = self.draw(tables, questions, generator)
         share = self.shares(questions)
         spans = _spans(tables.shard.batch, len(questions), size)
         widest = None
@@ -87,7 +87,7 @@ class Objective:
             relation = relation * drawn.keep_relation
         query = query_of(self.model, entity, relation, asked.side, tables.reciprocal)
         known = self.known if self.loss.mask_known else None
-        rows, rivals = compared(tables, asked, drawn, known)
+        rows, rivals = compared(tables, asked, drawn, known, self.loss)
         rivals = replace(
             rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else ALONE
         )
@@ -116,13 +116,7 @@ class Objective:
         )
         if self.loss.negatives == "shared":
             order = torch.randperm(n, generator=generator, device=generator.device)
-            answers = questions.answer.unique()
-            shared = torch.cat([answers, order[:count]]).unique()
-            offset = _correction(shared, answers, n) if self.loss.correction else None
-            no_rivals = None
-            if not self.loss.answers_too:
-                no_rivals = torch.isin(shared, order[:count], invert=True).nonzero().squeeze(1)
-            return replace(drawn, shared=shared, offset=offset, no_rivals=no_rivals)
+            return replace(drawn, shared=order[:count], answers=questions.answer)
         if self.loss.negatives == "own":
             own = torch.randint(n, (b, count), generator=generator, device=generator.device)
             return replace(drawn, own=torch.cat([questions.answer.unsqueeze(1), own], dim=1))
@@ -178,15 +172,3 @@ def _keep(b: int, width: int, dropout: float, generator: Generator) -> Tensor | 
         return None
     chance = torch.rand(b, width, generator=generator, device=generator.device)
     return (chance >= dropout).float() / (1 - dropout)
-
-
-def _correction(candidates: Tensor, answers: Tensor, n: int) -> Tensor:
-    """log of how many entities each candidate stands for, so that Σ exp estimates the whole sum.
-
-    The batch's answers are always there and stand for themselves; those drawn stand for all
-    the others.
-    """
-    place = torch.searchsorted(answers, candidates).clamp(max=len(answers) - 1)
-    is_answer = answers[place] == candidates
-    drawn = (~is_answer).sum().clamp(min=1)
-    return torch.where(is_answer, 0.0, ((n - len(answers)) / drawn).log())

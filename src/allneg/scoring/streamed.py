@@ -32,7 +32,7 @@ class Rivals:
     target: Tensor  # int64 (B,): the column of each question's answer
     count: int  # columns; rows beyond are padding
     hidden: tuple[Tensor, Tensor] | None = None  # (question, column) pairs that are no rivals
-    offset: Tensor | None = None  # (columns,): added to the scores
+    offset: Tensor | None = None  # (columns,) or (B, columns): added to the rivals' scores
     elsewhere: Group = ALONE  # processes that compare the same queries with other rows
     batch: Group = ALONE  # processes that compare other queries with the same rows
 
@@ -75,9 +75,9 @@ class _Block:
 
     def strike(self, scores: Tensor, rivals: Rivals) -> Tensor:
         """Make -inf what is no rival; the answers' scores, where they are in this block."""
-        if rivals.offset is not None:
-            scores += rivals.offset[self.start : self.stop]
         answer = strike(scores, self._places(rivals), rivals.count - self.start)
+        if rivals.offset is not None:
+            scores += rivals.offset[..., self.start : self.stop]
         if rivals.hidden is not None:
             question, column = rivals.hidden
             if not self._is_whole(rivals):

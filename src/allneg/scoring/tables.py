@@ -82,9 +82,10 @@ class Tables(nn.Module):
 
     def held_rows(self, entity: Tensor) -> Tensor:
         """As `rows`, of entities whose rows are here; of others, any row that is."""
-        if self.shard.world.size == 1:
-            return self.rows(entity)
-        return F.embedding(self.shard.local(entity), self.entities)
+        if self.shard.world.size > 1:
+            entity = self.shard.local(entity)
+        out: Tensor = _Few.apply(self.entities, entity)  # type: ignore[no-untyped-call]
+        return out
 
     def relation_rows(self, questions: Questions) -> Tensor:
         """The relation row of each question: (B, V)."""
@@ -179,7 +180,10 @@ class _Look(torch.autograd.Function):
 
 
 class _Few(torch.autograd.Function):
-    """A look-up in a small table. F.embedding would sort the ids for its gradient."""
+    """A look-up of few rows, or in a small table: (B,) -> (B, V), or (B, K) -> (B, K, V).
+
+    F.embedding would sort the ids for its gradient.
+    """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
@@ -190,7 +194,7 @@ class _Few(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         out = grad.new_zeros(ctx.shape)
-        add_rows(out, ctx.ids, grad)
+        add_rows(out, ctx.ids.flatten(), grad.reshape(-1, ctx.shape[1]))
         return out, None
 
 

@@ -5,52 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from allneg.graph.questions import Questions
 from allneg.recipe import Recipe
+from allneg.scoring.candidates import Drawn
 
 _WARM_UP = 3  # steps done plainly first, so that everything is compiled and allocated
 
 
 def is_captured(recipe: Recipe, device: torch.device) -> bool:
-    """Are the steps of a recipe always of the same shapes, with nothing drawn and no waiting?"""
+    """Are the steps of a recipe always of the same shapes, with no waiting?"""
     model, loss = recipe.model, recipe.loss
     return (
         device.type == "cuda"
         and recipe.training.micro_batch is None
         and recipe.optimizer.name != "sgd"
         and (model.norm == 1 or model.squared)  # l2 looks for close pairs, and so waits
-        and loss.negatives == "all"
-        and not loss.mask_known
+        and (loss.negatives == "own" or not loss.mask_known)  # else as many as are known
         and not recipe.hardware.deterministic
         and recipe.hardware.table == "device"
-        and not (model.entity_dropout or model.relation_dropout)
     )
 
 
 class Captured:
-    """Steps on as many questions each time, which draw nothing."""
+    """Steps on as many questions each time, for which chance has drawn before."""
 
-    def __init__(self, step: Callable[[Questions, Generator], Tensor], like: Questions) -> None:
+    def __init__(
+        self, step: Callable[[Questions, Drawn], Tensor], questions: Questions, drawn: Drawn
+    ) -> None:
         self._step = step
-        self._questions = Questions(*(each.clone() for each in _tensors(like)))
-        self._chance = Generator(like.entity.device)
+        self._questions = Questions(*(each.clone() for each in _tensors(questions)))
+        self._drawn = drawn.copied()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._value = torch.empty(())
         self._done = 0
 
-    def step(self, questions: Questions) -> Tensor:
+    def step(self, questions: Questions, drawn: Drawn) -> Tensor:
         """The step's number, which the next step overwrites."""
         self._done += 1
         if self._done <= _WARM_UP:
-            return self._step(questions, self._chance)
-        torch._foreach_copy_(_tensors(self._questions), _tensors(questions))
+            return self._step(questions, drawn)
+        places = _tensors(self._questions) + self._drawn.tensors()
+        torch._foreach_copy_(places, _tensors(questions) + drawn.tensors())
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
             with torch.cuda.graph(self._graph):
-                self._value = self._step(self._questions, self._chance)
+                self._value = self._step(self._questions, self._drawn)
         self._graph.replay()
         return self._value
 

@@ -13,6 +13,7 @@ from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.run.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
+from allneg.scoring.candidates import Drawn
 from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
 from allneg.scoring.shard import LONE, World
@@ -78,26 +79,27 @@ class Learner:
         On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
         a GPU is not waited for.
         """
+        drawn = self.objective.draw(self.tables, questions, chance)
         whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
         # Sums over processes are not captured: a process that has gone would go unseen.
         lone = self.tables.shard.world.size == 1
         if whole and lone and is_captured(self.recipe, self.tables.device):
-            self._captured = self._captured or Captured(self._step, questions)
-            return self._captured.step(questions)
-        return self._step(questions, chance)
+            self._captured = self._captured or Captured(self._step, questions, drawn)
+            return self._captured.step(questions, drawn)
+        return self._step(questions, drawn)
 
-    def _step(self, questions: Questions, chance: Generator) -> Tensor:
-        total = self._gradients(questions, chance)
+    def _step(self, questions: Questions, drawn: Drawn) -> Tensor:
+        total = self._gradients(questions, drawn)
         if total.device.type != "cpu" or total.isfinite():
             self.optimizer.step()
         return total
 
-    def _gradients(self, questions: Questions, chance: Generator) -> Tensor:
+    def _gradients(self, questions: Questions, drawn: Drawn) -> Tensor:
         """Lay the batch's gradients down at the tables."""
         self.optimizer.zero_grad()
         size = self.recipe.training.micro_batch or len(questions)
         total = torch.zeros((), device=self.tables.device)
-        for value in self.objective.parts(self.tables, questions, size, chance):
+        for value in self.objective.parts(self.tables, questions, size, drawn):
             value.backward()
             total += value.detach()
         if self.tables.shard.batch.size > 1:
