@@ -103,14 +103,15 @@ def test_answers_are_taken_out_and_padding_with_them(count: int) -> None:
     assert (theirs[:, :count] > -torch.inf).sum() == 5 * count - 3
 
 
-def test_values_are_put_where_the_places_are_inside() -> None:
-    slopes, values = torch.randn(3, 7), torch.randn(3)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_are_put_where_the_places_are_inside(dtype: torch.dtype) -> None:
+    slopes, values = torch.randn(3, 7).to(dtype), torch.randn(3)
     place = torch.tensor([6, 7, -3])
     ours, theirs = slopes.clone().to(DEVICE), slopes.clone()
     gpu("answers").put(ours, place.to(DEVICE), values.to(DEVICE))
     answers.put(theirs, place, values)
     assert ours.cpu().equal(theirs)
-    assert theirs[0, 6] == values[0]
+    assert theirs[0, 6] == values[0].to(dtype)
     assert theirs[1:].equal(slopes[1:])
 
 
@@ -123,8 +124,13 @@ def test_a_log_sum_exp_is_pytorchs_and_its_shares_too(rows: int, width: int) -> 
     close(gpu("softmax").log_sum_exp(there), truth)
     weight = torch.randn(rows)
     total = torch.where(truth > -torch.inf, truth, 0.0)
-    shares = gpu("softmax").shares(there, total.to(DEVICE), weight.to(DEVICE))
-    close(shares, softmax.shares(scores.clone(), total, weight))
+    given = total.to(DEVICE), weight.to(DEVICE)
+    narrow = gpu("softmax").shares(there.clone(), *given, narrow=True).cpu()
+    shares = gpu("softmax").shares(there, *given, narrow=False)
+    close(shares, softmax.shares(scores.clone(), total, weight, narrow=False))
+    truth = softmax.shares(scores.clone(), total, weight, narrow=True)
+    assert narrow.dtype == truth.dtype == torch.bfloat16
+    torch.testing.assert_close(narrow, truth)  # within a digit of bfloat16
 
 
 def test_a_row_of_nothing_has_a_log_sum_exp_of_minus_infinity() -> None:
