@@ -169,14 +169,21 @@ def test_an_answer_of_minus_infinity_is_not_equal_to_what_is_beyond_the_end() ->
     assert found.tolist() == [[0, 3]]
 
 
-def test_one_pass_of_adagrad_is_two_of_pytorchs() -> None:
+@pytest.mark.parametrize("is_rounded", [False, True])
+def test_one_pass_of_adagrad_is_two_of_pytorchs(is_rounded: bool) -> None:
     table, grad, memory = torch.randn(3, 3, 700).unbind()
     memory = memory.square()
     ours = [each.clone().to(DEVICE) for each in (table, grad, memory)]
-    gpu("adagrad").adagrad(*ours, torch.tensor(0.1, device=DEVICE), 1e-10)
-    adagrad.adagrad(table, grad, memory, torch.tensor(0.1), 1e-10)
+    rounded = torch.zeros_like(table, dtype=torch.bfloat16) if is_rounded else None
+    there = None if rounded is None else rounded.to(DEVICE)
+    gpu("adagrad").adagrad(*ours, torch.tensor(0.1, device=DEVICE), 1e-10, there)
+    adagrad.adagrad(table, grad, memory, torch.tensor(0.1), 1e-10, rounded)
     close(ours[0], table)
     close(ours[2], memory)
+    if rounded is not None:
+        assert there is not None
+        assert rounded.equal(table.bfloat16())
+        assert there.equal(ours[0].bfloat16())
 
 
 def test_rows_are_added_at_their_places_each_time_they_are_named() -> None:

@@ -92,7 +92,8 @@ class Objective:
             rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else ALONE
         )
         narrow = self.narrow and self.model.kernel == "dot" and rows.dim() == 2
-        compare = Narrow() if narrow else self.model.compare
+        rounded = tables.rounded if rows is tables.entities else None
+        compare = Narrow(rounded) if narrow else self.model.compare
         loss = LOSSES[self.loss.name](self.loss, narrow)
         return losses(compare, query, rows, loss, rivals, self.loss.block)
 

@@ -29,6 +29,8 @@ _MULTIPLE = 64  # of rows in a block: odd widths make matrix products slow
 class Narrow:
     """Says that queries and rows are compared by `dot`, rounded to bfloat16."""
 
+    rounded: Tensor | None = None  # bfloat16 (N, W): all the rows, where they are kept so
+
 
 Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor] | Narrow  # queries, rows -> scores
 
@@ -86,7 +88,9 @@ class _Block:
     def compared(self, compare: Compare, query: Tensor, some: Tensor) -> _Compared:
         """The scores of the block's rows, and the way back from them."""
         if isinstance(compare, Narrow):
-            both = NarrowDot(query.bfloat16(), some.bfloat16())
+            all_rows = compare.rounded
+            rows = some.bfloat16() if all_rows is None else all_rows[self.start : self.stop]
+            both = NarrowDot(query.bfloat16(), rows)
             return _Compared(both.scores(), both.gradients)
         with torch.enable_grad():
             leaves = query.detach().requires_grad_(), some.detach().requires_grad_()

@@ -42,6 +42,8 @@ class Tables(nn.Module):
         self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
         self.shard = shard
         self.reciprocal = reciprocal
+        self.rounded: Tensor | None = None  # the entities as bfloat16, where they are kept so too
+        self._rounded_at = -1  # the entities' version then
         self._late: list[tuple[Tensor, Tensor]] | None = None  # gradients of looked-up rows
 
     @classmethod
@@ -126,6 +128,20 @@ class Tables(nn.Module):
         for ids, grad in self._late:
             add_rows(entities.grad, ids, grad)
         self._late.clear()
+
+    def keep_rounded(self) -> None:
+        """From here on, have the entities as bfloat16 too; whose step changes them knows of it."""
+        self.rounded = torch.empty_like(self.entities, dtype=torch.bfloat16, requires_grad=False)
+        self.round_again()
+
+    def round_again(self) -> None:
+        """Round the entities anew, where something else than a step has changed them.
+
+        Torch counts its own changes of a tensor; the kernel of a step is not among them.
+        """
+        if self.rounded is not None and self._rounded_at != self.entities._version:
+            self.rounded.copy_(self.entities.detach())
+            self._rounded_at = self.entities._version
 
     def sum_gradients(self, total: Tensor, entities: bool) -> None:
         """Add up what processes with other questions found: a total, gradients of the relations
