@@ -16,7 +16,7 @@ from allneg.models import Model
 from allneg.recipe import Loss, Penalty
 from allneg.scoring.candidates import Drawn, compared
 from allneg.scoring.loss import LOSSES
-from allneg.scoring.penalty import penalties
+from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.scores import query_of
 from allneg.scoring.shard import ALONE, Group
 from allneg.scoring.streamed import Narrow, Rivals, losses
@@ -57,7 +57,7 @@ class Objective:
             if i + 1 < len(spans):
                 # The next part's rows are on their way while this part is compared.
                 coming = tables.fetch(questions.part(spans[i + 1]))
-            looked = tables.look(asked, fetched, widest)
+            looked = tables.look(asked, fetched, widest, row_size(self.model, self.penalty))
             each = self.losses(tables, asked, looked, drawn.part(some), widest is not None)
             if self.loss.relation_weight:
                 more = self.relation_losses(tables, asked, looked)
