@@ -15,8 +15,16 @@ KINDS = {
     "AdaGrad": ("_adagrad",),
     "softmax": ("_log_sum_exp", "_shares"),
     "rounding to bfloat16": ("bfloat16_copy",),
-    "query and penalty": ("_times", "_sums", "_slopes"),
-    "rows looked up and added": ("_add_rows", "gather_kernel", "indexFunc"),
+    "query": ("_times",),
+    "rows looked up and added, and the penalty": (
+        "_look",
+        "_add_slopes",
+        "_add_rows",
+        "_sums",
+        "_slopes",
+        "gather_kernel",
+        "indexFunc",
+    ),
     "everything else": ("",),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from allneg.kernels import dot
+from allneg.kernels.dot import NarrowDot
 
 
 def test_it_is_the_inner_product_with_every_row():
@@ -16,3 +17,14 @@ def test_own_rows_are_compared_with_their_own_query():
     query, own = torch.randn(3, 5), torch.randn(3, 4, 5)
     one_by_one = torch.stack([dot(query[i : i + 1], own[i])[0] for i in range(3)])
     torch.testing.assert_close(dot(query, own), one_by_one)
+
+
+def test_a_narrow_product_is_that_of_rounded_rows_and_so_are_its_gradients() -> None:
+    query, table, slopes = torch.randn(4, 6), torch.randn(9, 6), torch.randn(4, 9)
+    rounded = [each.bfloat16().float().requires_grad_() for each in (query, table)]
+    scores = dot(*rounded)
+    narrow = NarrowDot(query.bfloat16(), table.bfloat16())
+    torch.testing.assert_close(narrow.scores(), scores)
+    true = torch.autograd.grad(scores, rounded, slopes.bfloat16().float())
+    for given in (slopes, slopes.bfloat16()):
+        torch.testing.assert_close(narrow.gradients(given), true)

@@ -16,6 +16,7 @@ from allneg.kernels import times
 from allneg.kernels.adagrad import reference as adagrad
 from allneg.kernels.answers import reference as answers
 from allneg.kernels.counts import reference as counts
+from allneg.kernels.looked import reference as looked
 from allneg.kernels.powers import power_sums
 from allneg.kernels.powers import reference as powers
 from allneg.kernels.rows import add_rows
@@ -43,6 +44,18 @@ def test_a_complex_product_is_pytorchs(rows: int, width: int, conjugate: bool) -
     truth = torch.cat([number.real, number.imag], 1)
     close(products.times(a, b, conjugate), truth)
     close(gpu("times").times(a.to(DEVICE), b.to(DEVICE), conjugate), truth)
+
+
+@pytest.mark.parametrize("rows, width", ROWS)
+@pytest.mark.parametrize("conjugate", [False, True])
+def test_both_slopes_of_a_complex_product_come_in_one_pass(
+    rows: int, width: int, conjugate: bool
+) -> None:
+    given = torch.randn(3, rows, width)
+    truth = products.gradients(*given, conjugate)
+    ours = gpu("times").gradients(*given.to(DEVICE), conjugate)
+    for found, true in zip(ours, truth, strict=True):
+        close(found, true)
 
 
 @pytest.mark.parametrize("conjugate", [False, True])
@@ -103,14 +116,15 @@ def test_answers_are_taken_out_and_padding_with_them(count: int) -> None:
     assert (theirs[:, :count] > -torch.inf).sum() == 5 * count - 3
 
 
-def test_values_are_put_where_the_places_are_inside() -> None:
-    slopes, values = torch.randn(3, 7), torch.randn(3)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_are_put_where_the_places_are_inside(dtype: torch.dtype) -> None:
+    slopes, values = torch.randn(3, 7).to(dtype), torch.randn(3)
     place = torch.tensor([6, 7, -3])
     ours, theirs = slopes.clone().to(DEVICE), slopes.clone()
     gpu("answers").put(ours, place.to(DEVICE), values.to(DEVICE))
     answers.put(theirs, place, values)
     assert ours.cpu().equal(theirs)
-    assert theirs[0, 6] == values[0]
+    assert theirs[0, 6] == values[0].to(dtype)
     assert theirs[1:].equal(slopes[1:])
 
 
@@ -123,8 +137,13 @@ def test_a_log_sum_exp_is_pytorchs_and_its_shares_too(rows: int, width: int) -> 
     close(gpu("softmax").log_sum_exp(there), truth)
     weight = torch.randn(rows)
     total = torch.where(truth > -torch.inf, truth, 0.0)
-    shares = gpu("softmax").shares(there, total.to(DEVICE), weight.to(DEVICE))
-    close(shares, softmax.shares(scores.clone(), total, weight))
+    given = total.to(DEVICE), weight.to(DEVICE)
+    narrow = gpu("softmax").shares(there.clone(), *given, narrow=True).cpu()
+    shares = gpu("softmax").shares(there, *given, narrow=False)
+    close(shares, softmax.shares(scores.clone(), total, weight, narrow=False))
+    truth = softmax.shares(scores.clone(), total, weight, narrow=True)
+    assert narrow.dtype == truth.dtype == torch.bfloat16
+    torch.testing.assert_close(narrow, truth)  # within a digit of bfloat16
 
 
 def test_a_row_of_nothing_has_a_log_sum_exp_of_minus_infinity() -> None:
@@ -163,14 +182,21 @@ def test_an_answer_of_minus_infinity_is_not_equal_to_what_is_beyond_the_end() ->
     assert found.tolist() == [[0, 3]]
 
 
-def test_one_pass_of_adagrad_is_two_of_pytorchs() -> None:
+@pytest.mark.parametrize("is_rounded", [False, True])
+def test_one_pass_of_adagrad_is_two_of_pytorchs(is_rounded: bool) -> None:
     table, grad, memory = torch.randn(3, 3, 700).unbind()
     memory = memory.square()
     ours = [each.clone().to(DEVICE) for each in (table, grad, memory)]
-    gpu("adagrad").adagrad(*ours, torch.tensor(0.1, device=DEVICE), 1e-10)
-    adagrad.adagrad(table, grad, memory, torch.tensor(0.1), 1e-10)
+    rounded = torch.zeros_like(table, dtype=torch.bfloat16) if is_rounded else None
+    there = None if rounded is None else rounded.to(DEVICE)
+    gpu("adagrad").adagrad(*ours, torch.tensor(0.1, device=DEVICE), 1e-10, there)
+    adagrad.adagrad(table, grad, memory, torch.tensor(0.1), 1e-10, rounded)
     close(ours[0], table)
     close(ours[2], memory)
+    if rounded is not None:
+        assert there is not None
+        assert rounded.equal(table.bfloat16())
+        assert there.equal(ours[0].bfloat16())
 
 
 def test_rows_are_added_at_their_places_each_time_they_are_named() -> None:
@@ -184,3 +210,47 @@ def test_rows_are_added_at_their_places_each_time_they_are_named() -> None:
     close(there, truth)
     add_rows(table, ids, rows)
     close(table, truth)
+
+
+@pytest.mark.parametrize("width", [2, 10, 2060])
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("power", [2, 3])
+def test_rows_are_looked_up_with_their_sizes(width: int, axes: int, power: int) -> None:
+    table, ids = torch.randn(5, width), torch.tensor([2, 0, 2, 4])
+    rows, sizes = looked.look(table, ids, axes, power, None)
+    assert rows.equal(table[ids])
+    close(sizes, powers.sums(table[ids], axes, power))
+    ours, found = gpu("looked").look(table.to(DEVICE), ids.to(DEVICE), axes, power, None)
+    assert ours.cpu().equal(rows)
+    torch.testing.assert_close(found.cpu(), sizes)
+    more, again = gpu("looked").look(table.to(DEVICE), ids.to(DEVICE), axes, power, found)
+    assert more.cpu().equal(rows)
+    assert again is found
+    torch.testing.assert_close(found.cpu(), 2 * sizes)
+    assert looked.look(table, ids, axes, power, sizes)[1] is sizes
+    torch.testing.assert_close(found.cpu(), sizes)
+
+
+@pytest.mark.parametrize("width", [2, 10, 2060])
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("power", [2, 3])
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_slopes_of_sizes_are_added_where_their_rows_lie(
+    width: int, axes: int, power: int, has_rows: bool
+) -> None:
+    out, table = torch.randn(2, 5, width).unbind()
+    ids, weight = torch.tensor([2, 0, 2, 4]), torch.randn(4)
+    table[4] = 0.0  # the slope at 0 is 0
+    rows = torch.randn(4, width) if has_rows else None
+    truth = out.clone()
+    for i, place in enumerate(ids.tolist()):
+        truth[place] += powers.slopes(weight[i : i + 1], table[place : place + 1], axes, power)[0]
+        truth[place] += 0.0 if rows is None else rows[i]
+    there = out.clone().to(DEVICE)
+    given = (table, ids, axes, power, weight, rows)
+    gpu("looked").add_slopes(
+        there, *(each.to(DEVICE) if isinstance(each, Tensor) else each for each in given)
+    )
+    close(there, truth)
+    looked.add_slopes(out, *given)
+    close(out, truth)

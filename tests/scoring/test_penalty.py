@@ -14,7 +14,7 @@ from allneg.graph.questions import SIDES, Questions, Side
 from allneg.models import MODELS, ComplEx, Model
 from allneg.recipe import Loss, Penalty
 from allneg.scoring import Objective, Tables
-from allneg.scoring.penalty import penalties
+from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.tables import Looked
 
 Start = Callable[[Model, bool], Tables]
@@ -47,7 +47,8 @@ def test_a_questions_penalty_sums_its_three_factors(
     model = MODELS[name](dim=3, scale=0.5)
     tables = started(model, reciprocal)
     settings = Penalty(penalty, 0.25)
-    found = penalties(model, tables.look(Questions.of(triples, side)), settings)
+    asked = Questions.of(triples, side)
+    found = penalties(model, tables.look(asked), settings)
     truth = []
     for head, relation, tail in triples.tolist():
         row = relation + (3 if reciprocal and side == "head" else 0)
@@ -57,6 +58,11 @@ def test_a_questions_penalty_sums_its_three_factors(
             total += sum_of_powers(tables.relations[row], power, name == "complex")
         truth.append(0.25 * total)
     torch.testing.assert_close(found, torch.tensor(truth))
+    size = row_size(model, settings)
+    assert (size is None) == (name == "rotate")
+    measured = tables.look(asked, size=size)
+    assert (measured.sizes is None) == (size is None)
+    torch.testing.assert_close(penalties(model, measured, settings), found)
 
 
 def test_a_batch_adds_the_mean_of_its_penalties(
@@ -73,6 +79,43 @@ def test_a_batch_adds_the_mean_of_its_penalties(
     n3 = Penalty("n3", 0.25)
     added = value(n3) - value(Penalty("none", 0.25))
     torch.testing.assert_close(added, penalties(model, tables.look(questions), n3).mean())
+
+
+@pytest.mark.parametrize("name", ["complex", "distmult", "simple", "transe"])
+@pytest.mark.parametrize("penalty", ["l2", "n3"])
+def test_rows_measured_when_looked_up_have_the_gradients_of_those_measured_later(
+    name: str, penalty: Literal["l2", "n3"], triples: Tensor, started: Start
+) -> None:
+    model, settings = MODELS[name](dim=3, scale=0.5), Penalty(penalty, 0.25)
+    asked, weight = Questions.of(triples, "head"), torch.linspace(0.1, 1.0, len(triples))
+    found = []
+    for size in (None, row_size(model, settings)):
+        tables = started(model, True)
+        looked = tables.look(asked, size=size)
+        cost = (weight * penalties(model, looked, settings)).sum()
+        value = (model.tail_query(looked.entity, looked.relation) * looked.answer).sum()
+        # A gradient to every row must be under way.
+        (cost + value + tables.entities.square().sum()).backward()
+        assert tables.entities.grad is not None
+        assert tables.relations.grad is not None
+        found.append((cost, value, tables.entities.grad, tables.relations.grad))
+    for later, at_once in zip(*found, strict=True):
+        torch.testing.assert_close(at_once, later)
+
+
+def test_rows_measured_for_nothing_have_the_gradients_of_others(
+    triples: Tensor, started: Start
+) -> None:
+    model, asked = ComplEx(dim=3, scale=0.5), Questions.of(triples, "tail")
+    found = []
+    for size in (None, row_size(model, Penalty("n3", 1.0))):
+        tables = started(model, True)
+        looked = tables.look(asked, size=size)
+        value = model.tail_query(looked.entity, looked.relation).square().sum()
+        (value + tables.entities.square().sum()).backward()
+        assert tables.entities.grad is not None
+        found.append(tables.entities.grad)
+    torch.testing.assert_close(*found)
 
 
 def test_a_row_of_zeros_has_a_gradient_of_zeros(triples: Tensor, started: Start) -> None:

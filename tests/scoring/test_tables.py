@@ -100,6 +100,27 @@ def test_loaded_weights_are_those_that_were_saved() -> None:
     assert other.relations.equal(saved.relations)
 
 
+def test_rounded_entities_follow_a_load_and_every_change_that_torch_makes() -> None:
+    tables = Tables.start(DistMult(dim=3, scale=0.1), 2, Shard.whole(5), True, seed=0).padded(4)
+    assert tables.rounded is None
+    tables.round_again()
+    assert tables.rounded is None
+    tables.keep_rounded()
+    rounded = tables.rounded
+    assert rounded is not None
+    assert rounded.equal(tables.entities.bfloat16())
+    tables.load(Tables.start(DistMult(dim=3, scale=0.1), 2, Shard.whole(5), True, seed=1).weights())
+    assert not rounded.equal(tables.entities.bfloat16())
+    tables.round_again()
+    assert rounded.equal(tables.entities.bfloat16())
+    with torch.no_grad():
+        tables.entities[2] = 7.0
+    tables.round_again()
+    # The same memory, which a captured step reads.
+    assert tables.rounded is rounded
+    assert rounded.equal(tables.entities.bfloat16())
+
+
 def test_looked_up_rows_are_those_of_each_question() -> None:
     tables = Tables.start(DistMult(dim=3, scale=0.1), 2, Shard.whole(5), True, seed=0)
     questions = Questions.of(torch.tensor([[4, 1, 0], [2, 0, 2]]), "head")

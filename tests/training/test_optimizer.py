@@ -5,10 +5,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from allneg.recipe import Optimizer
+from allneg.graph.questions import Questions
+from allneg.models import ComplEx
+from allneg.recipe import Loss, Optimizer, Penalty
 from allneg.run import Run
 from allneg.run.checkpoint import State
-from allneg.training.optimizer import rate_at
+from allneg.scoring import Objective, Shard, Tables
+from allneg.training.optimizer import OnePassAdagrad, rate_at
 
 
 def test_a_step_schedule_counts_epochs() -> None:
@@ -58,3 +61,26 @@ def test_a_step_of_sgd_grows_with_the_rate(trained: Callable[..., Run]) -> None:
     )
     assert (one - first).abs().max() > 1e-6
     assert torch.allclose(two - first, 2 * (one - first), rtol=0.02, atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [64, 1 << 20], ids=["streamed", "whole"])
+def test_entities_that_are_kept_rounded_learn_what_those_rounded_anew_do(block: int) -> None:
+    model = ComplEx(dim=3, scale=0.5)
+    questions = Questions.of(torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]]), "tail")
+    objective = Objective(model, Loss(block=block), Penalty("n3", 0.1), None, narrow=True)
+    learnt = []
+    for is_kept in (False, True):
+        tables = Tables.start(model, 2, Shard.whole(100), True, seed=0).padded(64)
+        if is_kept:
+            tables.keep_rounded()
+        optimizer = OnePassAdagrad(tables, torch.tensor(0.1))
+        for _ in range(3):
+            optimizer.zero_grad()
+            objective.value(tables, questions, torch.Generator()).backward()
+            optimizer.step()
+        learnt.append(tables)
+    assert learnt[0].entities.equal(learnt[1].entities)
+    assert learnt[0].relations.equal(learnt[1].relations)
+    assert learnt[1].rounded is not None
+    assert learnt[1].rounded.equal(learnt[1].entities.bfloat16())
+    assert not learnt[1].rounded[100:].any()

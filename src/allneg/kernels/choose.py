@@ -16,7 +16,7 @@ from torch import Tensor
 from allneg.errors import BadRecipe, near, printable
 from allneg.kernels.compiler import find_compiler, no_compiler
 
-_NO_CPU_ENGINE = ("adagrad", "answers", "powers", "rows", "times")
+_NO_CPU_ENGINE = ("adagrad", "answers", "looked", "powers", "rows", "times")
 _COMPILED = ("l1", "modulus")
 ENGINES = ("auto", "reference", "cpu", "compiled", "gpu")
 _asked = "auto"  # for the whole process: a server's threads must not differ

@@ -7,16 +7,19 @@ knows the whole gradient of every fetched row and keeps that of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from allneg.kernels.rows import add_rows
 from allneg.scoring.shard import Pending, Shard
 
-Late: TypeAlias = list[tuple[Tensor, Tensor]]  # places in the shard, gradients of the rows there
+Late: TypeAlias = list[Callable[[Tensor], None]]  # each adds to the gradient of the shard's rows
 
 
 @dataclass(frozen=True)
@@ -79,5 +82,5 @@ class _LookFar(torch.autograd.Function):
             grad = ctx.shard.batch.stack(F.pad(grad, (0, 0, 0, more)))
         ids, grad = ids.flatten(), grad.flatten(0, -2)
         grad = grad.masked_fill(~ctx.shard.holds(ids).unsqueeze(1), 0.0)
-        ctx.late.append((ctx.shard.local(ids), grad))
+        ctx.late.append(partial(add_rows, ids=ctx.shard.local(ids), rows=grad))
         return (None,) * 6

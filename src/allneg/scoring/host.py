@@ -7,6 +7,7 @@ from torch import Tensor
 
 from allneg.graph.questions import Questions
 from allneg.scoring.far import Fetched
+from allneg.scoring.near import Size
 from allneg.scoring.tables import Looked, Tables
 
 
@@ -40,8 +41,13 @@ class HostTables(Tables):
         return super().relation_rows(self._at_home(questions)).to(self.device)
 
     def look(
-        self, questions: Questions, fetched: Fetched | None = None, widest: int | None = None
+        self,
+        questions: Questions,
+        fetched: Fetched | None = None,
+        widest: int | None = None,
+        size: Size | None = None,
     ) -> Looked:
+        # Rows are measured where they are used.
         looked = super().look(self._at_home(questions), fetched, widest)
         entity, answer = looked.entity.to(self.device), looked.answer.to(self.device)
         return Looked(entity, looked.relation, answer)

@@ -29,6 +29,7 @@ class Loss(ABC):
     """One loss a question. `memory` is (k, B): what the fold keeps of the rivals so far."""
 
     settings: Settings
+    narrow: bool = False  # the slopes go into narrow products, and may come as bfloat16
 
     @abstractmethod
     def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor: ...
@@ -78,7 +79,7 @@ class Softmax(Loss):
     def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
         total = torch.logaddexp(memory[0], answer)
         if not self.settings.smoothing:
-            return shares(scores, total, weight)
+            return shares(scores, total, weight, self.narrow)
         flat = (weight * self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
         flat = torch.where(scores > -torch.inf, flat, 0.0)
         return shares(scores, total, weight).sub_(flat)

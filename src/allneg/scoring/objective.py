@@ -16,10 +16,10 @@ from allneg.models import Model
 from allneg.recipe import Loss, Penalty
 from allneg.scoring.candidates import Drawn, compared
 from allneg.scoring.loss import LOSSES
-from allneg.scoring.penalty import penalties
+from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.scores import query_of
 from allneg.scoring.shard import ALONE, Group
-from allneg.scoring.streamed import Rivals, losses
+from allneg.scoring.streamed import Narrow, Rivals, losses
 from allneg.scoring.tables import Looked, Tables
 
 
@@ -57,7 +57,7 @@ class Objective:
             if i + 1 < len(spans):
                 # The next part's rows are on their way while this part is compared.
                 coming = tables.fetch(questions.part(spans[i + 1]))
-            looked = tables.look(asked, fetched, widest)
+            looked = tables.look(asked, fetched, widest, row_size(self.model, self.penalty))
             each = self.losses(tables, asked, looked, drawn.part(some), widest is not None)
             if self.loss.relation_weight:
                 more = self.relation_losses(tables, asked, looked)
@@ -91,8 +91,11 @@ class Objective:
         rivals = replace(
             rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else ALONE
         )
-        loss = LOSSES[self.loss.name](self.loss)
-        return losses(self._compare, query, rows, loss, rivals, self.loss.block)
+        narrow = self.narrow and self.model.kernel == "dot" and rows.dim() == 2
+        rounded = tables.rounded if rows is tables.entities else None
+        compare = Narrow(rounded) if narrow else self.model.compare
+        loss = LOSSES[self.loss.name](self.loss, narrow)
+        return losses(compare, query, rows, loss, rivals, self.loss.block)
 
     def relation_losses(self, tables: Tables, asked: Questions, looked: Looked) -> Tensor:
         """The loss of asking for each question's relation among all relation rows: (B,)."""
@@ -138,10 +141,6 @@ class Objective:
     def _known(self) -> KnownAnswers:
         assert self.known is not None, "this loss looks up train's answers"
         return self.known
-
-    def _compare(self, query: Tensor, rows: Tensor) -> Tensor:
-        with torch.autocast(query.device.type, torch.bfloat16, enabled=self.narrow):
-            return self.model.compare(query, rows).float()
 
 
 def _spans(batch: Group, n_questions: int, size: int) -> list[slice]:

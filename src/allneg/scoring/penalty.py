@@ -7,6 +7,7 @@ from torch import Tensor
 from allneg.kernels.powers import power_sums
 from allneg.models import Model
 from allneg.recipe import Penalty
+from allneg.scoring.near import Size
 from allneg.scoring.tables import Looked
 
 _POWERS = {"l2": 2, "n3": 3}
@@ -21,6 +22,8 @@ def penalties(model: Model, looked: Looked, penalty: Penalty) -> Tensor:
     their products with the relation; `dura-w` halves the first and adds half to the second.
     A rare entity is penalised as rarely as it is asked about.
     """
+    if looked.sizes is not None:
+        return penalty.weight * looked.sizes
     if penalty.name in _POWERS:
         power = _POWERS[penalty.name]
         entity = power_sums(model.place(looked.entity), model.entity_axes, power)
@@ -33,6 +36,13 @@ def penalties(model: Model, looked: Looked, penalty: Penalty) -> Tensor:
     relation = _squares(looked.relation, model.relation_axes)
     alone, turned = _DURA[penalty.name]
     return penalty.weight * ((entity + answer) * (alone + turned * relation)).sum(1)
+
+
+def row_size(model: Model, penalty: Penalty) -> Size | None:
+    """The size of whole rows that `penalties` sums; None where it sums something else."""
+    if penalty.name not in _POWERS or model.bias or not model.relation_axes:
+        return None
+    return Size(_POWERS[penalty.name], model.entity_axes, model.relation_axes)
 
 
 def _squares(rows: Tensor, axes: int) -> Tensor:

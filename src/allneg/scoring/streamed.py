@@ -10,19 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from allneg.kernels.answers import put, strike
+from allneg.kernels.dot import NarrowDot
 from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
 from allneg.scoring.shard import ALONE, Group, Pending
 
-Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # queries, rows -> scores
-
 _MULTIPLE = 64  # of rows in a block: odd widths make matrix products slow
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Says that queries and rows are compared by `dot`, rounded to bfloat16."""
+
+    rounded: Tensor | None = None  # bfloat16 (N, W): all the rows, where they are kept so
+
+
+Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor] | Narrow  # queries, rows -> scores
 
 
 @dataclass(frozen=True)
@@ -61,17 +71,31 @@ def block_rows(questions: int, n: int, block: int) -> int:
 
 
 @dataclass(frozen=True)
+class _Compared:
+    """A block of scores, which may be overwritten once."""
+
+    scores: Tensor  # (B, c)
+    gradients: Callable[[Tensor], tuple[Tensor, ...]]  # of the query and the rows, from slopes
+
+
+@dataclass(frozen=True)
 class _Block:
     """Columns `start` to `stop` of the scores."""
 
     start: int
     stop: int
 
-    def compared(self, compare: Compare, query: Tensor, some: Tensor) -> tuple[Tensor, ...]:
-        """The query and the block's rows as leaves, and their scores."""
+    def compared(self, compare: Compare, query: Tensor, some: Tensor) -> _Compared:
+        """The scores of the block's rows, and the way back from them."""
+        if isinstance(compare, Narrow):
+            all_rows = compare.rounded
+            rows = some.bfloat16() if all_rows is None else all_rows[self.start : self.stop]
+            both = NarrowDot(query.bfloat16(), rows)
+            return _Compared(both.scores(), both.gradients)
         with torch.enable_grad():
             leaves = query.detach().requires_grad_(), some.detach().requires_grad_()
-            return *leaves, compare(*leaves)
+            scores = compare(*leaves)
+        return _Compared(scores.detach(), partial(torch.autograd.grad, scores, leaves))
 
     def strike(self, scores: Tensor, rivals: Rivals) -> Tensor:
         """Make -inf what is no rival; the answers' scores, where they are in this block."""
@@ -120,12 +144,11 @@ class _Losses(torch.autograd.Function):
         ctx.kept = None
         for block, some in zip(blocks, _fed(rows, blocks, query), strict=True):
             compared = block.compared(compare, query, some)
-            scores = compared[2].detach()
-            answer = torch.maximum(answer, block.strike(scores, rivals))
-            memory = loss.fold(memory, scores)
+            answer = torch.maximum(answer, block.strike(compared.scores, rivals))
+            memory = loss.fold(memory, compared.scores)
             if len(blocks) == 1:
                 ctx.kept = compared
-            del compared, scores  # or the next block would be held beside this one
+            del compared  # or the next block would be held beside this one
         assert memory is not None
         if rivals.elsewhere.size > 1:
             # A few numbers a question are all that other processes need to know.
@@ -147,10 +170,10 @@ class _Losses(torch.autograd.Function):
             compared, ctx.kept = ctx.kept, None
             if compared is None:
                 compared = block.compared(compare, query, next(coming))
-                block.strike(compared[2].detach(), rivals)
-            slopes = loss.slopes(memory, answer, grad, compared[2].detach())
+                block.strike(compared.scores, rivals)
+            slopes = loss.slopes(memory, answer, grad, compared.scores)
             block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
-            now = torch.autograd.grad(compared[2], compared[:2], slopes)
+            now = compared.gradients(slopes)
             if len(blocks) == 1:
                 to_query, to_rows = now[0].contiguous(), now[1].contiguous().to(rows.device)
                 sums.append(rivals.batch.begin_sum(to_rows))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.questions import Questions
-from allneg.kernels.rows import add_rows
 from allneg.models import Model
-from allneg.scoring.far import Fetched, fetch, fetched_rows, look_far
+from allneg.scoring.far import Fetched, Late, fetch, fetched_rows, look_far
+from allneg.scoring.near import Few, Look, LookSized, Size
 from allneg.scoring.shard import Shard
 
 _ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
@@ -26,6 +25,7 @@ class Looked:
     entity: Tensor  # (B, W)
     relation: Tensor  # (B, V)
     answer: Tensor  # (B, W)
+    sizes: Tensor | None = None  # (B,): of the three together, where they were looked up too
 
 
 class Tables(nn.Module):
@@ -42,7 +42,9 @@ class Tables(nn.Module):
         self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
         self.shard = shard
         self.reciprocal = reciprocal
-        self._late: list[tuple[Tensor, Tensor]] | None = None  # gradients of looked-up rows
+        self.rounded: Tensor | None = None  # the entities as bfloat16, where they are kept so too
+        self._rounded_at = -1  # the entities' version then
+        self._late: Late | None = None  # gradients of looked-up rows
 
     @classmethod
     def start(
@@ -84,16 +86,20 @@ class Tables(nn.Module):
         """As `rows`, of entities whose rows are here; of others, any row that is."""
         if self.shard.world.size > 1:
             entity = self.shard.local(entity)
-        out: Tensor = _Few.apply(self.entities, entity)  # type: ignore[no-untyped-call]
+        out: Tensor = Few.apply(self.entities, entity)  # type: ignore[no-untyped-call]
         return out
 
     def relation_rows(self, questions: Questions) -> Tensor:
         """The relation row of each question: (B, V)."""
-        relation = questions.relation
-        if self.reciprocal:
-            relation = relation + self.n_relations * questions.side
-        out: Tensor = _Few.apply(self.relations, relation)  # type: ignore[no-untyped-call]
+        out: Tensor = Few.apply(  # type: ignore[no-untyped-call]
+            self.relations, self._relation_ids(questions)
+        )
         return out
+
+    def _relation_ids(self, questions: Questions) -> Tensor:
+        if not self.reciprocal:
+            return questions.relation
+        return torch.add(questions.relation, questions.side, alpha=self.n_relations)
 
     def fetch(self, questions: Questions) -> Fetched | None:
         """Begin to bring the rows of these questions here; None where they are here already."""
@@ -103,11 +109,16 @@ class Tables(nn.Module):
         return fetch(self.entities, ids, self.shard)
 
     def look(
-        self, questions: Questions, fetched: Fetched | None = None, widest: int | None = None
+        self,
+        questions: Questions,
+        fetched: Fetched | None = None,
+        widest: int | None = None,
+        size: Size | None = None,
     ) -> Looked:
         """The rows of each question, for training, where a gradient to every row is under way.
 
         `fetched` is what `fetch` gave, and `widest` tells `look_far` whose gradients to add.
+        With `size`, rows that are here are measured on the way.
         """
         if self._late is None:
             self._late = []
@@ -115,7 +126,13 @@ class Tables(nn.Module):
         if fetched is not None:
             far = look_far(self.entities, fetched, self.shard, widest, self._late)
             return Looked(far[0], self.relation_rows(questions), far[1])
-        entity, answer = _Look.apply(  # type: ignore[no-untyped-call]
+        if size is not None:
+            ids = questions.entity, self._relation_ids(questions), questions.answer
+            found = LookSized.apply(  # type: ignore[no-untyped-call]
+                self.entities, self.relations, ids, size, self._late
+            )
+            return Looked(*found)
+        entity, answer = Look.apply(  # type: ignore[no-untyped-call]
             self.entities, questions.entity, questions.answer, self._late
         )
         return Looked(entity, self.relation_rows(questions), answer)
@@ -124,9 +141,23 @@ class Tables(nn.Module):
         """Add the gradients of looked-up rows to the table's, once that is there."""
         assert entities.grad is not None
         assert self._late is not None
-        for ids, grad in self._late:
-            add_rows(entities.grad, ids, grad)
+        for add in self._late:
+            add(entities.grad)
         self._late.clear()
+
+    def keep_rounded(self) -> None:
+        """From here on, have the entities as bfloat16 too; whose step changes them knows of it."""
+        self.rounded = torch.empty_like(self.entities, dtype=torch.bfloat16, requires_grad=False)
+        self.round_again()
+
+    def round_again(self) -> None:
+        """Round the entities anew, where something else than a step has changed them.
+
+        Torch counts its own changes of a tensor; the kernel of a step is not among them.
+        """
+        if self.rounded is not None and self._rounded_at != self.entities._version:
+            self.rounded.copy_(self.entities.detach())
+            self._rounded_at = self.entities._version
 
     def sum_gradients(self, total: Tensor, entities: bool) -> None:
         """Add up what processes with other questions found: a total, gradients of the relations
@@ -155,47 +186,6 @@ class Tables(nn.Module):
         """Put back what `weights` gave."""
         self.entities[: len(self.shard)].copy_(weights["entities"])
         self.relations.copy_(weights["relations"])
-
-
-class _Look(torch.autograd.Function):
-    """Two look-ups whose gradients are put by, to be added to the table's once it is written.
-
-    Left to autograd, each would become a table of zeros with a few rows in it.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, one: Tensor, other: Tensor, late: list[tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        ctx.ids, ctx.late = (one, other), late
-        ctx.set_materialize_grads(False)
-        return F.embedding(one, table), F.embedding(other, table)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
-        ctx.late += [
-            (ids, grad) for ids, grad in zip(ctx.ids, grads, strict=True) if grad is not None
-        ]
-        return None, None, None, None
-
-
-class _Few(torch.autograd.Function):
-    """A look-up of few rows, or in a small table: (B,) -> (B, V), or (B, K) -> (B, K, V).
-
-    F.embedding would sort the ids for its gradient.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
-        ctx.ids, ctx.shape = ids, table.shape
-        return F.embedding(ids, table)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        out = grad.new_zeros(ctx.shape)
-        add_rows(out, ctx.ids.flatten(), grad.reshape(-1, ctx.shape[1]))
-        return out, None
 
 
 def _fill(

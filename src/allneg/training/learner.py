@@ -34,6 +34,18 @@ def needs_known(recipe: Recipe) -> bool:
     return recipe.loss.mask_known or recipe.loss.subsampling
 
 
+def keeps_rounded(recipe: Recipe, device: torch.device) -> bool:
+    """Does AdaGrad's step round the entities too, for the products of the next one?"""
+    hardware = recipe.hardware
+    return (
+        device.type == "cuda"
+        and (hardware.precision, hardware.table) == ("bf16", "device")
+        and recipe.optimizer.name == "adagrad"
+        and recipe.loss.negatives == "all"
+        and make_model(recipe).kernel == "dot"
+    )
+
+
 class Learner:
     """Takes steps, and can be put away in a checkpoint and taken out again."""
 
@@ -56,6 +68,8 @@ class Learner:
                 "hardware.table host is for one process; many hold their rows on their devices"
             )
         self.tables = HostTables(tables, device) if on_host else tables.to(device)
+        if keeps_rounded(recipe, device):
+            self.tables.keep_rounded()
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         known = None
         if needs_known(recipe):
@@ -80,6 +94,7 @@ class Learner:
         a GPU is not waited for.
         """
         drawn = self.objective.draw(self.tables, questions, chance)
+        self.tables.round_again()
         whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
         # Sums over processes are not captured: a process that has gone would go unseen.
         lone = self.tables.shard.world.size == 1

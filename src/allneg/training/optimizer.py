@@ -26,7 +26,7 @@ def make_optimizer(settings: Settings, tables: Tables) -> torch.optim.Optimizer:
     # AdaGrad's accumulator 0 and eps 1e-10: the first step moves every number by the rate,
     # whatever its gradient. Published recipes count on it.
     if settings.name == "adagrad" and device == "cuda":
-        return _Adagrad(parameters, lr=rate, eps=1e-10)
+        return OnePassAdagrad(tables, rate)
     if settings.name == "adagrad":
         return torch.optim.Adagrad(parameters, lr=rate, eps=1e-10, fused=device == "cpu" or None)
     if settings.name == "adam":
@@ -35,14 +35,23 @@ def make_optimizer(settings: Settings, tables: Tables) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=rate, fused=device in ("cpu", "cuda"))
 
 
-class _Adagrad(torch.optim.Adagrad):
-    """Torch's AdaGrad, with a step that reads and writes each number once."""
+class OnePassAdagrad(torch.optim.Adagrad):
+    """Torch's AdaGrad, with a step that reads and writes each number once.
+
+    It keeps the entities' rounded copy, where there is one, as they are.
+    """
+
+    def __init__(self, tables: Tables, rate: float | Tensor) -> None:
+        super().__init__(tables.parameters(), lr=rate, eps=1e-10)
+        self._tables = tables
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for table in group["params"]:
-                adagrad(table, table.grad, self.state[table]["sum"], group["lr"], group["eps"])
+                memory = self.state[table]["sum"]
+                rounded = self._tables.rounded if table is self._tables.entities else None
+                adagrad(table, table.grad, memory, group["lr"], group["eps"], rounded)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -18,7 +18,7 @@ from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.training.captured import is_captured
 from allneg.training.cost import Counts
-from allneg.training.learner import needs_known
+from allneg.training.learner import keeps_rounded, needs_known
 
 _FLOAT = 4
 _ID = 8
@@ -69,6 +69,7 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
     known = n_questions * 3 * _ID
     rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
     away = recipe.hardware.table == "host" and device.type != "cpu"
+    rounded = keeps_rounded(recipe, device)
     learnt = {
         "tables": _pinned(table) if away else table,
         "gradients": _pinned(table) if away else table,
@@ -82,11 +83,12 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
             **({} if away else learnt),
             "triples and their order": counts.train * 3 * _ID + n_questions * _ID,
             "known answers": known if needs_known(recipe) else 0,
+            "bfloat16 entities": _NARROW * padded * model.entity_width if rounded else 0,
         },
         training={
             "scores": _scores(part, model, padded),
             "rows of a batch": rows,
-            "bfloat16 copies": _narrow(part, model, padded),
+            "bfloat16 copies": _narrow(part, model, padded, rounded),
             "rows on their way": _on_their_way(recipe, model, padded) if away else 0,
         },
         ranking={
@@ -147,13 +149,14 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
     return int(copies * questions * block * _FLOAT) + gathered
 
 
-def _narrow(recipe: Recipe, model: Model, n: int) -> int:
-    """Bytes of the rows and slopes that are rounded for narrow products."""
+def _narrow(recipe: Recipe, model: Model, n: int, rounded: bool) -> int:
+    """Bytes of the rows, unless they are kept rounded, and slopes rounded for narrow products."""
     if recipe.hardware.precision != "bf16" or model.kernel != "dot":
         return 0
     questions = recipe.training.micro_batch or recipe.training.batch_size
     block = block_rows(questions, n, recipe.loss.block)
-    return _NARROW * (questions + block) * model.entity_width + _NARROW * questions * block
+    rows = questions if rounded else questions + block
+    return _NARROW * (rows * model.entity_width + questions * block)
 
 
 def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:

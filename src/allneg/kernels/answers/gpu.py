@@ -42,4 +42,5 @@ def _put(slopes, place, values, n, stride):
     row = tl.program_id(0).to(tl.int64)
     column = tl.load(place + row)
     here = (column >= 0) & (column < n)
-    tl.store(slopes + row * stride + column, tl.load(values + row), mask=here)
+    value = tl.load(values + row).to(slopes.dtype.element_ty)
+    tl.store(slopes + row * stride + column, value, mask=here)

@@ -17,7 +17,8 @@ def strike(scores: Tensor, place: Tensor, count: int) -> Tensor:
 
 def put(slopes: Tensor, place: Tensor, values: Tensor) -> None:
     column, here = _inside(slopes, place)
-    slopes.scatter_(1, column, torch.where(here, values.unsqueeze(1), slopes.gather(1, column)))
+    values = values.to(slopes.dtype).unsqueeze(1)
+    slopes.scatter_(1, column, torch.where(here, values, slopes.gather(1, column)))
 
 
 def _inside(scores: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:

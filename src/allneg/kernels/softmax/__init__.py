@@ -13,7 +13,10 @@ def log_sum_exp(scores: Tensor) -> Tensor:
     return out
 
 
-def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
-    """weight · exp(scores - total), a row at a time, in place of the scores: (B, N), (B,), (B,)."""
-    out: Tensor = engine("softmax", scores.device).shares(scores, total, weight)
+def shares(scores: Tensor, total: Tensor, weight: Tensor, narrow: bool = False) -> Tensor:
+    """weight · exp(scores - total), a row at a time, in place of the scores: (B, N), (B,), (B,).
+
+    With `narrow` they come rounded to bfloat16, and the scores are no longer of use.
+    """
+    out: Tensor = engine("softmax", scores.device).shares(scores, total, weight, narrow)
     return out

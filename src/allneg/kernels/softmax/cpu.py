@@ -16,12 +16,12 @@ def log_sum_exp(scores: Tensor) -> Tensor:
     return torch.cat([reference.log_sum_exp(some) for some in scores.split(_rows(scores))])
 
 
-def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
+def shares(scores: Tensor, total: Tensor, weight: Tensor, narrow: bool) -> Tensor:
     size = _rows(scores)
     pieces = zip(scores.split(size), total.split(size), weight.split(size), strict=True)
     for some, its_total, its_weight in pieces:
-        reference.shares(some, its_total, its_weight)
-    return scores
+        reference.shares(some, its_total, its_weight, narrow=False)
+    return scores.bfloat16() if narrow else scores
 
 
 def _rows(scores: Tensor) -> int:

@@ -28,15 +28,6 @@ class _Times(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
-        a, b = ctx.saved_tensors
-        _, to_a, to_b, _ = ctx.needs_input_grad
-        # The slope of a·b is g·b* for a and g·a* for b; that of a·b* is g·b and (g·a*)* = a·g*.
-        grad_a = ctx.engine.times(grad, b, not ctx.conjugate) if to_a else None
-        grad_b = None
-        if to_b:
-            grad_b = (
-                ctx.engine.times(a, grad, True)
-                if ctx.conjugate
-                else ctx.engine.times(grad, a, True)
-            )
-        return None, grad_a, grad_b, None
+        to_a, to_b = ctx.engine.gradients(grad, *ctx.saved_tensors, ctx.conjugate)
+        _, a_asked, b_asked, _ = ctx.needs_input_grad
+        return None, to_a if a_asked else None, to_b if b_asked else None, None
