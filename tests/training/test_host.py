@@ -151,8 +151,9 @@ def test_a_gpu_finds_the_same_gradients_from_the_host(
     found = []
     for more in ([], [HOST]):
         learner = Learner(quick(*exact, *more), tiny_graph, device)
-        total = learner._gradients(questions, Generator(device).manual_seed(2))
-        tables = learner.tables
+        tables, chance = learner.tables, Generator(device).manual_seed(2)
+        drawn = learner.objective.draw(tables, questions, chance)
+        total = learner._gradients(questions, drawn)
         assert tables.entities.grad is not None
         assert tables.relations.grad is not None
         found.append([total.cpu(), tables.entities.grad.cpu(), tables.relations.grad.cpu()])
