@@ -211,6 +211,17 @@ def test_what_is_cut_off_is_saved_and_goes_on(
     assert "cut off" in reproduce("table1", "--rows", "complex", "--status").out
 
 
+def test_what_is_cut_off_before_it_listens_goes_on_another_time(
+    recipes: Callable[..., Path], tmp_path: Path
+) -> None:
+    (task,) = tasks(NUMBERS[:1], [0], recipes(epochs=100_000), tmp_path / "runs", quick=False)
+    found = Trainings([task], 1, lambda: 0, print)
+    found.looked = lambda at: setattr(at, "limit_seconds", 0.0)  # its process has just begun
+    found.train()
+    assert found.waiting == [task]
+    assert not found.failed
+
+
 @pytest.mark.usefixtures("in_place")
 def test_a_number_that_diverges_is_told_of_and_the_others_are_trained(
     reproduce: Command, recipes: Callable[..., Path], tmp_path: Path

@@ -13,6 +13,8 @@ from allneg.cli.workers import Worker, shares
 from allneg.paper.tasks import Task
 
 _SECONDS_A_LOOK = 0.1
+# Told to stop: 128 + the signal's number, or minus that where it did not listen yet.
+_CUT_OFF = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Trainings:
         task, worker = self.at_work.pop(seat)
         if task.state == "finished":
             self._end(task)
-        elif worker.process.returncode in (130, 143):
+        elif worker.process.returncode in _CUT_OFF:
             self.waiting.insert(0, task)  # saved, to go on another time
         else:
             said = "; ".join(worker.lines()[-2:]) or "it said nothing"
