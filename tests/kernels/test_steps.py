@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.nn.functional as F
 from check_engine import GPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from allneg.kernels.looked import reference as looked
 from allneg.kernels.powers import power_sums
 from allneg.kernels.powers import reference as powers
 from allneg.kernels.rows import add_rows
+from allneg.kernels.softmax import cpu as in_pieces
 from allneg.kernels.softmax import reference as softmax
 from allneg.kernels.times import reference as products
 
@@ -138,12 +140,51 @@ def test_a_log_sum_exp_is_pytorchs_and_its_shares_too(rows: int, width: int) -> 
     weight = torch.randn(rows)
     total = torch.where(truth > -torch.inf, truth, 0.0)
     given = total.to(DEVICE), weight.to(DEVICE)
-    narrow = gpu("softmax").shares(there.clone(), *given, narrow=True).cpu()
-    shares = gpu("softmax").shares(there, *given, narrow=False)
-    close(shares, softmax.shares(scores.clone(), total, weight, narrow=False))
-    truth = softmax.shares(scores.clone(), total, weight, narrow=True)
-    assert narrow.dtype == truth.dtype == torch.bfloat16
-    torch.testing.assert_close(narrow, truth)  # within a digit of bfloat16
+    shares = gpu("softmax").shares(there, *given)
+    close(shares, softmax.shares(scores.clone(), total, weight))
+
+
+@pytest.mark.parametrize("rows, width", [(1, 1), (3, 5000), (5, 9000)])
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_slopes_of_a_softmax_are_autograds(rows: int, width: int, narrow: bool) -> None:
+    scores = 10 * torch.randn(rows, width)
+    place = torch.arange(rows) * 2000  # the last of five is in the third block of columns
+    target = scores.clone().requires_grad_()
+    weight = torch.rand(rows)
+    loss = F.cross_entropy(target, place, reduction="none")
+    (truth,) = torch.autograd.grad(loss, target, weight)
+    answer = answers.strike(scores, place, width)
+    given = place, answer, softmax.log_sum_exp(scores), weight
+    dtype = torch.bfloat16 if narrow else torch.float32
+    there = scores.clone().to(DEVICE), *(each.to(DEVICE) for each in given)
+    found = [
+        gpu("softmax").slopes(*there, narrow),
+        softmax.slopes(scores.clone(), *given, narrow),
+        in_pieces.slopes(scores.clone(), *given, narrow),
+    ]
+    for slopes in found:
+        assert slopes.dtype == dtype
+        tolerance = {"rtol": 8e-3, "atol": 1e-6} if narrow else {"rtol": 1e-5, "atol": 1e-6}
+        torch.testing.assert_close(slopes.cpu().float(), truth, **tolerance)
+
+
+def test_the_slope_of_an_answer_elsewhere_is_put_nowhere() -> None:
+    scores, place = torch.randn(2, 7), torch.tensor([-1, 7])
+    answer, rivals = torch.tensor([1.0, -torch.inf]), torch.tensor([2.0, 0.5])
+    weight = torch.tensor([1.0, 2.0])
+    truth = (scores - torch.logaddexp(rivals, answer).unsqueeze(1)).exp() * weight.unsqueeze(1)
+    given = [each.to(DEVICE) for each in (scores.clone(), place, answer, rivals, weight)]
+    close(gpu("softmax").slopes(*given, narrow=False), truth)
+    close(softmax.slopes(scores, place, answer, rivals, weight, narrow=False), truth)
+
+
+def test_an_answer_without_rivals_has_no_slope() -> None:
+    for engine, device in ((softmax, "cpu"), (gpu("softmax"), DEVICE)):
+        scores = torch.full((1, 3), -torch.inf, device=device)
+        answer, weight = torch.ones(1, device=device), torch.ones(1, device=device)
+        place = torch.tensor([1], device=device)
+        found = engine.slopes(scores, place, answer, scores[:, 0].clone(), weight, narrow=False)
+        assert found.cpu().eq(0.0).all()
 
 
 def test_a_row_of_nothing_has_a_log_sum_exp_of_minus_infinity() -> None:

@@ -60,7 +60,7 @@ RECIPES = [
     ["loss.negatives=shared", "loss.count=5"],
     ["loss.negatives=own", "loss.count=3", "loss.mask_known=true"],
     ["loss.mask_known=true", "loss.subsampling=true"],
-    ["loss.relation_weight=0.5", "model.reciprocal=false"],
+    ["loss.relation_weight=0.5", "model.reciprocal=false", "optimizer.name=sgd"],
     ["model.entity_dropout=0.3"],
 ]
 
@@ -77,7 +77,11 @@ def test_what_is_learnt_is_the_same(
     monkeypatch.setattr(feed, "is_elsewhere", lambda rows, device: True)
     far = learnt(quick(*settings, STREAMED, HOST), tiny_graph, CPU)
     assert isinstance(far.tables, HostTables)
-    assert_same(near, far)
+    if "loss.relation_weight=0.5" in settings:
+        # Three gradients of a row are added up in another order.
+        torch.testing.assert_close(near.tables.weights(), far.tables.weights())
+    else:
+        assert_same(near, far)
 
 
 @pytest.mark.usefixtures("far_away")

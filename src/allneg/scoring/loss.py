@@ -7,8 +7,8 @@ a time, keeps a few numbers a question, and gives the slope of the loss at any s
     memory = loss.fold(memory, scores)   over all blocks
     memory = loss.merged(memories)       of processes that each saw some of the rivals
     loss.value(memory, a)                the loss of each question
-    loss.slopes(memory, a, w, scores)    w · d loss / d scores of a block, in place of them
-    loss.answer_slope(memory, a)         d loss / d a
+    loss.slopes(memory, a, w, scores, p) w · d loss / d scores of a block, in place of them,
+                                         and w · d loss / d a at each answer's place p
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.kernels.softmax import log_sum_exp, shares
+from allneg.kernels.answers import put
+from allneg.kernels.softmax import log_sum_exp, shares, slopes
 from allneg.recipe import Loss as Settings
 
 
@@ -41,8 +42,18 @@ class Loss(ABC):
     @abstractmethod
     def value(self, memory: Tensor, answer: Tensor) -> Tensor: ...
 
+    def slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor, place: Tensor
+    ) -> Tensor:
+        """A place outside the columns (B,) belongs to another block."""
+        out = self.rival_slopes(memory, answer, weight, scores)
+        put(out, place, weight * self.answer_slope(memory, answer))
+        return out
+
     @abstractmethod
-    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor: ...
+    def rival_slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
+    ) -> Tensor: ...
 
     @abstractmethod
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor: ...
@@ -76,19 +87,24 @@ class Softmax(Loss):
         mean = (memory[1] + answer) / (memory[2] + 1)
         return plain + self.settings.smoothing * (answer - mean)
 
-    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+    def slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor, place: Tensor
+    ) -> Tensor:
+        if self.settings.smoothing:  # which the two functions below add
+            return super().slopes(memory, answer, weight, scores, place)
+        return slopes(scores, place, answer, memory[0], weight, self.narrow)
+
+    def rival_slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
+    ) -> Tensor:
         total = torch.logaddexp(memory[0], answer)
-        if not self.settings.smoothing:
-            return shares(scores, total, weight, self.narrow)
         flat = (weight * self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
         flat = torch.where(scores > -torch.inf, flat, 0.0)
         return shares(scores, total, weight).sub_(flat)
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
-        plain = -torch.sigmoid(memory[0] - answer)
-        if not self.settings.smoothing:
-            return plain
-        return plain + self.settings.smoothing * (1 - 1 / (memory[2] + 1))
+        flat = self.settings.smoothing * (1 - 1 / (memory[2] + 1))
+        return flat - torch.sigmoid(memory[0] - answer)
 
 
 class Margin(Loss):
@@ -101,7 +117,9 @@ class Margin(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return memory[0] - answer
 
-    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+    def rival_slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
+    ) -> Tensor:
         return scores.add_(self.settings.margin).gt_(0).mul_(weight.unsqueeze(1))
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
@@ -118,7 +136,9 @@ class Logistic(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return memory[0] + F.softplus(-(answer + self.settings.margin))
 
-    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+    def rival_slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
+    ) -> Tensor:
         return scores.add_(self.settings.margin).sigmoid_().mul_(weight.unsqueeze(1))
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
@@ -152,7 +172,9 @@ class SelfAdversarial(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         return (memory[1] + F.softplus(-(answer + self.settings.margin))) / 2
 
-    def slopes(self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor) -> Tensor:
+    def rival_slopes(
+        self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
+    ) -> Tensor:
         slope = torch.sigmoid(scores + self.settings.margin)
         tempered = scores.mul_(self.settings.temperature)
         return shares(tempered, _anchor(memory[0]), weight / 2).mul_(slope)

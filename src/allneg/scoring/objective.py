@@ -62,10 +62,11 @@ class Objective:
             if self.loss.relation_weight:
                 more = self.relation_losses(tables, asked, looked)
                 each = each + self.loss.relation_weight * more
-            value = (share[some] * each).sum()
+            each = share[some] * each
             if self.penalty.name != "none":
                 cost = penalties(self.model, looked, self.penalty)
-                value = value + cost.sum() / len(questions)
+                each = each.add(cost, alpha=1 / len(questions))
+            value = each.sum()
             yield value if _takes_part(tables.shard.batch, len(questions)) else 0.0 * value
 
     def sums_on_the_way(self, tables: Tables, n_questions: int, size: int) -> bool:

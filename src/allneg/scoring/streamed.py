@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from allneg.kernels.answers import put, strike
+from allneg.kernels.answers import strike
 from allneg.kernels.dot import NarrowDot
 from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
@@ -99,7 +99,7 @@ class _Block:
 
     def strike(self, scores: Tensor, rivals: Rivals) -> Tensor:
         """Make -inf what is no rival; the answers' scores, where they are in this block."""
-        answer = strike(scores, self._places(rivals), rivals.count - self.start)
+        answer = strike(scores, self.places(rivals), rivals.count - self.start)
         if rivals.offset is not None:
             scores += rivals.offset[..., self.start : self.stop]
         if rivals.hidden is not None:
@@ -110,11 +110,8 @@ class _Block:
             scores[question, column - self.start] = -torch.inf
         return answer
 
-    def put(self, slopes: Tensor, answer: Tensor, rivals: Rivals) -> None:
-        """Write the answers' slopes into their columns."""
-        put(slopes, self._places(rivals), answer)
-
-    def _places(self, rivals: Rivals) -> Tensor:
+    def places(self, rivals: Rivals) -> Tensor:
+        """The answers' columns; those of other blocks are outside."""
         return rivals.target - self.start if self.start else rivals.target
 
     def _is_whole(self, rivals: Rivals) -> bool:
@@ -140,16 +137,18 @@ class _Losses(torch.autograd.Function):
         blocks: list[_Block],
     ) -> Tensor:
         memory: Tensor | None = None
-        answer = torch.full((len(query),), -torch.inf, device=query.device)
+        answer: Tensor | None = None
         ctx.kept = None
         for block, some in zip(blocks, _fed(rows, blocks, query), strict=True):
             compared = block.compared(compare, query, some)
-            answer = torch.maximum(answer, block.strike(compared.scores, rivals))
+            found = block.strike(compared.scores, rivals)
+            answer = found if answer is None else torch.maximum(answer, found)
             memory = loss.fold(memory, compared.scores)
             if len(blocks) == 1:
                 ctx.kept = compared
             del compared  # or the next block would be held beside this one
         assert memory is not None
+        assert answer is not None
         if rivals.elsewhere.size > 1:
             # A few numbers a question are all that other processes need to know.
             told = rivals.elsewhere.stack(torch.cat([memory, answer.unsqueeze(0)]))
@@ -171,8 +170,8 @@ class _Losses(torch.autograd.Function):
             if compared is None:
                 compared = block.compared(compare, query, next(coming))
                 block.strike(compared.scores, rivals)
-            slopes = loss.slopes(memory, answer, grad, compared.scores)
-            block.put(slopes, grad * loss.answer_slope(memory, answer), rivals)
+            place = block.places(rivals)
+            slopes = loss.slopes(memory, answer, grad, compared.scores, place)
             now = compared.gradients(slopes)
             if len(blocks) == 1:
                 to_query, to_rows = now[0].contiguous(), now[1].contiguous().to(rows.device)

@@ -113,10 +113,11 @@ class Learner:
         """Lay the batch's gradients down at the tables."""
         self.optimizer.zero_grad()
         size = self.recipe.training.micro_batch or len(questions)
-        total = torch.zeros((), device=self.tables.device)
+        total: Tensor | None = None
         for value in self.objective.parts(self.tables, questions, size, drawn):
             value.backward()
-            total += value.detach()
+            total = value.detach() if total is None else total + value.detach()
+        assert total is not None
         if self.tables.shard.batch.size > 1:
             summed = self.objective.sums_on_the_way(self.tables, len(questions), size)
             self.tables.sum_gradients(total, entities=not summed)

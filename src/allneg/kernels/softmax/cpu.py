@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from allneg.kernels.answers.reference import put
 from allneg.kernels.softmax import reference
 
 _SCORES = 1 << 17  # a piece of about half a megabyte
@@ -16,12 +17,21 @@ def log_sum_exp(scores: Tensor) -> Tensor:
     return torch.cat([reference.log_sum_exp(some) for some in scores.split(_rows(scores))])
 
 
-def shares(scores: Tensor, total: Tensor, weight: Tensor, narrow: bool) -> Tensor:
+def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
     size = _rows(scores)
     pieces = zip(scores.split(size), total.split(size), weight.split(size), strict=True)
     for some, its_total, its_weight in pieces:
-        reference.shares(some, its_total, its_weight, narrow=False)
-    return scores.bfloat16() if narrow else scores
+        reference.shares(some, its_total, its_weight)
+    return scores
+
+
+def slopes(
+    scores: Tensor, place: Tensor, answer: Tensor, rivals: Tensor, weight: Tensor, narrow: bool
+) -> Tensor:
+    out = shares(scores, torch.logaddexp(rivals, answer), weight)
+    out = out.bfloat16() if narrow else out
+    put(out, place, -weight * torch.sigmoid(rivals - answer))
+    return out
 
 
 def _rows(scores: Tensor) -> int:

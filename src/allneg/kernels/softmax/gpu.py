@@ -24,13 +24,26 @@ def log_sum_exp(scores: Tensor) -> Tensor:
     return pieces.logsumexp(1) if parts > 1 else pieces.squeeze(1)
 
 
-def shares(scores: Tensor, total: Tensor, weight: Tensor, narrow: bool) -> Tensor:
+def shares(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
+    b, n = scores.shape
+    if n:
+        grid = (b, triton.cdiv(n, _BLOCK))
+        _shares[grid](
+            scores, total.contiguous(), weight.contiguous(), n, scores.stride(0),
+            BLOCK=_BLOCK, num_warps=8,
+        )  # fmt: skip
+    return scores
+
+
+def slopes(
+    scores: Tensor, place: Tensor, answer: Tensor, rivals: Tensor, weight: Tensor, narrow: bool
+) -> Tensor:
     b, n = scores.shape
     out = scores.new_empty(b, n, dtype=torch.bfloat16) if narrow else scores
     if n:
         grid = (b, triton.cdiv(n, _BLOCK))
-        _shares[grid](
-            scores, out, total.contiguous(), weight.contiguous(), n,
+        _shares_and_answers[grid](
+            scores, out, place, answer.contiguous(), rivals.contiguous(), weight.contiguous(), n,
             scores.stride(0), out.stride(0), BLOCK=_BLOCK, num_warps=8,
         )  # fmt: skip
     return out
@@ -57,9 +70,25 @@ def _log_sum_exp(scores, pieces, n, width, stride, parts, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _shares(scores, out, total, weight, n, stride, out_stride, BLOCK: tl.constexpr):
+def _shares(scores, total, weight, n, stride, BLOCK: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    column = part * BLOCK + tl.arange(0, BLOCK)
+    place = scores + row * stride + column
+    values = tl.load(place, mask=column < n, other=float("-inf"))
+    share = tl.exp(values - tl.load(total + row)) * tl.load(weight + row)
+    tl.store(place, share, mask=column < n)
+
+
+@triton.jit
+def _shares_and_answers(
+    scores, out, place, answer, rivals, weight, n, stride, out_stride, BLOCK: tl.constexpr
+):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = part * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(scores + row * stride + column, mask=column < n, other=float("-inf"))
-    share = tl.exp(values - tl.load(total + row)) * tl.load(weight + row)
-    tl.store(out + row * out_stride + column, share.to(out.dtype.element_ty), mask=column < n)
+    a, others, its_weight = tl.load(answer + row), tl.load(rivals + row), tl.load(weight + row)
+    total = tl.maximum(others, a) + tl.log(1.0 + tl.exp(-tl.abs(others - a)))
+    slope = tl.exp(values - total) * its_weight
+    of_answer = -its_weight / (1.0 + tl.exp(a - others))
+    slope = tl.where(column == tl.load(place + row), of_answer, slope)
+    tl.store(out + row * out_stride + column, slope.to(out.dtype.element_ty), mask=column < n)
