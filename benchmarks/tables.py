@@ -87,7 +87,7 @@ def epochs(reports: list[Report]) -> str:
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
             peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
-            times = f"{row['seconds'] / first:.2g}"
+            times = _factor(row["seconds"] / first)
             out += f"| {row['way']} | {row['seconds']:.3g} | {times} | {peak} |\n"
     return out + "\n"
 
@@ -119,7 +119,8 @@ def rankings(reports: list[Report]) -> str:
         out += "| | s | times the first |\n|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
-            out += f"| {row['way']} | {row['seconds']:.3g} | {row['seconds'] / first:.2g} |\n"
+            times = _factor(row["seconds"] / first)
+            out += f"| {row['way']} | {row['seconds']:.3g} | {times} |\n"
     return out + "\n"
 
 
@@ -212,6 +213,10 @@ def _cell(row: dict[str, Any]) -> str:
         return str(row["problem"])
     short = _short(row["milliseconds"])
     return f"{short} / {row['extra_mib']:,.0f}" if "extra_mib" in row else short
+
+
+def _factor(times: float) -> str:
+    return f"{times:.0f}" if times >= 10 else f"{times:.2g}"
 
 
 def _short(milliseconds: float) -> str:

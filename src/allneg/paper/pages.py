@@ -23,7 +23,9 @@ _TOP = """# Results
 Written by `allneg reproduce` from the result files; not by hand. "Paper" is Jain et al. (2020),
 which prints two digits. Each of our numbers links to its result file, which holds the whole
 recipe, and each row to its recipe. ± is the standard deviation over seeds, where there are
-several. Weights were chosen by valid alone. "Not run yet" is a recipe that waits for its run.
+several. Weights were chosen by valid alone, or are the last epoch's where a recipe ranks valid only
+then. "Not run yet" is a recipe that waits for its run. Seconds are those of a card that several
+trainings may have shared.
 """
 _COLUMNS = (
     "", "MRR: paper", "ours", "difference", "Hits@1: paper", "ours", "Hits@3: ours",
