@@ -143,7 +143,7 @@ def _scores(recipe: Recipe, model: Model, n: int) -> int:
         return int(4 * questions * (1 + count) * model.entity_width * _FLOAT)
     columns, gathered = n, 0
     if loss.negatives == "shared":
-        columns = min(n, recipe.training.batch_size + count)
+        columns = recipe.training.batch_size + min(n, count)
         gathered = 2 * columns * model.entity_width * _FLOAT
     block = block_rows(questions, columns, loss.block)
     return int(copies * questions * block * _FLOAT) + gathered
