@@ -32,16 +32,20 @@ ENGINES = {kernel: _engines(kernel) for kernel in ("l1", "modulus")}
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
 
-def every(engines: dict[str, ModuleType], *names: str) -> pytest.MarkDecorator:
-    """Run a test with each of the engines, or with those named; one that cannot run is skipped."""
+kernels = pytest.mark.parametrize("kernel, parts", [("l1", 1), ("modulus", 2)])
+
+
+def every_engine(*names: str) -> pytest.MarkDecorator:
+    """Run a test with each engine, or with those named; one that cannot run is skipped."""
+    found = names or ("reference", "cpu", "compiled", "gpu")
+    marks = {"compiled": needs_compiler}
     return pytest.mark.parametrize(
-        "engine",
-        [
-            pytest.param(engines[name], marks=needs_compiler if name == "compiled" else ())
-            for name in names or engines
-        ],
-        ids=names or engines,
+        "name", [pytest.param(name, marks=marks.get(name, ())) for name in found]
     )
+
+
+def engine_and_reference(kernel: str, name: str) -> tuple[ModuleType, ModuleType]:
+    return ENGINES[kernel][name], ENGINES[kernel]["reference"]
 
 
 def device_of(engine: ModuleType) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from check_engine import (
-    ENGINES,
+    engine_and_reference,
     gradients_are_as_exact_as_the_reference,
+    kernels,
     needs_compiler,
     scores_are_as_exact_as_the_reference,
 )
@@ -14,13 +15,12 @@ from check_engine import (
 from allneg.kernels import pairs
 
 pytestmark = needs_compiler
-kernels = pytest.mark.parametrize("kernel, parts", [("l1", 1), ("modulus", 2)])
 
 
 @kernels
 @pytest.mark.parametrize("b, n, dim", [(2, 63, 33), (3, 64, 64), (5, 129, 65), (1, 700, 131)])
 def test_around_the_edges_of_a_tile_nothing_is_lost(kernel, parts, b, n, dim):
-    engine, reference = (ENGINES[kernel][name] for name in ("compiled", "reference"))
+    engine, reference = engine_and_reference(kernel, "compiled")
     query, table = torch.randn(b, parts * dim), torch.randn(n, parts * dim)
     scores_are_as_exact_as_the_reference(engine, reference, query, table)
     gradients_are_as_exact_as_the_reference(engine, reference, query, table)
@@ -31,7 +31,7 @@ def test_around_the_edges_of_a_tile_nothing_is_lost(kernel, parts, b, n, dim):
 def test_threads_share_the_rows_and_lose_none(monkeypatch, kernel, parts, threads):
     monkeypatch.setattr(pairs, "_ENOUGH", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    engine, reference = (ENGINES[kernel][name] for name in ("compiled", "reference"))
+    engine, reference = engine_and_reference(kernel, "compiled")
     query, table = torch.randn(3, 6), torch.randn(330, 6)
     spans = pairs._spans(query, table)
     assert len(spans) == min(threads, 6)

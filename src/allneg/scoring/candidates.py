@@ -35,15 +35,6 @@ class Drawn:
         cut = {name: getattr(self, name) for name in by_question}
         return replace(self, **{k: v[some] for k, v in cut.items() if v is not None})
 
-    def tensors(self) -> list[Tensor]:
-        every = (self.shared, self.answers, self.own, self.keep_entity, self.keep_relation)
-        return [each for each in every if each is not None]
-
-    def copied(self) -> Drawn:
-        """The same in memory of its own."""
-        fields = {name: each for name, each in vars(self).items() if each is not None}
-        return Drawn(**{name: each.clone() for name, each in fields.items()})
-
 
 def compared(
     tables: Tables, asked: Questions, drawn: Drawn, known: KnownAnswers | None, loss: Loss

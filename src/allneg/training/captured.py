@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from allneg.graph.questions import Questions
 from allneg.recipe import Recipe
 from allneg.scoring.candidates import Drawn
 
+_Part = TypeVar("_Part", Questions, Drawn)
 _WARM_UP = 3  # steps done plainly first, so that everything is compiled and allocated
 
 
@@ -35,8 +38,7 @@ class Captured:
         self, step: Callable[[Questions, Drawn], Tensor], questions: Questions, drawn: Drawn
     ) -> None:
         self._step = step
-        self._questions = Questions(*(each.clone() for each in _tensors(questions)))
-        self._drawn = drawn.copied()
+        self._questions, self._drawn = _copied(questions), _copied(drawn)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._value = torch.empty(())
         self._done = 0
@@ -46,8 +48,8 @@ class Captured:
         self._done += 1
         if self._done <= _WARM_UP:
             return self._step(questions, drawn)
-        places = _tensors(self._questions) + self._drawn.tensors()
-        torch._foreach_copy_(places, _tensors(questions) + drawn.tensors())
+        places = _tensors(self._questions, self._drawn)
+        torch._foreach_copy_(places, _tensors(questions, drawn))
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
@@ -57,5 +59,14 @@ class Captured:
         return self._value
 
 
-def _tensors(questions: Questions) -> list[Tensor]:
-    return [questions.side, questions.entity, questions.relation, questions.answer]
+def _tensors(*asked_and_drawn: Questions | Drawn) -> list[Tensor]:
+    return [each for part in asked_and_drawn for each in _fields(part).values()]
+
+
+def _copied(part: _Part) -> _Part:
+    return replace(part, **{name: each.clone() for name, each in _fields(part).items()})
+
+
+def _fields(part: Questions | Drawn) -> dict[str, Tensor]:
+    """What there is of it: a recipe draws only what it needs."""
+    return {name: each for name, each in vars(part).items() if each is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from allneg.kernels.answers.reference import put
 from allneg.kernels.softmax import reference
 
 _SCORES = 1 << 17  # a piece of about half a megabyte
@@ -29,9 +28,7 @@ def slopes(
     scores: Tensor, place: Tensor, answer: Tensor, rivals: Tensor, weight: Tensor, narrow: bool
 ) -> Tensor:
     out = shares(scores, torch.logaddexp(rivals, answer), weight)
-    out = out.bfloat16() if narrow else out
-    put(out, place, -weight * torch.sigmoid(rivals - answer))
-    return out
+    return reference.with_answers(out, place, answer, rivals, weight, narrow)
 
 
 def _rows(scores: Tensor) -> int:

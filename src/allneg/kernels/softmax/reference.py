@@ -20,6 +20,13 @@ def slopes(
     scores: Tensor, place: Tensor, answer: Tensor, rivals: Tensor, weight: Tensor, narrow: bool
 ) -> Tensor:
     out = shares(scores, torch.logaddexp(rivals, answer), weight)
+    return with_answers(out, place, answer, rivals, weight, narrow)
+
+
+def with_answers(
+    out: Tensor, place: Tensor, answer: Tensor, rivals: Tensor, weight: Tensor, narrow: bool
+) -> Tensor:
+    """The rivals' slopes, rounded or not, with the answers' put in their places."""
     out = out.bfloat16() if narrow else out
     put(out, place, -weight * torch.sigmoid(rivals - answer))
     return out
