@@ -166,6 +166,16 @@ def test_two_numbers_by_one_recipe_are_trained_once(reproduce: Command, tmp_path
 
 
 @pytest.mark.usefixtures("in_place")
+def test_a_run_is_dropped_only_when_no_number_waits_for_it(
+    reproduce: Command, tmp_path: Path
+) -> None:
+    assert reproduce("table1", "norms", "--drop-runs", "-q").code == 0
+    assert not list((tmp_path / "runs").rglob("run.json"))
+    one, twin = entries(tmp_path, NUMBERS[1]), entries(tmp_path, NUMBERS[2])
+    assert one == twin  # its seconds, too: not a second training
+
+
+@pytest.mark.usefixtures("in_place")
 def test_dropped_runs_are_gone_and_their_results_are_borrowed(
     reproduce: Command, tmp_path: Path
 ) -> None:

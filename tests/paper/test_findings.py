@@ -99,9 +99,20 @@ def test_norms_are_compared_with_l1(found: Callable[..., str]) -> None:
 
 def test_a_missed_floor_is_listed_with_what_was_tried(found: Callable[..., str]) -> None:
     page = found(few(0.8), every(0.85))
-    assert "ComplEx-V2, .8500 where the floor is .860. Tried: dim 100, n3 0.01, adagrad 0.1" in page
-    assert "best at epoch 4 of 100" in page
+    assert "ComplEx-V2, .8500 where the floor is .860, by dim 100, n3 0.01, adagrad 0.1" in page
+    assert "epoch 4 of 100, valid .8600 ([wn18/complex-v2](" in page
+    assert "Also tried" not in page
     assert "Nothing that was run." in found(few(0.8), every(0.87))
+
+
+def test_what_was_tried_before_is_told_with_its_file(
+    found: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    recipe = RECIPE.with_settings(["model.entity_dropout=0.3", "penalty.name=none"])
+    Results(tmp_path / "results").add(every(None)[0], recipe, entry(0.7))
+    page = found(every(0.85))
+    assert "Also tried: dim 100, dropout 0.3 and 0, adagrad 0.1" in page
+    assert "valid .7100 ([complex-v2-1](../results/tried/wn18/complex-v2-1.json))." in page
 
 
 def test_goals_are_judged(found: Callable[..., str]) -> None:

@@ -88,7 +88,7 @@ def test_only_the_number_of_negatives_differs_along_the_curve(data: str) -> None
 
 
 @pytest.mark.parametrize("model", ["transe", "rotate"])
-def test_norms_differ_by_the_norm_and_its_rate_alone(model: str) -> None:
+def test_norms_differ_by_the_norm_and_the_units_that_follow_from_it(model: str) -> None:
     recipes = [
         Recipe.read(RECIPES / f"fb15k/norms/{model}-{norm}.toml")
         for norm in ("l1", "l2", "squared")
@@ -98,7 +98,8 @@ def test_norms_differ_by_the_norm_and_its_rate_alone(model: str) -> None:
     plain = {
         replace(
             each,
-            model=replace(each.model, norm=1, squared=False, bias=False),
+            model=replace(each.model, norm=1, squared=False, bias=False, scale=1.0),
+            penalty=replace(each.penalty, weight=1.0),
             optimizer=replace(each.optimizer, learning_rate=1.0),
         )
         for each in recipes

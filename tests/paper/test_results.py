@@ -30,8 +30,14 @@ def results(tmp_path: Path) -> Results:
 @pytest.mark.parametrize("path", sorted((ROOT / "results").rglob("*.json")), ids=str)
 def test_a_committed_result_is_a_numbers_and_can_be_read(path: Path) -> None:
     by_name = {each.name: each for each in NUMBERS}
-    number = by_name[str(path.relative_to(ROOT / "results"))[:-5]]
-    result = Results(ROOT / "results").get(number)
+    name = str(path.relative_to(ROOT / "results"))[:-5]
+    results = Results(ROOT / "results")
+    if name.startswith("tried/"):
+        number = by_name[name[len("tried/") :].rpartition("-")[0]]
+        result: Result | None = results.tried(number)[path]
+    else:
+        number = by_name[name]
+        result = results.get(number)
     assert result is not None
     assert not result.quick
     assert result.name == number.name
@@ -68,7 +74,7 @@ def test_seeds_are_kept_in_order_and_the_newer_entry_counts(
     assert not results.has(NUMBER, RECIPE, 1)
 
 
-def test_results_of_another_recipe_do_not_count_and_go(
+def test_results_of_another_recipe_do_not_count_and_are_set_aside(
     results: Results, entry: Callable[..., dict[str, Any]]
 ) -> None:
     results.add(NUMBER, RECIPE, entry(0.1, 0))
@@ -80,6 +86,20 @@ def test_results_of_another_recipe_do_not_count_and_go(
     assert found.values("mrr") == [0.2]
     assert found.is_of(other)
     assert not found.is_of(RECIPE)
+    ((path, aside),) = results.tried(NUMBER).items()
+    assert path == results.folder / "tried" / "tiny" / "complex-1.json"
+    assert aside.values("mrr") == [0.1]
+    assert not results.tried(replace(NUMBER, row="comp"))
+    results.add(NUMBER, RECIPE, entry(0.3, 0))
+    assert [each.values("mrr") for each in results.tried(NUMBER).values()] == [[0.1], [0.2]]
+
+
+def test_quick_results_are_not_set_aside(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.1), quick=True)
+    results.add(NUMBER, RECIPE.with_settings(["model.dim=7"]), entry(0.2))
+    assert not results.tried(NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +164,11 @@ def test_a_bundle_of_an_older_recipe_replaces_nothing_of_todays(
     away.bundle([NUMBER], bundle)
     assert list(results.take(bundle, [NUMBER], recipes)) == []  # better than nothing
     results.add(NUMBER, RECIPE, entry(0.1, 0))
-    (line,) = results.take(bundle, [NUMBER], recipes)
-    assert line.startswith("tiny/complex: made by another recipe than ")
+    for _ in range(2):  # set aside when it was replaced; once is enough
+        (line,) = results.take(bundle, [NUMBER], recipes)
+        assert line.startswith("tiny/complex: not by ")
+        assert line.endswith("; put with what was tried")
+        assert [each.values("mrr") for each in results.tried(NUMBER).values()] == [[0.2]]
     found = results.get(NUMBER)
     assert found is not None
     assert found.values("mrr") == [0.1]

@@ -153,7 +153,7 @@ class _Work:
 
         def ended(task: Task) -> None:
             task.collect(self.results, self.quick)
-            if self.drop_runs:
+            if self.drop_runs and all(task.folder != other.folder for other in trainings.waiting):
                 task.drop()
             if bundle is not None:
                 self.results.bundle(numbers, bundle)

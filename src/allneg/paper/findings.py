@@ -15,7 +15,7 @@ from allneg.paper.beside import Beside, beside
 from allneg.paper.cells import FLAT_FROM, LOST_BY_L2
 from allneg.paper.markdown import digits, link, signed
 from allneg.paper.numbers import NOT_HERE, TITLES, Number
-from allneg.paper.results import Results
+from allneg.paper.results import Result, Results
 
 _TOP = """# Findings
 
@@ -136,10 +136,10 @@ def _flat(known: _Known) -> Iterator[str]:
                 break
             least = size
         where = "nowhere before every entity" if least is None else f"from {least:,} negatives on"
-        names = [f"{data}/{row}" for _, row in sizes] + [f"{data}/figure1/all"]
+        files = link(f"{data}/figure1", known.results.folder / data / "figure1", known.docs)
         yield (
             f"{TITLES[data]}: {digits(found[first], 3)} with {sizes[0][0]:,}, {digits(end, 3)} "
-            f"with all; within {digits(_FLAT, 3)} of that {where}: {known.cite(*names)}."
+            f"with all; within {digits(_FLAT, 3)} of that {where}: {files}."
         )
 
 
@@ -187,29 +187,41 @@ def _missed(known: _Known) -> Iterator[str]:
         if floor is None or number.data in NOT_HERE or our.mrr is None or our.mrr >= floor:
             continue
         missed = True
+        result = known.results.get(number)
+        assert result is not None
         why = f" {number.aim.why}" if number.aim.why else ""
+        others = [
+            f"{_in_words(other)} ({link(path.stem, path, known.docs)})"
+            for path, other in known.results.tried(number).items()
+        ]
+        rest = f" Also tried: {'; '.join(others)}." if others else ""
         yield (
             f"{TITLES[number.data]}: {TITLES[number.row]}, {digits(our.mrr, 4)} where the floor is "
-            f"{digits(floor, 3)}. Tried: {_tried(known, number)}.{why} {known.cite(number.name)}."
+            f"{digits(floor, 3)}, by {_in_words(result)} ({known.cite(number.name)}).{why}{rest}"
         )
     if not missed:
         yield "Nothing that was run."
 
 
-def _tried(known: _Known, number: Number) -> str:
-    """The recipe of a result in a few words."""
-    result = known.results.get(number)
-    assert result is not None
+def _in_words(result: Result) -> str:
+    """A result's recipe, and what valid said to it."""
     said = tomllib.loads(result.recipe)
+    model, penalty, optimizer = said["model"], said["penalty"], said["optimizer"]
     best = max(result.seeds, key=lambda each: float(each["mrr"]))
-    penalty = said["penalty"]
-    weight = "" if penalty["name"] == "none" else f"{penalty['name']} {penalty['weight']:g}, "
-    return (
-        f"dim {said['model']['dim']}, {weight}"
-        f"{said['optimizer']['name']} {said['optimizer']['learning_rate']:g}, batches of "
-        f"{said['training']['batch_size']:,}, best at epoch {best['best_epoch']} of "
-        f"{said['training']['epochs']}"
-    )
+    words = [f"dim {model['dim']}"]
+    if penalty["name"] != "none":
+        words.append(f"{penalty['name']} {penalty['weight']:g}")
+    dropped = [model.get(f"{part}_dropout", 0) for part in ("entity", "relation")]
+    if any(dropped):
+        words.append("dropout {:g} and {:g}".format(*dropped))
+    words += [
+        f"{optimizer['name']} {optimizer['learning_rate']:g}",
+        f"batches of {said['training']['batch_size']:,}",
+        f"epoch {best['best_epoch']} of {said['training']['epochs']}",
+    ]
+    if best["valid_mrr"] is not None:
+        words.append(f"valid {digits(best['valid_mrr'], 4)}")
+    return ", ".join(words)
 
 
 def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:

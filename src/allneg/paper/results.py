@@ -90,11 +90,26 @@ class Results:
     def add(
         self, number: Number, recipe: Recipe, entry: Mapping[str, Any], quick: bool = False
     ) -> None:
-        """Put a seed's entry into the number's file; those of another recipe go."""
+        """Put a seed's entry into the number's file; those of another recipe are set aside."""
         found = self.get(number)
         if found is None or not found.is_of(recipe):
+            self._set_aside(found)
             found = Result(number.data, number.row, recipe.to_toml(), (), quick)
         self.write(found.joined([entry]))
+
+    def tried(self, number: Number) -> dict[Path, Result]:
+        """What other recipes reached than the one that was chosen, by file."""
+        paths = sorted((self.folder / "tried" / number.data).glob(f"{number.row}-[0-9]*.json"))
+        return {path: Result.from_json(read_json(path), str(path)) for path in paths}
+
+    def _set_aside(self, result: Result | None) -> None:
+        """Keep what another recipe reached: a reader may ask what was tried."""
+        if result is None or result.quick:
+            return
+        tried = self.tried(Number("", result.data, result.row))
+        if result not in tried.values():
+            path = self.folder / "tried" / f"{result.name}-{len(tried) + 1}.json"
+            self._write(path, result)
 
     def borrowed(
         self, number: Number, recipe: Recipe, seed: int, others: Iterable[Number]
@@ -107,7 +122,9 @@ class Results:
         return None
 
     def write(self, result: Result) -> None:
-        path = self.folder / f"{result.name}.json"
+        self._write(self.folder / f"{result.name}.json", result)
+
+    def _write(self, path: Path, result: Result) -> None:
         with full_disk_named(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, result.to_json())
@@ -123,7 +140,7 @@ class Results:
     def take(self, path: Path, numbers: Iterable[Number], recipes: Path) -> Iterator[str]:
         """Put the results of a bundle into this folder; a line about each that is not taken.
 
-        What the recipes of today made is never replaced by what others made.
+        What the recipes of today made is never replaced by what others made: that is set aside.
         """
         said, by_name = read_json(path), {each.name: each for each in numbers}
         if not isinstance(said, dict) or not isinstance(said.get("results"), list):
@@ -136,10 +153,13 @@ class Results:
             number = by_name[new.name]
             recipe, old = Recipe.read(number.recipe_file(recipes)), self.get(number)
             if old is not None and old.is_of(recipe) and not new.is_of(recipe):
-                yield f"{new.name}: made by another recipe than {number.recipe_file(recipes)}; left"
+                self._set_aside(new)
+                yield f"{new.name}: not by {number.recipe_file(recipes)}; put with what was tried"
                 continue
             if old is not None and old.is_of(Recipe.from_tables(tomllib.loads(new.recipe))):
                 new = old.joined(new.seeds)
+            else:
+                self._set_aside(old)
             self.write(new)
 
 
