@@ -102,6 +102,8 @@ def test_a_missed_floor_is_listed_with_what_was_tried(found: Callable[..., str])
     assert "ComplEx-V2, .8500 where the floor is .860, by dim 100, n3 0.01, adagrad 0.1" in page
     assert "epoch 4 of 100, valid .8600 ([wn18/complex-v2](" in page
     assert "Also tried" not in page
+    assert "two digits" not in page
+    assert "in the two digits that the paper prints it is .86." in found(every(0.8571)).lower()
     assert "Nothing that was run." in found(few(0.8), every(0.87))
 
 

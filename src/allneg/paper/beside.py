@@ -35,6 +35,13 @@ class Beside:
             return None
         return self.mrr - self.number.paper.mrr
 
+    @property
+    def prints_as_the_paper(self) -> bool:
+        """Is it the paper's number, or more, in the two digits that the paper prints?"""
+        if self.mrr is None or self.number.paper is None:
+            return False
+        return round(self.mrr, 2) >= self.number.paper.mrr
+
     def to_json(self) -> dict[str, Any]:
         paper = vars(self.number.paper) if self.number.paper else None
         about = {"part": self.number.part, "data": self.number.data, "row": self.number.row}

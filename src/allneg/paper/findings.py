@@ -190,6 +190,8 @@ def _missed(known: _Known) -> Iterator[str]:
         result = known.results.get(number)
         assert result is not None
         why = f" {number.aim.why}" if number.aim.why else ""
+        if our.prints_as_the_paper:
+            why = f" In the two digits that the paper prints it is {digits(our.mrr, 2)}.{why}"
         others = [
             f"{_in_words(other)} ({link(path.stem, path, known.docs)})"
             for path, other in known.results.tried(number).items()

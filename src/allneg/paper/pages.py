@@ -210,7 +210,10 @@ def _verdict(our: Beside) -> str:
     if aim.goal is not None and our.mrr >= aim.goal:
         return "goal reached"
     if aim.floor is not None:
-        return "floor holds" if our.mrr >= aim.floor else "misses the floor"
+        if our.mrr >= aim.floor:
+            return "floor holds"
+        as_printed = ", not in the two digits printed" if our.prints_as_the_paper else ""
+        return f"misses the floor{as_printed}"
     return "below the goal"
 
 
