@@ -183,6 +183,15 @@ def test_the_map_is_moved_by_keys(explorer: Explorer, page: Page) -> None:
     page.wait_for_url(lambda address: address.endswith("%2C1"))
 
 
+def test_a_key_may_come_before_the_map_is_observed(explorer: Explorer, page: Page) -> None:
+    page.add_init_script("window.ResizeObserver = class { observe() {} }")
+    page.goto(explorer.at(view="map"))
+    page.locator("canvas").focus()
+    page.keyboard.press("+")
+    page.wait_for_url("**at=**1.6**")
+    assert "NaN" not in page.url
+
+
 def test_a_missing_projection_says_what_to_do(explorer: Explorer, page: Page) -> None:
     refusal = {"error": {"code": "bad_parameter", "message": "t-SNE needs openTSNE", "near": []}}
     answer = json.dumps(refusal)

@@ -193,10 +193,11 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     else if (factor) zoom(factor, size.w / 2, size.h / 2);
     else reset();
   });
-  new ResizeObserver(() => {
+  function measure() {
     size = { w: element.clientWidth, h: element.clientHeight };
     redraw();
-  }).observe(element);
+  }
+  new ResizeObserver(measure).observe(element);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   return {
@@ -209,7 +210,7 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
       if (told) look = { x, y, z: Math.max(LEAST, Math.min(MOST, z)) };
       else if (found >= 0) look = { x: points[found][0], y: points[found][1], z: 4 };
       else look = { x: bounds.x, y: bounds.y, z: 1 };
-      redraw();
+      measure(); // the observer is late: a key may come first
     },
   };
 }
