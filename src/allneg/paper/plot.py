@@ -24,7 +24,10 @@ _PIXELS_AN_INCH = 160
 
 
 def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
-    """Write figure1.svg and figure1.png: the same bytes for the same results and matplotlib."""
+    """Write figure1.svg and figure1.png: the same bytes for the same results and matplotlib.
+
+    A panel a data set, each with its own scale: the paper's at the top, the others below.
+    """
     drawn = {data: _points(data, points) for data, points in curves.items()}
     drawn = {data: points for data, points in drawn.items() if len(points) > 1}
     if not drawn:
@@ -35,18 +38,18 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
     except ModuleNotFoundError:
         raise BadRecipe("no figure1: it takes matplotlib, which is not installed") from None
     with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none", "font.size": 10}):
-        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-        axes = figure.add_subplot()
+        first, *others = drawn
+        figure = Figure(figsize=(7.2, 5.8 if others else 3.6), layout="constrained")
+        heights = [3, 2] if others else [1]
+        grid = figure.add_gridspec(len(heights), max(1, len(others)), height_ratios=heights)
+        places = {first: grid[0, :], **{data: grid[1, i] for i, data in enumerate(others)}}
         for colour, (data, points) in zip(_COLOURS, drawn.items(), strict=False):
-            _curve(axes, TITLES.get(data, data), points, colour)
-        axes.set(
-            xscale="log",
-            xlabel="negatives, shared by a batch (the last point: every entity)",
-            ylabel="filtered test MRR",
-            title="ComplEx by the number of negatives; bars: least and most over seeds",
-        )
-        axes.grid(alpha=0.3)
-        axes.legend(loc="lower right", frameon=False)
+            axes = figure.add_subplot(places[data], title=TITLES.get(data, data))
+            if data == first:
+                axes.set_ylabel("filtered test MRR")
+            _curve(axes, points, colour)
+        figure.suptitle("ComplEx by the number of negatives; bars: least and most over seeds")
+        figure.supxlabel("negatives, shared by a batch (the last point: every entity)")
         text, image = io.StringIO(), io.BytesIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
         figure.savefig(image, format="png", dpi=_PIXELS_AN_INCH, metadata={"Software": None})
@@ -69,12 +72,10 @@ def _points(data: str, points: Sequence[Beside]) -> list[tuple[int, float, float
     return sorted(found)
 
 
-def _curve(
-    axes: Axes, label: str, points: Sequence[tuple[int, float, float, float]], colour: str
-) -> None:
+def _curve(axes: Axes, points: Sequence[tuple[int, float, float, float]], colour: str) -> None:
     x, mean, least, most = zip(*points, strict=True)
     below = [m - low for m, low in zip(mean, least, strict=True)]
     above = [high - m for m, high in zip(mean, most, strict=True)]
-    axes.errorbar(
-        x, mean, (below, above), label=label, color=colour, marker="o", markersize=4, capsize=3
-    )
+    axes.errorbar(x, mean, (below, above), color=colour, marker="o", markersize=4, capsize=3)
+    axes.set_xscale("log")
+    axes.grid(alpha=0.3)
