@@ -99,7 +99,8 @@ def reproduce(
     def call(*arguments: object) -> Any:
         if not folders["recipes"].exists():
             recipes()
-        named = [word for name, path in folders.items() for word in (f"--{name}", path)]
+        given = {"recipes", "runs"} if "--quick" in arguments else folders.keys()
+        named = [word for name in given for word in (f"--{name}", folders[name])]
         return allneg("reproduce", *arguments, *named)
 
     return call
@@ -249,6 +250,18 @@ def test_a_number_that_diverges_is_told_of_and_the_others_are_trained(
 
 
 @pytest.mark.usefixtures("in_place")
+def test_what_cannot_be_written_is_said_before_the_training(
+    reproduce: Command, allneg: Command, tmp_path: Path
+) -> None:
+    reproduce("--status")
+    (tmp_path / "file").write_text("")
+    folders = ("--recipes", tmp_path / "recipes", "--runs", tmp_path / "runs")
+    done = allneg("reproduce", "table1", "--results", tmp_path / "file" / "results", *folders)
+    assert done.code == 6
+    assert "cannot be written" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_bundle_carries_the_results_to_another_folder(
     reproduce: Command, allneg: Command, tmp_path: Path
 ) -> None:
@@ -265,10 +278,13 @@ def test_a_bundle_carries_the_results_to_another_folder(
     assert (other / "docs" / "results.md").exists()
 
 
-def test_status_trains_and_writes_nothing(reproduce: Command, tmp_path: Path) -> None:
-    done = reproduce("table1", "--status")
+@pytest.mark.parametrize("parts, n", [(["table1"], 2), ([], 3)])
+def test_status_trains_and_writes_nothing(
+    reproduce: Command, tmp_path: Path, parts: list[str], n: int
+) -> None:
+    done = reproduce(*parts, "--status")
     assert done.code == 0
-    assert done.out.count("not run yet") == 2
+    assert done.out.count("not run yet") == n
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "docs").exists()
 
@@ -304,6 +320,8 @@ def test_quick_results_are_kept_apart_and_say_so(reproduce: Command, tmp_path: P
     [
         (("--rows", "complex"), "say what to reproduce: table1, table2, figure1"),
         (("table1", "--quick", "--bundle", "x.json"), "--quick makes no results to --bundle"),
+        (("table1", "--quick", "--results", "x"), "--quick keeps results and pages in its --runs"),
+        (("table1", "--rows", "v2"), "no row is called 'v2'; there are complex"),
         (("table1", "--seeds", "a"), "write whole numbers, such as 0,1,2"),
         (("table3",), "'table3' is not one of"),
         (("table1", "--datasets", "wn81"), "no data set is called 'wn81'"),

@@ -124,6 +124,8 @@ def test_rows_and_data_sets_narrow_the_list() -> None:
     [
         (["wn81"], [], "no data set is called 'wn81'; close names: 'wn18'"),
         ([], ["complex-v3"], "no row is called 'complex-v3'; close names: "),
+        ([], ["k-100"], "no row is called 'k-100'; close names: figure1/k-100"),
+        ([], ["nothing"], "no row is called 'nothing'; there are bilinear, complex, "),
         (["wn18"], ["figure1/k-200"], "no number of table1 is in these --datasets and --rows"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(
     text = write(results)
     assert row(text, "[ComplEx-V2](../recipes/wn18/complex-v2.toml)")[1:] == [
         ".60", "[.6300](../results/wn18/complex-v2.json) ± .0141", "+.030", ".50", ".5800", ".6300",
-        ".80", ".7300", "0, 1", "12", "3.0", "a machine",
+        ".80", ".7300", "2 (0, 1)", "12", "3.0", "a machine",
     ]  # fmt: skip
     assert "Protocol: filtered; both sides." in text
 
@@ -104,8 +104,8 @@ def test_a_result_of_an_earlier_recipe_says_so(
 @pytest.mark.parametrize(
     "mrr, verdict",
     [
-        (0.49, "misses the floor"),
-        (0.4952, "misses the floor, not in the two digits printed"),
+        (0.49, "below the floor"),
+        (0.4952, "below the floor; equal in the two digits printed"),
         (0.5, "floor holds"),
         (0.6, "goal reached"),
     ],
@@ -126,10 +126,15 @@ def test_a_lost_norm_is_ours_less_ours(
     assert "TransE, from L1 to L2: paper −.078, ours −.050." in write(results)
 
 
-def test_quick_pages_begin_with_a_warning_and_find_nothing(
-    write: Callable[..., str], results: Results, tmp_path: Path
+def test_quick_pages_begin_with_a_warning_and_judge_nothing(
+    write: Callable[..., str], results: Results, entry: Entry, tmp_path: Path
 ) -> None:
-    assert write(results, quick=True).startswith("**QUICK")
+    results.add(NUMBERS[0], RECIPE.with_settings(["model.dim=7"]), entry(0.6), quick=True)
+    text = write(results, quick=True)
+    assert text.startswith("**QUICK")
+    assert ".6000" in text
+    assert "earlier recipe" not in text
+    assert "goal reached" not in text
     assert not (tmp_path / "docs" / "findings.md").exists()
 
 

@@ -45,6 +45,15 @@ def test_a_committed_result_is_a_numbers_and_can_be_read(path: Path) -> None:
     Recipe.from_tables(tomllib.loads(result.recipe))
 
 
+def test_the_published_recipe_is_the_one_that_valid_likes_best() -> None:
+    results = Results(ROOT / "results")
+    for number in NUMBERS:
+        for path, other in results.tried(number).items():
+            chosen = results.get(number)
+            assert chosen is not None
+            assert max(chosen.values("valid_mrr")) >= max(other.values("valid_mrr")), path
+
+
 def test_an_entry_says_what_a_run_reached_and_where(toy_run: Run) -> None:
     said = entry_of(toy_run)
     assert said["mrr"] == toy_run.report.mrr

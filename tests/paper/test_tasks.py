@@ -69,9 +69,10 @@ def test_a_new_run_is_trained_and_one_that_is_there_goes_on(tmp_path: Path) -> N
 
 def test_more_entities_and_more_epochs_are_more_work(tmp_path: Path) -> None:
     number = Number("table1", "wn18", "row")
-    base = Task(number, Recipe(), tmp_path)
-    longer = Task(number, Recipe().with_settings(["training.epochs=200"]), tmp_path)
-    few = Task(number, Recipe().with_settings(["loss.negatives=own", "loss.count=10"]), tmp_path)
+    recipe = Recipe().with_settings(["data.name=wn18"])
+    base = Task(number, recipe, tmp_path)
+    longer = Task(number, recipe.with_settings(["training.epochs=200"]), tmp_path)
+    few = Task(number, recipe.with_settings(["loss.negatives=own", "loss.count=10"]), tmp_path)
     assert longer.work == 2 * base.work
     assert few.work < base.work / 10
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -91,32 +93,57 @@ def command(
 
     if quick and (take or bundle):
         raise BadRecipe("--quick makes no results to --bundle or to --take")
-    if not parts and (datasets or rows or quick or bundle or only_status):
+    if quick and (_is_given("results") or _is_given("docs")):
+        raise BadRecipe(
+            "--quick keeps results and pages in its --runs; leave out --results, --docs"
+        )
+    if not parts and (datasets or rows or quick):
         raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
     if quick:
         runs = runs.with_name(f"{runs.name}-quick")
         results, docs = runs / "results", runs / "docs"
     work = _Work(Results(results), docs, quick, drop_runs, quiet)
+    # Without a part nothing is trained, and all that is there is meant.
+    numbers = chosen(NUMBERS, parts or _PARTS, datasets, rows)
+    asked = tasks(numbers, seeds, recipes, runs, quick) if parts or only_status else []
+    if not only_status:
+        for folder in (results, docs):
+            _check_writable(folder)
     if take is not None:
         for line in work.results.take(take, NUMBERS, recipes):
             note(line)
-    numbers = chosen(NUMBERS, parts, datasets, rows) if parts else []
-    asked = tasks(numbers, seeds, recipes, runs, quick)
     try:
-        if not only_status:
+        if parts and not only_status:
             work.train(asked, numbers, parallel, limit_seconds, bundle)
     finally:
         # Also after a signal: what is done is done.
         if not only_status:
             work.write_pages(recipes)
-            if bundle is not None:
-                work.results.bundle(numbers, bundle)
-    if numbers:
+        if bundle is not None:
+            work.results.bundle(numbers, bundle)
+    if asked:
         _print(work.results, numbers, asked, as_json, quick)
+    elif not quiet:
+        note(f"written from {results}: {docs / 'results.md'}, {docs / 'findings.md'}, the figure")
     if work.failed:
         for name, why in work.failed.items():
             note(f"{name}: {why}")
         raise Problem(f"{len(work.failed)} of {len(asked)} could not be trained")
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _check_writable(folder: Path) -> None:
+    """Say before hours of training what could not be written after them."""
+    from allneg.run.files import full_disk_named
+
+    with full_disk_named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @dataclass
@@ -246,7 +273,8 @@ class _Shown:
         if done <= 0:
             return f"{len(waiting)} left"
         minutes = math.ceil(seconds * left / done / 60)
-        return f"{len(waiting)} left, about {minutes} min"
+        about = f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.0f} h"
+        return f"{len(waiting)} left, about {about}"
 
 
 def _print(

@@ -10,9 +10,9 @@ from allneg.errors import BadRecipe, near
 from allneg.paper.cells import AIMS, TABLE1, TABLE2, Aim, Cell
 
 PARTS = {
-    "table1": "table 1: products, few negatives and all",
+    "table1": "table 1: bilinear models, few negatives and all",
     "table2": "table 2: RotatE of dim 100, 256 negatives and all",
-    "figure1": "figure 1: ComplEx on FB15k by the number of negatives",
+    "figure1": "figure 1: ComplEx by the number of negatives, on FB15k",
     "norms": "TransE and RotatE on FB15k under L1 and L2",
     "beyond": "what the paper does not have",
 }
@@ -103,6 +103,12 @@ def _number(part: str, data: str, row: str, paper: Cell | None = None) -> Number
 NUMBERS = tuple(_all())
 
 
+def _listed(names: Iterable[str]) -> str:
+    """All of them, the points of figure 1 but one left out."""
+    points = {point(negatives) for negatives in NEGATIVES[1:]}
+    return f"; there are {', '.join(sorted(set(names) - points))}"
+
+
 def chosen(
     numbers: Iterable[Number],
     parts: Iterable[str],
@@ -117,7 +123,9 @@ def chosen(
     ):
         for word in words:
             if word not in known:
-                raise BadRecipe(f"no {what} is called {word!r}{near(word, known)}")
+                within = sorted(each for each in known if word in each.split("/"))
+                said = f"; close names: {', '.join(within)}" if within else near(word, known)
+                raise BadRecipe(f"no {what} is called {word!r}{said or _listed(known)}")
     found = [
         each
         for each in numbers

@@ -46,7 +46,8 @@ class Task:
     @cached_property
     def work(self) -> float:
         """About how much there is to compute, in coordinates compared; for estimates of time."""
-        known, recipe = DATASETS.get(self.number.data), self.recipe
+        recipe = self.recipe
+        known = DATASETS.get(recipe.data.name)  # small data is all of one size
         triples, n = (known.files["train"].lines, known.n_entities) if known else (1, 1)
         if recipe.loss.negatives != "all":
             n = min(n, recipe.loss.count or n)

@@ -132,8 +132,10 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
             else:
                 axes[name] = Range(**values)
                 continue
-        elif not isinstance(values, list) or not values:
+        elif not isinstance(values, list):
             mistakes.append(f"{name} must be a list of the values to try")
+        elif not values:
+            mistakes.append(f"{name} lists no value to try")
         elif any(value in values[:i] for i, value in enumerate(values)):
             mistakes.append(f"{name} lists a value twice; each trial is tried once")
         elif name.startswith("data."):
@@ -147,6 +149,9 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
 def _not_a_range(said: Mapping[str, Any]) -> str | None:
     """What is wrong with a range, if anything is."""
     example = "{ low = 1e-4, high = 0.1, log = true }"
+    unknown = said.keys() - {"low", "high", "log"}
+    if {"low", "high"} & said.keys() and unknown:
+        return f"has no {' or '.join(sorted(unknown))}: a range is such as {example}"
     if not {"low", "high"} <= said.keys() <= {"low", "high", "log"}:
         return f"must be a list of the values to try, or a range such as {example}"
     low, high, log = said["low"], said["high"], said.get("log", False)
