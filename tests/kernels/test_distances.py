@@ -27,18 +27,16 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @every_engine()
 @pytest.mark.parametrize("b, n, dim", SIZES)
 @dtypes
-def test_scores_are_no_less_exact_than_the_reference(kernel, parts, name, b, n, dim, dtype):
+@pytest.mark.parametrize(
+    "are_as_exact",
+    [scores_are_as_exact_as_the_reference, gradients_are_as_exact_as_the_reference],
+    ids=["scores", "gradients"],
+)
+def test_they_are_no_less_exact_than_the_reference(
+    kernel, parts, name, b, n, dim, dtype, are_as_exact
+):
     query, table = (torch.randn(count, parts * dim, dtype=dtype) for count in (b, n))
-    scores_are_as_exact_as_the_reference(*engine_and_reference(kernel, name), query, table)
-
-
-@kernels
-@every_engine()
-@pytest.mark.parametrize("b, n, dim", SIZES)
-@dtypes
-def test_gradients_are_no_less_exact_than_the_reference(kernel, parts, name, b, n, dim, dtype):
-    query, table = (torch.randn(count, parts * dim, dtype=dtype) for count in (b, n))
-    gradients_are_as_exact_as_the_reference(*engine_and_reference(kernel, name), query, table)
+    are_as_exact(*engine_and_reference(kernel, name), query, table)
 
 
 @kernels

@@ -87,6 +87,14 @@ def test_only_the_number_of_negatives_differs_along_the_curve(data: str) -> None
     assert len(points) == (len(NEGATIVES) if data == "fb15k" else 5)
 
 
+@pytest.mark.parametrize("row", ["simple", "complex"])
+@pytest.mark.parametrize("data", ["fb15k", "wn18", "fb15k-237", "wn18rr"])
+def test_rows_of_few_negatives_are_as_the_findings_say(data: str, row: str) -> None:
+    recipe = Recipe.read(RECIPES / data / f"{row}.toml")
+    assert (recipe.model.dim, recipe.model.reciprocal) == (200, False)
+    assert recipe.loss.count in range(1, 11)
+
+
 @pytest.mark.parametrize("model", ["transe", "rotate"])
 def test_norms_differ_by_the_norm_and_the_units_that_follow_from_it(model: str) -> None:
     recipes = [

@@ -101,6 +101,9 @@ def test_results_of_another_recipe_do_not_count_and_are_set_aside(
     assert not results.tried(replace(NUMBER, row="comp"))
     results.add(NUMBER, RECIPE, entry(0.3, 0))
     assert [each.values("mrr") for each in results.tried(NUMBER).values()] == [[0.1], [0.2]]
+    path.unlink()  # what is left keeps its file
+    results.add(NUMBER, other, entry(0.4, 0))
+    assert [each.values("mrr") for each in results.tried(NUMBER).values()] == [[0.2], [0.3]]
 
 
 def test_quick_results_are_not_set_aside(

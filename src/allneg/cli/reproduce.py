@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import math
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +14,10 @@ from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import BadRecipe, Interrupted, Problem
 
 if TYPE_CHECKING:
-    from allneg.cli.trainings import Trainings
-    from allneg.paper import Number, Result, Results
+    from allneg.paper import Number, Results
     from allneg.paper.tasks import Task
 
 _PARTS = ("table1", "table2", "figure1", "norms", "beyond")
-_SECONDS_A_LINE = 30.0
 _QUICK = "QUICK: small data, small sizes. These are not the paper's numbers, nor ours."
 
 
@@ -138,12 +130,11 @@ def _is_given(name: str) -> bool:
 
 def _check_writable(folder: Path) -> None:
     """Say before hours of training what could not be written after them."""
-    from allneg.run.files import full_disk_named
+    from allneg.run.files import full_disk_named, need_writable
 
     with full_disk_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        need_writable(folder)
 
 
 @dataclass
@@ -169,14 +160,14 @@ class _Work:
     ) -> None:
         """Train what no result file has, and write the files."""
         from allneg.cli.progress import watched
-        from allneg.cli.trainings import Trainings
+        from allneg.cli.trainings import Shown, Trainings
 
         left = [task for task in asked if not self._is_done(task)]
         if not self.quiet:
             note(f"{len(asked) - len(left)} of {len(asked)} are done")
         if not left:
             return
-        shown = _Shown(left)
+        shown = Shown(left)
 
         def ended(task: Task) -> None:
             task.collect(self.results, self.quick)
@@ -217,64 +208,6 @@ class _Work:
 
         for line in write_pages(self.docs, self.results, NUMBERS, recipes, self.quick):
             note(line)
-
-
-class _Shown:
-    """Progress over the whole list, on stderr."""
-
-    def __init__(self, left: Sequence[Task]) -> None:
-        self._total = sum(task.work for task in left)
-        self._count = len(left)
-        self._before = sum(task.work * task.share for task in left)  # of earlier calls
-        self._began = self._line = time.monotonic()
-
-    def ended(self, task: Task, result: Result | None, trainings: Trainings) -> None:
-        entry = result.seed(task.seed) if result is not None else None
-        if entry is None:
-            return
-        paper = f" (paper {task.number.paper.mrr:.2f})" if task.number.paper else ""
-        said = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
-        ended = trainings.finished + len(trainings.failed)
-        note(f"{ended} of {self._count}: {task.name}: {said}; {self._left(trainings)}")
-
-    @contextlib.contextmanager
-    def bar(self, quiet: bool) -> Iterator[Callable[[Trainings], None]]:
-        if quiet:
-            yield lambda _: None
-        elif not sys.stderr.isatty():
-            yield self._say
-        else:
-            from rich.console import Console
-            from rich.status import Status
-
-            with Status("", console=Console(stderr=True)) as status:
-                yield lambda trainings: status.update(self._line_of(trainings))
-
-    def _say(self, trainings: Trainings) -> None:
-        if time.monotonic() - self._line >= _SECONDS_A_LINE:
-            self._line = time.monotonic()
-            note(self._line_of(trainings))
-
-    def _line_of(self, trainings: Trainings) -> str:
-        busy = [
-            f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
-            for task, _ in trainings.at_work.values()
-        ]
-        return f"{'; '.join(busy) or 'waiting'}; {self._left(trainings)}"
-
-    def _left(self, trainings: Trainings) -> str:
-        """The time left, if the rest goes as what was done since this call began."""
-        waiting = [*trainings.waiting, *(task for task, _ in trainings.at_work.values())]
-        left = sum(task.work * (1 - task.share) for task in waiting)
-        done = self._total - left - self._before
-        seconds = time.monotonic() - self._began
-        if not left:
-            return "nothing left"
-        if done <= 0:
-            return f"{len(waiting)} left"
-        minutes = math.ceil(seconds * left / done / 60)
-        about = f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.0f} h"
-        return f"{len(waiting)} left, about {about}"
 
 
 def _print(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from allneg.cli.say import note
 from allneg.cli.workers import Worker, shares
+from allneg.paper.results import Result
 from allneg.paper.tasks import Task
 
 _SECONDS_A_LOOK = 0.1
+_SECONDS_A_LINE = 30.0
 # Told to stop: 128 + the signal's number, or minus that where it did not listen yet.
 _CUT_OFF = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 
@@ -85,3 +90,61 @@ class Trainings:
 
     def _shares_gpus(self) -> bool:
         return all(task.recipe.hardware.device in ("auto", "cuda") for task in self.waiting)
+
+
+class Shown:
+    """Progress over the whole list, on stderr."""
+
+    def __init__(self, left: Sequence[Task]) -> None:
+        self._total = sum(task.work for task in left)
+        self._count = len(left)
+        self._before = sum(task.work * task.share for task in left)  # of earlier calls
+        self._began = self._line = time.monotonic()
+
+    def ended(self, task: Task, result: Result | None, trainings: Trainings) -> None:
+        entry = result.seed(task.seed) if result is not None else None
+        if entry is None:
+            return
+        paper = f" (paper {task.number.paper.mrr:.2f})" if task.number.paper else ""
+        said = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
+        ended = trainings.finished + len(trainings.failed)
+        note(f"{ended} of {self._count}: {task.name}: {said}; {self._left(trainings)}")
+
+    @contextlib.contextmanager
+    def bar(self, quiet: bool) -> Iterator[Callable[[Trainings], None]]:
+        if quiet:
+            yield lambda _: None
+        elif not sys.stderr.isatty():
+            yield self._say
+        else:
+            from rich.console import Console
+            from rich.status import Status
+
+            with Status("", console=Console(stderr=True)) as status:
+                yield lambda trainings: status.update(self._line_of(trainings))
+
+    def _say(self, trainings: Trainings) -> None:
+        if time.monotonic() - self._line >= _SECONDS_A_LINE:
+            self._line = time.monotonic()
+            note(self._line_of(trainings))
+
+    def _line_of(self, trainings: Trainings) -> str:
+        busy = [
+            f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
+            for task, _ in trainings.at_work.values()
+        ]
+        return f"{'; '.join(busy) or 'waiting'}; {self._left(trainings)}"
+
+    def _left(self, trainings: Trainings) -> str:
+        """The time left, if the rest goes as what was done since this call began."""
+        waiting = [*trainings.waiting, *(task for task, _ in trainings.at_work.values())]
+        left = sum(task.work * (1 - task.share) for task in waiting)
+        done = self._total - left - self._before
+        seconds = time.monotonic() - self._began
+        if not left:
+            return "nothing left"
+        if done <= 0:
+            return f"{len(waiting)} left"
+        minutes = math.ceil(seconds * left / done / 60)
+        about = f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.0f} h"
+        return f"{len(waiting)} left, about {about}"

@@ -61,6 +61,11 @@ class Number:
     def name(self) -> str:
         return f"{self.data}/{self.row}"
 
+    @property
+    def is_point(self) -> bool:
+        """Is it a point of figure 1, or of the same curve on another data set?"""
+        return self.row.startswith("figure1/")
+
     def recipe_file(self, folder: Path) -> Path:
         return folder / f"{self.name}.toml"
 

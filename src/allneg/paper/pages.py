@@ -23,11 +23,11 @@ _TOP = """# Results
 Written by `allneg reproduce` from the result files; not by hand. "Paper" is Jain et al. (2020),
 which prints two digits. Each of our numbers links to its result file, which holds the whole
 recipe, and each row to its recipe. ± is the standard deviation over seeds, where there are
-several. Recipes and weights were chosen by valid alone, and what other recipes reached is in
-results/tried; where a recipe ranks valid at its end only, the weights are the last epoch's. Valid
-is filtered by train and valid, not by test, so that its MRR is below test's: by far on FB15k and
-WN18, where test holds the inverses of what train says. "Not run yet" is a recipe that waits for its
-run. Seconds are those of a card that several trainings may have shared.
+several. Recipes and weights were chosen by valid alone, and what other recipes of full size reached
+is in results/tried; where a recipe ranks valid at its end only, the weights are the last epoch's.
+Valid is filtered by train and valid, not by test, so that its MRR is below test's: by far on FB15k
+and WN18, where test holds the inverses of what train says. "Not run yet" is a recipe that waits for
+its run. Seconds are those of a card that several trainings may have shared.
 """
 _COLUMNS = (
     "", "MRR: paper", "MRR: ours", "difference", "Hits@1: paper", "Hits@1: ours", "Hits@3: ours",
@@ -63,7 +63,7 @@ def write_pages(
     with full_disk_named(docs):
         (docs / "figures").mkdir(parents=True, exist_ok=True)
     curves = {
-        data: [page.beside(each) for each in numbers if each.data == data and _is_point(each)]
+        data: [page.beside(each) for each in numbers if each.data == data and each.is_point]
         for data in dict.fromkeys(each.data for each in numbers)
     }
     try:
@@ -104,11 +104,11 @@ def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
     beyond = [each for each in numbers if each.part == "beyond" and each not in norms]
     if beyond:
         yield "\n## Beyond the paper\n"
-        rows = [each for each in beyond if not _is_point(each)]
+        rows = [each for each in beyond if not each.is_point]
         yield from _tables(page, rows)
         yield "\n### Figure 1 on the other data sets\n"
         for data in dict.fromkeys(each.data for each in beyond):
-            some = [each for each in beyond if each.data == data and _is_point(each)]
+            some = [each for each in beyond if each.data == data and each.is_point]
             if some:
                 yield f"\n{_called(data)}:\n"
                 yield from _table(page, some, _point_title)
@@ -232,10 +232,6 @@ def _verdict(our: Beside) -> str:
         equal = "; equal in the two digits printed" if our.prints_as_the_paper else ""
         return f"below the floor{equal}"
     return "below the goal"
-
-
-def _is_point(number: Number) -> bool:
-    return number.row.startswith("figure1/")
 
 
 def _point_title(number: Number) -> str:

@@ -108,8 +108,8 @@ class Results:
             return
         tried = self.tried(Number("", result.data, result.row))
         if result not in tried.values():
-            path = self.folder / "tried" / f"{result.name}-{len(tried) + 1}.json"
-            self._write(path, result)
+            last = max((int(path.stem.rpartition("-")[2]) for path in tried), default=0)
+            self._write(self.folder / "tried" / f"{result.name}-{last + 1}.json", result)
 
     def borrowed(
         self, number: Number, recipe: Recipe, seed: int, others: Iterable[Number]

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,6 +140,13 @@ def full_disk_named(path: Path, size: int = 0) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OutOfResources(_full(path, size)) from None
         raise OutOfResources(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def need_writable(folder: Path) -> None:
+    """Raise an `OSError` unless files can be made in a folder."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        what = errno.EACCES if folder.is_dir() else errno.ENOTDIR
+        raise OSError(what, os.strerror(what))
 
 
 def _full(path: Path, size: int, free: int | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import socket
@@ -29,6 +28,7 @@ from allneg.run.files import (
     TEMPORARY,
     append_text,
     full_disk_named,
+    need_writable,
     read_json,
     sync,
     write_json,
@@ -273,9 +273,7 @@ def check_new(folder: Path) -> None:
                 f"{folder}: exists already; `allneg resume` it, or choose another --out"
             )
         home = next(each for each in folder.absolute().parents if each.exists())
-        if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-            what = errno.EACCES if home.is_dir() else errno.ENOTDIR
-            raise OSError(what, os.strerror(what))
+        need_writable(home)
 
 
 def make_model(recipe: Recipe) -> Model:

@@ -152,7 +152,7 @@ def _not_a_range(said: Mapping[str, Any]) -> str | None:
     unknown = said.keys() - {"low", "high", "log"}
     if {"low", "high"} & said.keys() and unknown:
         return f"has no {' or '.join(sorted(unknown))}: a range is such as {example}"
-    if not {"low", "high"} <= said.keys() <= {"low", "high", "log"}:
+    if unknown or not {"low", "high"} <= said.keys():
         return f"must be a list of the values to try, or a range such as {example}"
     low, high, log = said["low"], said["high"], said.get("log", False)
     if type(log) is not bool or any(type(end) not in (int, float) for end in (low, high)):
