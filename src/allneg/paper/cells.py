@@ -94,28 +94,37 @@ class Aim:
     why: str = ""  # where the floor is missed: the reason, as far as it is known
 
 
+_SHORT = (
+    "Valid still rises at the last epoch; the public recipe takes many times the steps, 200 "
+    "epochs of batches of 100."
+)
+_NOISE = (
+    "On WN18 valid moves by .001 from one look to the next, as much as recipes differ: what it "
+    "likes best need not be what test does."
+)
+
 AIMS = {
     "simple-v2": {
-        "fb15k": Aim(0.85),
-        "wn18": Aim(0.95),
+        "fb15k": Aim(0.85, why="Rate .1 is past its best after 20 epochs; slower ones rise still."),
+        "wn18": Aim(0.95, why=f"{_NOISE} No public SimplE has more than .945."),
         "fb15k-237": Aim(0.34, 0.35),
         "wn18rr": Aim(0.46),
     },
     "complex-v2": {
-        "fb15k": Aim(0.86),
-        "wn18": Aim(0.95),
+        "fb15k": Aim(0.86, why=_SHORT),
+        "wn18": Aim(0.95, why=_NOISE),
         "fb15k-237": Aim(0.35),
         "wn18rr": Aim(0.47, 0.475),
     },
     "complex-n3": {
-        "fb15k": Aim(0.86),
+        "fb15k": Aim(0.86, why=_SHORT),
         "wn18": Aim(0.95),
         "fb15k-237": Aim(0.366, 0.370),
         "wn18rr": Aim(0.487, 0.490),
     },
     "rotate-v2": {
         "fb15k": Aim(0.64, 0.73),
-        "wn18": Aim(0.95),
+        "wn18": Aim(0.95, why="The best public RotatE has .949, of dim 500."),
         "fb15k-237": Aim(0.32, 0.335),
         "wn18rr": Aim(0.45, 0.475),
     },

@@ -149,10 +149,14 @@ def _flat(known: _Known) -> Iterator[str]:
         where = "nowhere before every entity" if least is None else f"from {least:,} negatives on"
         files = link(f"{data}/figure1", known.results.folder / data / "figure1", known.docs)
         yes = least is not None and least <= FLAT_FROM
+        size, row = max(sizes, key=lambda each: found[each[1]])
+        most = (
+            f"; most, {digits(found[row], 3)}, with {size:,}" if found[row] > end + _SMALL else ""
+        )
         yield (
             f"{TITLES[data]}: {'yes' if yes else 'no'}; {digits(found[first], 3)} with "
             f"{sizes[0][0]:,}, {digits(end, 3)} with all; within {digits(_FLAT, 3)} of that "
-            f"{where}: {files}."
+            f"{where}{most}: {files}."
         )
 
 
@@ -185,14 +189,15 @@ def _beyond(known: _Known) -> Iterator[str]:
     for number in known.numbers.values():
         if number.part != "beyond" or number.aim.goal is None:
             continue
-        mrr = known.mrr(number.data, number.row)
-        if mrr is None:
+        result, mrr = known.results.get(number), known.mrr(number.data, number.row)
+        if result is None or mrr is None:
             yield _missing(known, number.data, [number.row])
             continue
         reached = "reaches" if mrr >= number.aim.goal else "stays below"
         yield (
             f"{TITLES[number.data]}: {TITLES[number.row]} has {digits(mrr, 3)} and {reached} the "
-            f"best public figure, {digits(number.aim.goal, 3)}: {known.cite(number.name)}."
+            f"best public figure, {digits(number.aim.goal, 3)}; by {_in_words(result)}: "
+            f"{known.cite(number.name)}."
         )
 
 
@@ -210,10 +215,11 @@ def _missed(known: _Known) -> Iterator[str]:
         if our.prints_as_the_paper:
             why = f" In the two digits that the paper prints it is {digits(our.mrr, 2)}.{why}"
         others = [
-            f"{_in_words(other)} ({link(path.stem, path, known.docs)})"
+            f"{link(path.stem, path, known.docs)} {digits(valid, 4)}"
             for path, other in known.results.tried(number).items()
+            if (valid := other.seeds[0]["valid_mrr"]) is not None
         ]
-        rest = f" Also tried: {'; '.join(others)}." if others else ""
+        rest = f" Valid of what else was tried: {', '.join(others)}." if others else ""
         yield (
             f"{TITLES[number.data]}: {TITLES[number.row]}, {digits(our.mrr, 4)} where the floor is "
             f"{digits(floor, 3)}, by {_in_words(result)} ({known.cite(number.name)}).{why}{rest}"
@@ -228,6 +234,12 @@ def _in_words(result: Result) -> str:
     model, penalty, optimizer = said["model"], said["penalty"], said["optimizer"]
     best = max(result.seeds, key=lambda each: float(each["mrr"]))
     words = [f"dim {model['dim']}"]
+    if model["norm"] == 2:
+        words.append("L2 norm")
+    if said["loss"]["name"] != "softmax":
+        words.append(said["loss"]["name"])
+    if relations := said["loss"]["relation_weight"]:
+        words.append(f"relation prediction {relations:g}")
     if penalty["name"] != "none":
         words.append(f"{penalty['name']} {penalty['weight']:g}")
     dropped = [model.get(f"{part}_dropout", 0) for part in ("entity", "relation")]
