@@ -79,6 +79,7 @@ def test_models_that_end_together_are_not_told_apart(found: Callable[..., str]) 
         ((0.3, 0.496, 0.5, 0.499), "from 400 negatives on"),
         ((0.499, 0.4, 0.5, 0.499), "from 1,000 negatives on"),  # a lucky point does not count
         ((0.1, 0.2, 0.3, 0.5), "nowhere before every entity"),
+        ((0.3, 0.504, 0.503, 0.5), "from 400 negatives on; most, .504, with 400"),
     ],
 )
 def test_a_curve_is_flat_where_it_stays_near_its_end(
@@ -106,7 +107,7 @@ def test_a_missed_floor_is_listed_with_what_was_tried(found: Callable[..., str])
     page = found(few(0.8), every(0.85))
     assert "ComplEx-V2, .8500 where the floor is .860, by dim 100, n3 0.01, adagrad 0.1" in page
     assert "epoch 4 of 100, valid .8600 ([wn18/complex-v2](" in page
-    assert "Also tried" not in page
+    assert "tried" not in page
     assert "two digits" not in page
     assert "in the two digits that the paper prints it is .86." in found(every(0.8571)).lower()
     assert "Nothing that was run." in found(few(0.8), every(0.87))
@@ -118,8 +119,25 @@ def test_what_was_tried_before_is_told_with_its_file(
     recipe = RECIPE.with_settings(["model.entity_dropout=0.3", "penalty.name=none"])
     Results(tmp_path / "results").add(every(None)[0], recipe, entry(0.7))
     page = found(every(0.85))
-    assert "Also tried: dim 100, dropout 0.3 and 0, adagrad 0.1" in page
-    assert "valid .7100 ([complex-v2-1](../results/tried/wn18/complex-v2-1.json))." in page
+    file = "[complex-v2-1](../results/tried/wn18/complex-v2-1.json)"
+    assert f"Valid of what else was tried: {file} .7100.\n" in page
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        (["model.entity_dropout=0.3", "penalty.name=none"], "dim 100, dropout 0.3 and 0, adagrad"),
+        (["model.name=rotate", "model.norm=2"], "dim 100, L2 norm, n3 0.01, adagrad 0.1"),
+        (["loss.name=self-adversarial", "loss.margin=6"], "dim 100, self-adversarial, n3 0.01"),
+        (["loss.relation_weight=0.5"], "dim 100, relation prediction 0.5, n3 0.01, adagrad"),
+    ],
+)
+def test_a_recipe_is_told_by_what_is_special_in_it(
+    tmp_path: Path, entry: Entry, settings: list[str], words: str
+) -> None:
+    results, (number, _) = Results(tmp_path / "results"), every(None)
+    results.add(number, RECIPE.with_settings(settings), entry(0.7))
+    assert f", by {words}" in findings(results, [number], tmp_path / "docs")
 
 
 def test_goals_are_judged(found: Callable[..., str]) -> None:
