@@ -41,6 +41,8 @@ def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
     if isinstance(source, str) and source in KNOWN_NAMES:
         return _read_known(source, settings)
     path = Path(source)
+    if path.suffix == ".toml" and path.is_file():
+        raise BadData(f"{path}: no triples, as it is TOML; a recipe stands after --recipe")
     if path.is_dir() or path.is_file():
         return _read_path(path, path.resolve().name, settings)
     if path.exists():
