@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +36,25 @@ def test_the_answers_of_train_are_sorted_only_for_a_loss_that_asks_for_them(
     assert (learner.objective.known is not None) is needed
     questions = Questions.of(torch.from_numpy(tiny_graph.train), "tail")
     assert learner.step(questions, Generator()).isfinite()
+
+
+@pytest.mark.parametrize("device", [CPU, pytest.param(CUDA, marks=pytest.mark.gpu)])
+def test_what_has_learnt_is_freed_at_once(
+    device: torch.device, quick: Callable[..., Recipe], tiny_graph: Graph
+) -> None:
+    # A collector would come late: it does not know how large a GPU's memory behind an object is.
+    questions = Questions.of(torch.from_numpy(tiny_graph.train).to(device), "tail")
+    learner = Learner(quick(f"training.batch_size={len(questions)}"), tiny_graph, device)
+    chance = Generator(device)
+    for _ in range(6):  # on a GPU, some of them captured
+        learner.step(questions, chance)
+    held = [weakref.ref(each) for each in (learner.tables, learner.tables.entities.grad)]
+    gc.disable()
+    try:
+        del learner
+        assert [each() for each in held] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -122,7 +123,8 @@ class Tables(nn.Module):
         """
         if self._late is None:
             self._late = []
-            self.entities.register_post_accumulate_grad_hook(self._settle)
+            # The hook knows nothing of these tables: a ring through it would never be freed.
+            self.entities.register_post_accumulate_grad_hook(partial(_settle, self._late))
         if fetched is not None:
             far = look_far(self.entities, fetched, self.shard, widest, self._late)
             return Looked(far[0], self.relation_rows(questions), far[1])
@@ -136,14 +138,6 @@ class Tables(nn.Module):
             self.entities, questions.entity, questions.answer, self._late
         )
         return Looked(entity, self.relation_rows(questions), answer)
-
-    def _settle(self, entities: Tensor) -> None:
-        """Add the gradients of looked-up rows to the table's, once that is there."""
-        assert entities.grad is not None
-        assert self._late is not None
-        for add in self._late:
-            add(entities.grad)
-        self._late.clear()
 
     def keep_rounded(self) -> None:
         """From here on, have the entities as bfloat16 too; whose step changes them knows of it."""
@@ -186,6 +180,14 @@ class Tables(nn.Module):
         """Put back what `weights` gave."""
         self.entities[: len(self.shard)].copy_(weights["entities"])
         self.relations.copy_(weights["relations"])
+
+
+def _settle(late: Late, entities: Tensor) -> None:
+    """Add the gradients of looked-up rows to the table's, once that is there."""
+    assert entities.grad is not None
+    for add in late:
+        add(entities.grad)
+    late.clear()
 
 
 def _fill(

@@ -34,27 +34,26 @@ def is_captured(recipe: Recipe, device: torch.device) -> bool:
 class Captured:
     """Steps on as many questions each time, for which chance has drawn before."""
 
-    def __init__(
-        self, step: Callable[[Questions, Drawn], Tensor], questions: Questions, drawn: Drawn
-    ) -> None:
-        self._step = step
+    def __init__(self, questions: Questions, drawn: Drawn) -> None:
         self._questions, self._drawn = _copied(questions), _copied(drawn)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._value = torch.empty(())
         self._done = 0
 
-    def step(self, questions: Questions, drawn: Drawn) -> Tensor:
+    def step(
+        self, step: Callable[[Questions, Drawn], Tensor], questions: Questions, drawn: Drawn
+    ) -> Tensor:
         """The step's number, which the next step overwrites."""
         self._done += 1
         if self._done <= _WARM_UP:
-            return self._step(questions, drawn)
+            return step(questions, drawn)
         places = _tensors(self._questions, self._drawn)
         torch._foreach_copy_(places, _tensors(questions, drawn))
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Recording runs nothing: the replay below is this step.
             with torch.cuda.graph(self._graph):
-                self._value = self._step(self._questions, self._drawn)
+                self._value = step(self._questions, self._drawn)
         self._graph.replay()
         return self._value
 

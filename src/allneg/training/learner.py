@@ -99,8 +99,8 @@ class Learner:
         # Sums over processes are not captured: a process that has gone would go unseen.
         lone = self.tables.shard.world.size == 1
         if whole and lone and is_captured(self.recipe, self.tables.device):
-            self._captured = self._captured or Captured(self._step, questions, drawn)
-            return self._captured.step(questions, drawn)
+            self._captured = self._captured or Captured(questions, drawn)
+            return self._captured.step(self._step, questions, drawn)
         return self._step(questions, drawn)
 
     def _step(self, questions: Questions, drawn: Drawn) -> Tensor:
