@@ -27,7 +27,8 @@ several. Recipes and weights were chosen by valid alone, and what other recipes 
 is in results/tried; where a recipe ranks valid at its end only, the weights are the last epoch's.
 Valid is filtered by train and valid, not by test, so that its MRR is below test's: by far on FB15k
 and WN18, where test holds the inverses of what train says. "Not run yet" is a recipe that waits for
-its run. Seconds are those of a card that several trainings may have shared.
+its run. Seconds are those of a card that several trainings may have shared; a peak that is not
+there was not measured.
 """
 _COLUMNS = (
     "", "MRR: paper", "MRR: ours", "difference", "Hits@1: paper", "Hits@1: ours", "Hits@3: ours",
