@@ -78,6 +78,18 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(
     assert "Protocol: filtered; both sides." in text
 
 
+def test_one_table_shows_everything_at_a_glance(
+    write: Callable[..., str], results: Results, entry: Entry
+) -> None:
+    results.add(NUMBERS[1], RECIPE, entry(0.6254))
+    results.add(NUMBERS[8], RECIPE, entry(0.8))
+    text = write(results).partition("## At a glance")[2].partition("## Table 1")[0]
+    assert row(text, "ComplEx-V2") == ["ComplEx-V2", ".625 (.60)"]  # no column for YAGO3-10
+    assert row(text, "SimplE-V2") == ["SimplE-V2", "not run yet (.50)"]
+    assert row(text, "ComplEx with")[1] == ".800"
+    assert "L1" not in text
+
+
 def test_what_is_missing_says_so(write: Callable[..., str], results: Results) -> None:
     text = write(results)
     assert row(text, "[ComplEx-V2](../recipes/wn18/complex-v2.toml)")[2] == "not run yet"

@@ -89,6 +89,7 @@ def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
     protocols = {page.beside(each).protocol for each in numbers} - {None}
     for said in sorted(each for each in protocols if each):
         yield f"\nProtocol: {said}.\n"
+    yield from _at_a_glance(page, numbers)
     for part in ("table1", "table2"):
         yield f"\n## {PARTS[part][0].upper()}{PARTS[part][1:]}\n"
         yield from _tables(page, [each for each in numbers if each.part == part])
@@ -115,6 +116,26 @@ def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
                 yield from _table(page, some, _point_title)
     if not page.quick:
         yield from _aims(page, numbers)
+
+
+def _at_a_glance(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
+    """A row a model, a column a data set."""
+    shown = [each for each in numbers if each.data not in NOT_HERE and "/" not in each.row]
+    if not shown:
+        return
+    by_name = {each.name: each for each in shown}
+    datasets = dict.fromkeys(each.data for each in shown)
+    yield "\n## At a glance\n\nTest MRR: ours, and the paper's in brackets.\n\n"
+    yield line(["", *map(_called, datasets)]) + line(["---", *["---:"] * len(datasets)])
+    for row in dict.fromkeys(each.row for each in shown):
+        cells = [by_name.get(f"{data}/{row}") for data in datasets]
+        yield line([TITLES[row], *("" if each is None else _brief(page, each) for each in cells)])
+
+
+def _brief(page: _Page, number: Number) -> str:
+    printed = f" ({digits(number.paper.mrr, 2)})" if number.paper else ""
+    mrr = page.beside(number).mrr
+    return ("not run yet" if mrr is None else digits(mrr, 3)) + printed
 
 
 def _tables(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
