@@ -131,6 +131,10 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
         (["model.norm=2"], "model.norm is for transe and rotate"),
         (["model.name=transe", "model.squared=true"], "model.squared is for model.norm 2"),
         (
+            ["model.name=simple", "penalty.name=dura"],
+            "dura is for distmult and complex, not simple",
+        ),
+        (
             ["model.name=transe", "model.norm=2", "model.bias=true"],
             "model.bias is for model.squared",
         ),

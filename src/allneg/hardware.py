@@ -31,6 +31,21 @@ def prepare(settings: Hardware) -> torch.device:
     return device
 
 
+@contextlib.contextmanager
+def prepared(settings: Hardware) -> Iterator[torch.device]:
+    """`prepare` inside a `with`, and torch as it was before after it."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    narrow = torch.backends.cuda.matmul.allow_tf32
+    try:
+        yield prepare(settings)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = narrow
+        if threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
+        if deterministic != torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(deterministic)
+
+
 def find_device(name: str) -> torch.device:
     """`auto` is a CUDA device, or the CPU.
 

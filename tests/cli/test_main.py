@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +69,20 @@ def test_a_closed_pipe_ends_quietly(toy_run: Run, arguments: list[str]) -> None:
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_terminal_without_our_letters_gets_them_escaped(more: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "allneg", "train", "Łódź", "--print-recipe", *more]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.returncode == 0, done.stderr
+    if more:
+        assert json.loads(done.stdout)["recipe"]["data"]["name"] == "Łódź"
+    else:
+        assert 'name = "\\u0141ód\\u017a"'.encode("latin-1") in done.stdout

@@ -93,6 +93,12 @@ def test_a_protocol_ranks_by_its_written_rules(name: str, split: str, told: Any)
     assert found.n_candidates == (9 if name == "pykeen" else 12)
 
 
+def test_pykeen_drops_a_relation_that_is_not_in_train(world: World) -> None:
+    told: Any = world(torch.zeros(2, 3, 3), [(0, 0, 1), (1, 0, 2)], [], [(0, 1, 2), (0, 0, 2)])
+    assert told.rank(PROTOCOLS["pykeen"], "test").dropped == 1
+    assert told.rank(PROTOCOLS["kbc"], "test").dropped == 0
+
+
 def test_the_rules_differ_on_this_graph(told: Any) -> None:
     sums = {name: math.fsum(map(math.fsum, naive_ranks(told, name, "valid"))) for name in PROTOCOLS}
     assert len(set(sums.values())) == len(PROTOCOLS)

@@ -107,7 +107,6 @@ def test_an_unknown_name_suggests_near_ones() -> None:
         read_graph("fb15k237")
 
 
-@pytest.mark.battery(10)
 def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('# a, b, c\n[data]\nname = "wn18"\n')
@@ -115,6 +114,7 @@ def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> No
         read_graph(path)
 
 
+@pytest.mark.battery(10)
 def test_duplicates_are_left_out_and_counted(read: Read) -> None:
     train, test = b"a\tr\tb\nb\tr\ta\na\tr\tb\na\tr\tb\n", b"b\tr\tb\nb\tr\tb\n"
     graph = read(train, test=test)

@@ -188,7 +188,12 @@ def test_names_that_changed_places_are_noticed(
         ("report.json", b"{}"),
         ("report.json", b"[]"),
         ("metrics.jsonl", b"no\n"),
+        ("metrics.jsonl", b"\xff\n"),
+        ("metrics.jsonl", b"[1]\n"),
         ("status.json", b"no"),
+        ("status.json", b"[1]"),
+        ("status.json", b"{}"),
+        ("environment.json", b"[{}]"),
     ],
 )
 def test_a_damaged_file_is_named(toy_copy: Run, file: str, content: bytes | None) -> None:
@@ -204,7 +209,7 @@ def test_a_damaged_file_is_named(toy_copy: Run, file: str, content: bytes | None
 
 def read_all(folder: Path) -> tuple[object, ...]:
     run = Run.open(folder)
-    return run.graph, run.report, run.metrics(), run.status
+    return run.graph, run.report, run.metrics(), run.standing, run.environment
 
 
 @pytest.mark.battery(26)
@@ -297,3 +302,20 @@ def test_a_run_without_a_place_gets_one_of_its_own(
     assert first.name.endswith("_kb_complex")
     first.mkdir(parents=True)
     assert new_folder(recipe).name == f"{first.name}_2"
+
+
+def test_of_two_who_make_a_run_at_once_the_second_leaves_the_first_alone(
+    tmp_path: Path, quick: Callable[..., Recipe], tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Run.create(tmp_path / "run", quick(), tiny_graph)
+    monkeypatch.setattr("allneg.run.run.check_new", lambda folder: None)  # it looked earlier
+    with pytest.raises(BadRecipe, match="run: exists already"):
+        Run.create(tmp_path / "run", quick(), tiny_graph)
+    assert Run.open(first.folder).graph.vocabulary == tiny_graph.vocabulary
+
+
+def test_the_threads_of_a_run_are_those_it_asks_for(
+    tmp_path: Path, quick: Callable[..., Recipe], tiny_graph: Graph
+) -> None:
+    run = Run.create(tmp_path / "run", quick("hardware.threads=7"), tiny_graph)
+    assert run.environment["threads"] == 7

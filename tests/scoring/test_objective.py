@@ -331,3 +331,22 @@ def test_relation_prediction_adds_a_softmax_over_relation_rows(
         target = triples[:, 1] + (tables.n_relations if reciprocal and side == "head" else 0)
         truth = 0.5 * torch.nn.functional.cross_entropy(logits, target)
         torch.testing.assert_close(added, truth)
+
+
+@pytest.mark.parametrize("negatives, count", [("shared", 2), ("own", 2)])
+def test_a_questions_own_bias_has_no_gradient_in_a_softmax(
+    negatives: Negatives, count: int, started: Start
+) -> None:
+    model = MODELS["transe"](4, 0.5, 2, True, True)
+    tables = started(model, True)
+    asked = Questions.of(torch.tensor([[0, 0, 1], [4, 1, 5]]), "tail")
+    objective = Objective(model, Loss(negatives=negatives, count=count), NONE, None)
+    drawn = objective.draw(tables, asked, seeded(0))
+    rivals = drawn.shared if drawn.shared is not None else drawn.own
+    assert rivals is not None
+    alone = [each for each in (0, 4) if each not in rivals]
+    assert alone
+    next(objective.parts(tables, asked, 2, drawn)).backward()
+    assert tables.entities.grad is not None
+    assert tables.entities.grad[alone, -1].tolist() == [0.0] * len(alone)
+    assert tables.entities.grad[alone, :-1].abs().min() > 0

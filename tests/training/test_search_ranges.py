@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from allneg.cli.search import _Asked
 from allneg.errors import BadRecipe, BadRun, Interrupted
 from allneg.training.search import Ranged, read_ranged, search_ranges, standings
 from allneg.training.search import asking as module
 from allneg.training.search.plot import _few
-from allneg.training.search.space import Range
+from allneg.training.search.space import Range, Trial
 from allneg.training.search.tpe import Told, suggested
+from allneg.training.search.work import Work
 
 BASE = """
 [data]
@@ -121,6 +123,40 @@ def test_what_was_cut_off_is_taken_up_before_anything_new(
 
 
 @pytest.mark.usefixtures("by_turns")
+def test_what_another_process_asks_for_meanwhile_is_waited_for(
+    ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, out = ranged(count=2), tmp_path / "out"
+    more = {"optimizer.learning_rate": 0.4, "model.dim": 3, "penalty.name": "n3"}
+
+    class Meanwhile(Work):
+        def done(self, trial: Trial) -> bool:
+            ended = super().done(trial)
+            if len(asked.asked(out)) == 1:  # while this one is tried, or a look later
+                asked.ask(out, more)
+            return ended
+
+    monkeypatch.setattr(module, "Work", Meanwhile)
+    search_ranges(asked, out)
+    assert [each.state for each in standings(asked.space(out), out)] == ["finished"] * 2
+    assert len(json.loads((out / "results.json").read_text())["trials"]) == 2
+
+
+def test_what_is_suggested_twice_is_tried_once_and_no_more_is_left(
+    ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = {"optimizer.learning_rate": 0.1, "model.dim": 3, "penalty.name": "n3"}
+    monkeypatch.setattr(module, "suggested", lambda axes, told: same)
+    asked, out = ranged(count=3), tmp_path / "out"
+    command = _Asked(asked, out, False)
+    assert command.n_left() == 3
+    search_ranges(asked, out)
+    assert len(asked.asked(out)) == 3
+    assert len(standings(asked.space(out), out)) == 1
+    assert command.n_left() == 0
+
+
+@pytest.mark.usefixtures("by_turns")
 def test_a_diverged_trial_counts_as_nothing(
     ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +187,7 @@ def test_a_folder_of_another_space_is_refused(ranged: ReadRanged, tmp_path: Path
         ('"model.dim" = { low = 0, high = 4 }', r"model\.dim must be more than 0"),
         ('"loss.smoothing" = { low = 0, high = 4 }', r"loss\.smoothing must be at least 0"),
         ('"model.dmi" = { low = 1, high = 4 }', r"model\.dmi is not a setting"),
+        ('"data.split_seed" = { low = 1, high = 4 }', r"data\.split_seed cannot be searched"),
     ],
 )
 def test_a_mistake_in_a_range_is_named(ranged: ReadRanged, searched: str, said: str) -> None:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import allneg
 from allneg.errors import BadData, BadRecipe
+from allneg.graph import Graph, read_graph
+from allneg.kernels.choose import why
 from allneg.recipe import Recipe
+from allneg.run import new_folder
 from allneg.training import Watch, planned, train
 
 QUICK = ("model.dim=4", "training.epochs=2", "hardware.threads=1", "hardware.device=cpu")
@@ -68,3 +74,31 @@ def test_the_readers_notes_are_told(tiny_folder: Path, tmp_path: Path) -> None:
         file.write("France\tborders\tSpain\n")
     train(tiny_folder, settings=QUICK, out=tmp_path / "run", watch=Listener())
     assert any("1 duplicate triple in train" in line for line in said)
+
+
+def test_a_name_that_is_taken_while_data_is_read_is_left_alone(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def meanwhile(*read: Any) -> Graph:
+        (new_folder(planned(tiny_folder)) / "somebody's").mkdir(parents=True)
+        return read_graph(*read)
+
+    monkeypatch.setattr(import_module("allneg.training.train"), "read_graph", meanwhile)
+    run = train(tiny_folder, settings=QUICK)
+    assert run.finished
+    assert run.folder.name.endswith("_complex_2")
+
+
+def test_a_training_leaves_torch_as_it_was(tiny_folder: Path, tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    settings = [*QUICK, "hardware.deterministic=true", "hardware.engine=reference"]
+    try:
+        train(tiny_folder, settings=settings, out=tmp_path / "run")
+        assert torch.get_num_threads() == 2
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert "(asked for)" not in why("l1", torch.device("cpu"))
+    finally:
+        torch.set_num_threads(threads)

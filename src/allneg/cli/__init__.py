@@ -6,6 +6,7 @@ Commands import what they need when they run, so that `--help` does not wait for
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -75,6 +76,9 @@ def allneg() -> None:
 
 def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names may have letters that a terminal of another encoding has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: object = allneg(prog_name="allneg", standalone_mode=False)
         if isinstance(code, int):  # how click gives an `Exit` of a command back

@@ -18,7 +18,8 @@ SCHEMA_VERSION = 1
 
 def json_document(value: Any) -> None:
     """Print one JSON document. A number that is not finite becomes null."""
-    json.dump(_finite(value), sys.stdout, ensure_ascii=False, indent=2)
+    plain = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
+    json.dump(_finite(value), sys.stdout, ensure_ascii=plain, indent=2)
     sys.stdout.write("\n")
 
 

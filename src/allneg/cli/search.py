@@ -134,9 +134,12 @@ class _Asked:
 
     def n_left(self) -> int:
         """How many trials have not ended."""
-        found = self.standings()
-        unasked = max(0, self.total - len(found))
-        return unasked + sum(each.state not in _ENDED for each in found)
+        from allneg.training.search import Space
+
+        # What is suggested twice is asked twice, and tried once.
+        asked = self.read.trials if isinstance(self.read, Space) else self.read.asked(self.out)
+        unended = sum(each.state not in _ENDED for each in self.standings())
+        return max(0, self.total - len(asked)) + unended
 
     def started(self, workers: int) -> list[Worker]:
         """This very command, so many times, as workers."""

@@ -65,7 +65,8 @@ def rank(
     known = known_for(protocol, graph, split, tables.device)
     triples = graph.split(split)
     if protocol.unseen == "dropped":
-        triples = triples[graph.seen[triples[:, 0]] & graph.seen[triples[:, 2]]]
+        known_relation = np.isin(triples[:, 1], graph.train[:, 1])
+        triples = triples[graph.seen[triples[:, 0]] & graph.seen[triples[:, 2]] & known_relation]
     dropped = len(graph.split(split)) - len(triples)
     if not len(triples):
         raise BadData(f"{graph.name}: {split} has no triples to rank")

@@ -46,8 +46,10 @@ def clashes(recipe: Recipe) -> list[str]:
     distance = model.name in ("transe", "rotate")
     if distance and loss.relation_weight:
         found.append(f"loss.relation_weight is for products; model.name is {model.name}")
-    if distance and recipe.penalty.name in ("dura", "dura-w"):
-        found.append(f"penalty.name {recipe.penalty.name} is for products, not {model.name}")
+    if recipe.penalty.name in ("dura", "dura-w") and model.name not in ("distmult", "complex"):
+        found.append(
+            f"penalty.name {recipe.penalty.name} is for distmult and complex, not {model.name}"
+        )
     if distance and loss.name in ("logistic", "self-adversarial") and loss.margin <= 0:
         found.append(f"{loss.name} on distances needs a loss.margin above 0, such as 6")
     if recipe.hardware.table == "host" and recipe.hardware.engine == "gpu":

@@ -1,5 +1,6 @@
 """A run's folder, written so that nothing in it is ever half there."""
 
-from allneg.run.run import Run, check_new, make_model, new_folder
+from allneg.run.folder import check_new, new_folder
+from allneg.run.run import Run, make_model
 
 __all__ = ["Run", "check_new", "make_model", "new_folder"]

@@ -19,8 +19,8 @@ from allneg import __version__
 from allneg.run.files import read_json
 
 
-def environment() -> dict[str, Any]:
-    """Versions, device and command of this process."""
+def environment(threads: int | None = None) -> dict[str, Any]:
+    """Versions, device and command of this process, which will take so many threads."""
     return {
         "command": shlex.join(["allneg", *sys.argv[1:]]),
         "python": platform.python_version(),
@@ -29,7 +29,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "safetensors": safetensors.__version__,
-        "threads": torch.get_num_threads(),
+        "threads": threads or torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "launcher": _launcher(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -62,6 +62,14 @@ def read_json(path: Path) -> Any:
         raise BadRun(f"{path}: not JSON ({error}); the file is damaged") from None
 
 
+def read_table(path: Path) -> dict[str, Any]:
+    """The JSON in `path`, which has names and values."""
+    said = read_json(path)
+    if not isinstance(said, dict):
+        raise BadRun(f"{path}: holds no names and values; the file is damaged")
+    return said
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Write a safetensors file where nothing is yet, down to the disk; its size and SHA-256.
 

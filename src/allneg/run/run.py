@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,12 +27,13 @@ from allneg.run.files import (
     TEMPORARY,
     append_text,
     full_disk_named,
-    need_writable,
     read_json,
+    read_table,
     sync,
     write_json,
     write_text,
 )
+from allneg.run.folder import check_new, take
 from allneg.run.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
 from allneg.scoring.shard import LONE, World
@@ -57,8 +57,7 @@ class Run:
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
         """A new run in a folder that must not hold anything yet."""
         check_new(folder)
-        with full_disk_named(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        take(folder)
         try:
             cls._write(folder, recipe, graph)
         except BaseException:
@@ -69,10 +68,8 @@ class Run:
 
     @staticmethod
     def _write(folder: Path, recipe: Recipe, graph: Graph) -> None:
-        with full_disk_named(folder):
-            seam.disk.make_folder(folder / "checkpoints")
         proofs = write_graph(folder, graph)
-        write_json(folder / "environment.json", environment())
+        write_json(folder / "environment.json", environment(recipe.hardware.threads))
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
         about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": proofs}
@@ -156,7 +153,10 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         path = self.folder / "status.json"
-        return dict(read_json(path)) if path.exists() else {"state": "new"}
+        said = read_table(path) if path.exists() else {"state": "new"}
+        if not isinstance(said.get("state"), str):
+            raise BadRun(f"{path}: says no state; the file is damaged")
+        return said
 
     @property
     def standing(self) -> dict[str, Any]:
@@ -177,17 +177,20 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Versions, device and command of the training's start."""
-        return dict(read_json(self.folder / "environment.json"))
+        return read_table(self.folder / "environment.json")
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch: loss, learning rate, seconds and, where it was ranked, valid."""
         path = self.folder / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        # A line without its end was cut by a full disk or a kill; its epoch is trained again.
         try:
-            return [json.loads(line) for line in lines if line.endswith("\n")]
+            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            # A line without its end was cut by a full disk or a kill; its epoch is trained again.
+            found = [json.loads(line) for line in lines if line.endswith("\n")]
         except ValueError as error:
             raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
+        if not all(isinstance(each, dict) for each in found):
+            raise BadRun(f"{path}: a line is no epoch's; the file is damaged")
+        return found
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics; `save` makes it last."""
@@ -263,31 +266,8 @@ class Run:
                 seam.disk.remove(left)
 
 
-def check_new(folder: Path) -> None:
-    """Raise a `Problem` unless a run can be made in a folder, which is not touched."""
-    with full_disk_named(folder):
-        if folder.is_symlink():
-            raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise BadRecipe(
-                f"{folder}: exists already; `allneg resume` it, or choose another --out"
-            )
-        home = next(each for each in folder.absolute().parents if each.exists())
-        need_writable(home)
-
-
 def make_model(recipe: Recipe) -> Model:
     settings = recipe.model
     return MODELS[settings.name](
         settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
     )
-
-
-def new_folder(recipe: Recipe) -> Path:
-    """A name for a run that was given none: runs/DATE_DATA_MODEL, with a number if taken."""
-    data = Path(recipe.data.name).name.split(".")[0] or "data"
-    base = Path("runs") / f"{time.strftime('%Y-%m-%d')}_{data}_{recipe.model.name}"
-    folder, number = base, 2
-    while folder.exists():
-        folder, number = base.with_name(f"{base.name}_{number}"), number + 1
-    return folder

@@ -87,6 +87,10 @@ class Objective:
         if drawn.keep_relation is not None:
             relation = relation * drawn.keep_relation
         query = query_of(self.model, entity, relation, asked.side, tables.reciprocal)
+        if self.model.bias and self.loss.name == "softmax":
+            # A question's own bias moves all its scores alike. Its gradient would be the rounding
+            # of a zero, of which AdaGrad makes a whole step.
+            query = torch.cat([query[:, :-1], query[:, -1:].detach()], dim=1)
         known = self.known if self.loss.mask_known else None
         rows, rivals = compared(tables, asked, drawn, known, self.loss)
         rivals = replace(

@@ -58,7 +58,7 @@ class Opened:
             Names.of(graph.vocabulary.entities, facts.degree, labels),
             Names.of(graph.vocabulary.relations, count, {}),
             facts,
-            Space.of(predictor.tables),
+            Space.of(predictor.model, predictor.tables),
             Calibration.fit(predictor),
         )
 
@@ -237,7 +237,7 @@ class Opened:
 
     def _rows(self) -> torch.Tensor:
         ids = torch.from_numpy(self._shown).to(self.predictor.tables.device)
-        return self.predictor.tables.rows(ids)
+        return self.predictor.model.place(self.predictor.tables.rows(ids))
 
 
 def open_runs(folders: Sequence[Path], labels: Mapping[str, str], device: str) -> dict[str, Opened]:

@@ -15,8 +15,8 @@ from torch import Generator
 from allneg.errors import Diverged, Interrupted, OutOfResources
 from allneg.evaluation import Report, evaluate
 from allneg.graph.questions import batches
-from allneg.hardware import forget_peak, peak_bytes, prepare, trouble_named
-from allneg.kernels.choose import use
+from allneg.hardware import forget_peak, peak_bytes, prepared, trouble_named
+from allneg.kernels.choose import using
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.checkpoint import State
@@ -59,16 +59,16 @@ def fit(
     alone, so a resumed run goes on as if it had never stopped, with as many processes as before
     or with others. Every process of a `world` calls this.
     """
-    device = prepare(run.recipe.hardware)
-    forget_peak(device)
-    use(run.recipe.hardware.engine)
-    try:
-        with trouble_named(device, _less(run.recipe)):
-            return _fit(run, device, watch or Watch(), Decision(world, stopped_by), aim)
-    except OutOfResources as problem:
-        with contextlib.suppress(OutOfResources):  # of a full disk, too
-            run.say("failed", reason=str(problem))
-        raise
+    hardware = run.recipe.hardware
+    with prepared(hardware) as device, using(hardware.engine):
+        forget_peak(device)
+        try:
+            with trouble_named(device, _less(run.recipe)):
+                return _fit(run, device, watch or Watch(), Decision(world, stopped_by), aim)
+        except OutOfResources as problem:
+            with contextlib.suppress(OutOfResources):  # of a full disk, too
+                run.say("failed", reason=str(problem))
+            raise
 
 
 def _fit(

@@ -39,23 +39,27 @@ def train(
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # What is missing or taken is said before anything is read or written.
     find_device(plan.hardware.device)
-    if out is not None and not is_ours(Path(out)):
-        check_new(Path(out))
+    folder = new_folder(plan) if out is None else Path(out)
+    if not is_ours(folder):
+        check_new(folder)
     if out is None and may_restart():
         raise BadRecipe("torchrun may start this anew: say --out, so that it finds its run again")
     with launched(plan.hardware) as world, contextlib.ExitStack() as stack:
         watch = watch if watch is not None and world.leads else Watch()
-        folder = Path(world.told(str(out if out is not None else new_folder(plan))))
 
         def begin() -> None:
+            nonlocal folder
             if not is_ours(folder):
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     watch.said(line)
+                if out is None:
+                    folder = new_folder(plan)  # another training may have taken the name meanwhile
                 Run.create(folder, plan, graph)
             stack.enter_context(Run.open(folder).held())
 
         world.led(begin)
+        folder = Path(world.told(str(folder)))
         run = Run.open(folder, writes=world.leads)
         fit(run, watch, stopped_by, world=world)
     return run

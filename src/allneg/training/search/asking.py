@@ -30,8 +30,8 @@ def search_ranges(ranged: Ranged, out: Path, *, stopped_by: Callable[[], int] = 
         left = [trial for trial in space.trials if not work.done(trial)]
         if _ask(ranged, out):
             continue
-        if not left:
-            break
+        if not left and ranged.space(out).trials == space.trials:
+            break  # nobody has asked for more while the last ones were tried
         work.heed()
         time.sleep(_SECONDS_A_LOOK)
     write_results(space, out)

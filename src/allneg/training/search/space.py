@@ -125,7 +125,9 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
     mistakes: list[str] = []
     axes: dict[str, Range | list[Any]] = {}
     for name, values in _flat(searched):
-        if isinstance(values, Mapping):
+        if name.startswith("data."):
+            mistakes.append(f"{name} cannot be searched: MRRs on other data are not comparable")
+        elif isinstance(values, Mapping):
             wrong = _not_a_range(values)
             if wrong:
                 mistakes.append(f"{name} {wrong}")
@@ -138,8 +140,6 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
             mistakes.append(f"{name} lists no value to try")
         elif any(value in values[:i] for i, value in enumerate(values)):
             mistakes.append(f"{name} lists a value twice; each trial is tried once")
-        elif name.startswith("data."):
-            mistakes.append(f"{name} cannot be searched: MRRs on other data are not comparable")
         axes[name] = values
     if mistakes:
         raise BadRecipe("\n".join(f"{where}: search.{mistake}" for mistake in mistakes))

@@ -1,0 +1,51 @@
+"""The folder of a run that is to be: its name, and whose it is."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from allneg.errors import BadRecipe
+from allneg.recipe import Recipe
+from allneg.run import disk as seam
+from allneg.run.files import full_disk_named, need_writable
+
+
+def new_folder(recipe: Recipe) -> Path:
+    """A name for a run that was given none: runs/DATE_DATA_MODEL, with a number if taken."""
+    data = Path(recipe.data.name).name.split(".")[0] or "data"
+    base = Path("runs") / f"{time.strftime('%Y-%m-%d')}_{data}_{recipe.model.name}"
+    folder, number = base, 2
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}_{number}"), number + 1
+    return folder
+
+
+def check_new(folder: Path) -> None:
+    """Raise a `Problem` unless a run can be made in a folder, which is not touched."""
+    with full_disk_named(folder):
+        if folder.is_symlink():
+            raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise _taken(folder)
+        home = next(each for each in folder.absolute().parents if each.exists())
+        need_writable(home)
+
+
+def take(folder: Path) -> None:
+    """Make a folder ours: of all who would, one makes the folder in it."""
+    with full_disk_named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            seam.disk.make_folder(folder / "checkpoints")
+        except FileExistsError:
+            raise _taken(folder) from None
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise
+
+
+def _taken(folder: Path) -> BadRecipe:
+    return BadRecipe(f"{folder}: exists already; `allneg resume` it, or choose another --out")
