@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_info_says_what_a_run_is(allneg: Command, toy_run: Run) -> None:
     }  # fmt: skip
     assert Recipe.from_tables(said["recipe"]) == toy_run.recipe
     assert said["epochs"] == len(toy_run.metrics())
-    assert said["mrr"] == toy_run.report.mrr
+    assert (said["split"], said["mrr"]) == ("test", toy_run.report.mrr)
     assert {"python", "torch"} <= said["environment"].keys()
     table = allneg("info", toy_run.folder)
     assert table.code == 0
@@ -209,3 +210,89 @@ def test_a_run_in_use_is_not_resumed(allneg: Command, toy_copy: Run) -> None:
         done = allneg("resume", toy_copy.folder)
     assert done.code == 2
     assert "is being trained by process" in done.err
+
+
+def test_info_does_not_call_valids_mrr_tests(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    data = shutil.copytree(tiny_folder, tmp_path / "data")
+    next(data.glob("test.*")).unlink()
+    allneg("train", data, *QUICK, "--out", tmp_path / "run", "-q")
+    assert allneg("info", tmp_path / "run", "--json").json["split"] == "valid"
+    assert "valid MRR" in allneg("info", tmp_path / "run").out
+
+
+def test_a_run_without_a_report_is_named(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copy(next(tiny_folder.glob("train.*")), data)
+    done = allneg("train", data, *QUICK, "--out", tmp_path / "run", "-q")
+    assert done.err.endswith(f"so there is no report\nrun: {tmp_path / 'run'}\n")
+
+
+def test_weights_that_are_gone_are_missed(allneg: Command, toy_copy: Run) -> None:
+    shutil.rmtree(toy_copy.folder / "checkpoints")
+    (toy_copy.folder / "checkpoints").mkdir()
+    done = allneg("evaluate", toy_copy.folder)
+    assert (done.code, done.out) == (4, "")
+    assert "has no weights, and it had some when it was finished" in done.err
+    done = allneg("verify", toy_copy.folder)
+    assert done.code == 4
+
+
+@pytest.mark.parametrize("file", ["report.json", "status.json"])
+def test_a_finished_run_that_lost_a_file_is_not_whole(
+    allneg: Command, toy_copy: Run, file: str
+) -> None:
+    (toy_copy.folder / file).unlink()
+    done = allneg("verify", toy_copy.folder, "--json")
+    assert done.code == 4
+    assert f"{file}: missing" in done.out
+
+
+def test_who_diverged_at_once_has_no_weights_and_should_train_anew(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    wild = ("--set", "optimizer.name=sgd", "--set", "optimizer.learning_rate=1e30")
+    assert allneg("train", tiny_folder, *QUICK, *wild, "--out", tmp_path / "run", "-q").code == 5
+    done = allneg("evaluate", tmp_path / "run")
+    assert done.code == 4
+    assert done.err.endswith(
+        "it diverged before the first was saved; train anew, with a lower rate\n"
+    )
+    assert "not finished" not in done.err
+
+
+def test_an_unfinished_run_is_called_so_wherever_it_is_asked(
+    allneg: Command, toy_copy: Run, toy_run: Run
+) -> None:
+    (toy_copy.folder / "report.json").unlink()
+    toy_copy.say("interrupted")
+    said = f"{toy_copy.folder} is not finished (interrupted): these are its best weights so far\n"
+    assert allneg("evaluate", toy_copy.folder).err == said
+    assert allneg("compare", toy_copy.folder, toy_run.folder).err == said
+    asked = ("--head", "France", "--relation", "borders")
+    assert allneg("predict", toy_copy.folder, *asked).err == said
+
+
+def test_tables_that_fit_nowhere_are_refused_before_there_is_a_folder(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    large = ("--set", "model.dim=99999999999")
+    done = allneg("train", tiny_folder, *QUICK, *large, "--out", tmp_path / "run", "-q")
+    assert done.code == 6
+    assert "rows alone take 8,940.7 GiB, and cpu has " in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_in_the_place_of_a_run_is_called_one(
+    allneg: Command, tiny_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run").write_text("mine")
+    done = allneg("train", tiny_folder, *QUICK, "--out", tmp_path / "run", "-q")
+    assert (done.code, done.err) == (
+        2,
+        f"allneg: {tmp_path / 'run'}: is a file; choose another --out\n",
+    )

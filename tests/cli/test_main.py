@@ -86,3 +86,18 @@ def test_a_terminal_without_our_letters_gets_them_escaped(more: list[str], tmp_p
         assert json.loads(done.stdout)["recipe"]["data"]["name"] == "Łódź"
     else:
         assert 'name = "\\u0141ód\\u017a"'.encode("latin-1") in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", ["--help", "data list", "train countries --print-recipe --json"])
+def test_output_that_cannot_be_written_is_a_problem(words: str) -> None:
+    command = f"{sys.executable} -m allneg {words} > /dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    said = "allneg: the output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (6, said)
+
+
+def test_output_that_is_closed_is_not_missed() -> None:
+    command = f"{sys.executable} -m allneg data list >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

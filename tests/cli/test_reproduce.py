@@ -290,6 +290,14 @@ def test_status_trains_and_writes_nothing(
 
 
 @pytest.mark.usefixtures("in_place")
+def test_status_says_which_seeds_are_missing(reproduce: Command) -> None:
+    asked = ("table1", "--rows", "complex")
+    reproduce(*asked, "-q")
+    assert "0 (not 1)" in reproduce(*asked, "--seeds", "0,1", "--status").out
+    assert "(not" not in reproduce(*asked, "--status").out
+
+
+@pytest.mark.usefixtures("in_place")
 def test_json_has_the_papers_cell_ours_and_the_difference(reproduce: Command) -> None:
     said = reproduce("table1", "norms", "--json", "-q").json
     assert said["quick"] is False
@@ -323,6 +331,7 @@ def test_quick_results_are_kept_apart_and_say_so(reproduce: Command, tmp_path: P
         (("table1", "--quick", "--results", "x"), "--quick keeps results and pages in its --runs"),
         (("table1", "--rows", "v2"), "no row is called 'v2'; there are complex"),
         (("table1", "--seeds", "a"), "write whole numbers, such as 0,1,2"),
+        (("table1", "--limit-seconds", "nan"), "write a number of seconds, such as 1500"),
         (("table3",), "'table3' is not one of"),
         (("table1", "--datasets", "wn81"), "no data set is called 'wn81'"),
     ],
@@ -333,3 +342,15 @@ def test_a_wrong_call_is_refused(
     done = reproduce(*arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_where_there_are_no_recipes_no_page_is_written_over(
+    allneg: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results.md").write_text("mine")
+    done = allneg("reproduce")
+    assert done.code == 2
+    assert "recipes: has none of the recipes; call from a checkout, or --recipes" in done.err
+    assert (tmp_path / "docs" / "results.md").read_text() == "mine"

@@ -215,8 +215,9 @@ def test_no_name_holds_a_tab(read: Read) -> None:
         read(b'"x\ty",r,z\n', ending="csv")
 
 
-def test_a_line_of_column_names_is_left_out_and_noted(read: Read) -> None:
-    graph = read(b"Head,Relation,Tail\na,r,b\n", ending="csv")
+@pytest.mark.parametrize("names", [b"Head,Relation,Tail", b"from,type,to", b"source,rel,target"])
+def test_a_line_of_column_names_is_left_out_and_noted(read: Read, names: bytes) -> None:
+    graph = read(names + b"\na,r,b\n", ending="csv")
     assert named(graph) == [("a", "r", "b")]
     assert any("names the columns" in note for note in graph.notes)
 
@@ -231,6 +232,7 @@ def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) 
     "content, ending, advice",
     [
         (b"a r b\n", "txt", "put tabs between them"),
+        (b"a;r;b\n", "csv", "by semicolons: put tabs between them"),
         (b"a,r,b\n", "txt", "call the file .csv"),
         (b"a\tr\tb\n", "csv", "call the file .tsv"),
     ],

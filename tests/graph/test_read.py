@@ -107,6 +107,12 @@ def test_an_unknown_name_suggests_near_ones() -> None:
         read_graph("fb15k237")
 
 
+def test_a_folder_of_folders_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "fb15k").mkdir()
+    with pytest.raises(BadData, match="no train file in it, only folders; found 'fb15k'; name one"):
+        read_graph(tmp_path)
+
+
 def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('# a, b, c\n[data]\nname = "wn18"\n')

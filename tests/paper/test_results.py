@@ -167,6 +167,20 @@ def test_a_bundle_brings_results_from_elsewhere(
     assert found.values("mrr") == [0.1, 0.2]
 
 
+def test_a_bundle_brings_what_was_tried_too(
+    results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
+) -> None:
+    away, bundle = Results(tmp_path / "away"), tmp_path / "bundle.json"
+    for dim, mrr in ((5, 0.1), (6, 0.2)):
+        away.add(NUMBER, RECIPE.with_settings([f"model.dim={dim}"]), entry(mrr))
+    away.add(NUMBER, RECIPE, entry(0.3))
+    away.bundle([NUMBER], bundle)
+    for _ in range(2):
+        list(results.take(bundle, [NUMBER], recipes))
+        assert results.get(NUMBER) == away.get(NUMBER)
+        assert [*results.tried(NUMBER).values()] == [*away.tried(NUMBER).values()]
+
+
 def test_a_bundle_of_an_older_recipe_replaces_nothing_of_todays(
     results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
 ) -> None:

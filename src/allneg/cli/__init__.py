@@ -59,13 +59,18 @@ class _Commands(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader of our output has gone (`allneg … | head`): end quietly.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _print_nowhere()
             ctx.exit(0)
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _print_nowhere() -> None:
+    """What is still to be printed would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,6 +81,8 @@ def allneg() -> None:
 
 def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
+    if sys.stdout is None:  # the shell closed it (`>&-`)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names may have letters that a terminal of another encoding has not.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -90,6 +97,12 @@ def main() -> None:
         sys.exit(wrong.exit_code)
     except click.Abort:
         sys.exit(130)
+    except OSError as error:
+        if error.filename is not None:  # what is written to a file is a `Problem` already
+            raise
+        _print_nowhere()
+        sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
+        sys.exit(OutOfResources.exit_code)
     except Problem as problem:
         from allneg.cli.say import note
 

@@ -46,11 +46,13 @@ def command(runs: tuple[Path, Path], split: str, device: str | None, as_json: bo
 
 
 def _ranked(run: Run, split: str, device: str | None) -> Ranking:
+    from allneg.cli.reports import note_if_unfinished
     from allneg.evaluation import PROTOCOLS
     from allneg.evaluation.ranks import rank
     from allneg.hardware import find_device
 
     tables = run.tables().to(find_device(device or "auto"))
+    note_if_unfinished(run)
     block = run.recipe.evaluation.block
     return rank(run.model, tables, run.graph, split, PROTOCOLS["allneg"], block)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from allneg.cli.options import device_option, json_option, run_argument
-from allneg.cli.say import note
 
 
 @click.command()
@@ -27,15 +26,14 @@ from allneg.cli.say import note
 @json_option
 def command(run: Path, split: str, rules: str, device: str | None, as_json: bool) -> None:
     """Rank a split by RUN's best weights and print the report."""
-    from allneg.cli.reports import show
+    from allneg.cli.reports import note_if_unfinished, show
     from allneg.evaluation import evaluate, protocol
     from allneg.hardware import find_device
     from allneg.run import Run
 
     opened, place = Run.open(run), find_device(device or "auto")
-    if opened.status["state"] != "finished":
-        note(f"{run} is not finished ({opened.status['state']}): these are its best weights so far")
     block = opened.recipe.evaluation.block
     tables = opened.tables().to(place)
+    note_if_unfinished(opened)
     report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)
     show(report, opened, as_json)

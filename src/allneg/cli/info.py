@@ -19,6 +19,8 @@ def command(run: Path, as_json: bool) -> None:
 
     opened = Run.open(run)
     graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
+    report = opened.report if opened.finished else None
+    split = report.protocol["split"] if report else None
     said = {
         "schema_version": SCHEMA_VERSION,
         "run": str(opened.folder),
@@ -35,7 +37,8 @@ def command(run: Path, as_json: bool) -> None:
         "environment": opened.environment,
         "epochs": len(metrics),
         "seconds": metrics[-1]["seconds"] if metrics else 0.0,
-        "mrr": opened.report.mrr if opened.finished else None,
+        "split": split,
+        "mrr": report.mrr if report else None,
     }
     if as_json:
         json_document(said)
@@ -51,7 +54,7 @@ def command(run: Path, as_json: bool) -> None:
         ),
         ("epochs", len(metrics)),
         ("seconds", f"{said['seconds']:.1f}"),
-        ("test MRR", said["mrr"]),
+        (f"{split} MRR" if split else "MRR", said["mrr"]),
     ]
     table(str(opened.folder), ("", "value"), rows)
     print(opened.recipe.to_toml(), end="")

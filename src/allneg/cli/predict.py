@@ -44,9 +44,12 @@ def command(
 ) -> None:
     """Answer a question by RUN: names in, names out."""
     asked = _asked(head, relation, tail, file)
+    from allneg.cli.reports import note_if_unfinished
+    from allneg.run import Run
     from allneg.serving.predictor import Predictor
 
     predictor = Predictor.load(run, device or "auto")
+    note_if_unfinished(Run.open(run))
     if file is None:
         _show_one(predictor, *asked[0], top, new, as_json)
     else:

@@ -22,8 +22,16 @@ def print_report(run: Run, as_json: bool) -> None:
             about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}
             json_document({**about, "mrr": None, "reason": why})
         note(why)
+        note(f"run: {run.folder}")
         return
     show(run.report, run, as_json)
+
+
+def note_if_unfinished(run: Run) -> None:
+    """Say of a run that is asked before its end that there may be better weights yet."""
+    state = run.standing["state"]
+    if state != "finished":
+        note(f"{run.folder} is not finished ({state}): these are its best weights so far")
 
 
 def show(report: Report, run: Run, as_json: bool) -> None:

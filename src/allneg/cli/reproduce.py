@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,12 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> tup
     return tuple(dict.fromkeys(map(int, words))) or None
 
 
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("write a number of seconds, such as 1500")
+    return value
+
+
 def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
     kind = click.Path(path_type=Path)
     return click.option(name, type=kind, default=default, show_default=True, help=what)
@@ -44,7 +51,12 @@ def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
 @click.option("--seeds", callback=_seeds, metavar="0,1,2", help="0; of figure1 0,1,2.")
 @click.option("--quick", is_flag=True, help="Small sizes, minutes on a CPU, kept apart.")
 @click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Trainings at once.")
-@click.option("--limit-seconds", type=click.FloatRange(0), help="Save and stop after so long.")
+@click.option(
+    "--limit-seconds",
+    type=click.FloatRange(0, max=1e9),
+    callback=_finite,
+    help="Save and stop after so long.",
+)
 @click.option("--status", "only_status", is_flag=True, help="Say how it stands, and stop.")
 @_path("--recipes", "recipes", "The folder of recipes.")
 @_path("--results", "results", "The folder of result files.")
@@ -91,6 +103,8 @@ def command(
         )
     if not parts and (datasets or rows or quick):
         raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
+    if not any(each.recipe_file(recipes).exists() for each in NUMBERS):
+        raise BadRecipe(f"{recipes}: has none of the recipes; call from a checkout, or --recipes")
     if quick:
         runs = runs.with_name(f"{runs.name}-quick")
         results, docs = runs / "results", runs / "docs"
@@ -116,7 +130,8 @@ def command(
     if asked:
         _print(work.results, numbers, asked, as_json, quick)
     elif not quiet:
-        note(f"written from {results}: {docs / 'results.md'}, {docs / 'findings.md'}, the figure")
+        written = [docs / name for name in ("results.md", "findings.md", "figures/figure1.svg")]
+        note(f"written from {results}: {', '.join(str(each) for each in written if each.exists())}")
     if work.failed:
         for name, why in work.failed.items():
             note(f"{name}: {why}")
@@ -222,6 +237,10 @@ def _print(
         json_document({"schema_version": SCHEMA_VERSION, "quick": quick, "numbers": cells})
         return
     states = {task.number.name: task.state for task in asked}
+    lacking: dict[str, list[int]] = {}
+    for task in asked:
+        if not results.has(task.number, task.recipe, task.seed):
+            lacking.setdefault(task.number.name, []).append(task.seed)
     table(
         _QUICK if quick else "filtered test MRR, mean over seeds",
         ("number", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "s#"),
@@ -234,12 +253,17 @@ def _print(
                 f"{each.difference:+.3f}" if each.difference is not None else None,
                 each.hits.get("1"),
                 each.hits.get("10"),
-                ",".join(map(str, each.seeds)),
+                _seeds_shown(each.seeds, lacking.get(each.number.name, [])),
                 f"{each.seconds:.0f}" if each.seconds is not None else None,
             )
             for each in rows
         ],
     )
+
+
+def _seeds_shown(there: Sequence[int], lacking: Sequence[int]) -> str:
+    shown = ",".join(map(str, there))
+    return f"{shown} (not {','.join(map(str, lacking))})" if there and lacking else shown
 
 
 def _why(state: str) -> str:

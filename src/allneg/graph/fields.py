@@ -8,7 +8,8 @@ from allneg.errors import printable
 
 _LETTERS = {
     "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
-    "h": "h", "r": "r", "t": "t",
+    "h": "h", "r": "r", "t": "t", "source": "h", "type": "r", "target": "t",
+    "from": "h", "rel": "r", "to": "t",
 }  # fmt: skip
 
 
@@ -53,6 +54,8 @@ def _advice(line: str, separator: str) -> str:
         return "the fields are separated by commas: call the file .csv"
     if separator not in line and len(line.split()) == 3:
         return "the fields are separated by spaces: put tabs between them"
+    if line.count(";") == 2 and separator not in line:
+        return "the fields are separated by semicolons: put tabs between them"
     if "\r" in line:
         return "the line has carriage returns in it: end lines with line feeds"
     return "data.skip_bad_lines=N leaves out up to N such lines a file"

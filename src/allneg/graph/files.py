@@ -63,7 +63,11 @@ def one_file(path: Path) -> TripleFile:
 
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
     """The files of the splits that a folder holds, by split."""
-    found = {each.name: each for each in folder.iterdir() if each.is_file()}
+    inside = list(folder.iterdir())
+    found = {each.name: each for each in inside if each.is_file()}
+    if not found and inside:
+        names = [each.name for each in inside]
+        raise BadData(f"{where}: no train file in it, only folders{_some(names)}; name one of them")
     chosen = choose_splits(found, where)
     return {
         split: triple_file(f"{where}/{name}", _opener(found[name]), _size(found[name]))

@@ -34,6 +34,8 @@ class Vocabulary:
 
 
 def _find(name: str, ids: Mapping[str, int], kind: str) -> int:
+    if not isinstance(name, str):
+        raise BadData(f"no {kind} is called {name!r}: a name is a text")
     if name not in ids:
         raise BadData(f"no {kind} is called {printable(name)}{near(name, ids)}")
     return ids[name]

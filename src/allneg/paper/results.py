@@ -130,8 +130,11 @@ class Results:
         write_json(path, result.to_json())
 
     def bundle(self, numbers: Iterable[Number], path: Path) -> None:
-        """Write the results of some numbers into one file."""
-        found = [self.get(number) for number in numbers]
+        """Write the results of some numbers, and what was tried for them, into one file."""
+        found: list[Result | None] = []
+        for number in numbers:
+            # In this order `take` puts those aside that were.
+            found += [*self.tried(number).values(), self.get(number)]
         with full_disk_named(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         several = [each.to_json() for each in found if each is not None]

@@ -27,7 +27,9 @@ def check_new(folder: Path) -> None:
     with full_disk_named(folder):
         if folder.is_symlink():
             raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not folder.is_dir():
+            raise BadRecipe(f"{folder}: is a file; choose another --out")
+        if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
         home = next(each for each in folder.absolute().parents if each.exists())
         need_writable(home)

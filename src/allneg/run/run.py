@@ -39,6 +39,11 @@ from allneg.scoring import Shard, Tables
 from allneg.scoring.shard import LONE, World
 
 FORMAT_VERSION = 1
+# Why there are no weights, and what to do.
+_WITHOUT = {
+    "finished": ", and it had some when it was finished; take them from a copy, or train anew",
+    "diverged": ": it diverged before the first was saved; train anew, with a lower rate",
+}
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,8 @@ class Run:
 
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, checked to fit the recipe and the vocabulary."""
+        if not checkpoint.names(self.folder / "checkpoints"):
+            raise BadRun(f"{self.folder}: has no weights{_WITHOUT.get(self.status['state'], '')}")
         found = checkpoint.load_best(self.folder / "checkpoints")
         self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
@@ -143,8 +150,8 @@ class Run:
             raise BadRun(f"{self.folder}: not finished, so there is no report; `allneg resume` it")
         try:
             return Report.from_json(read_json(path))
-        except TypeError as error:
-            raise BadRun(f"{path}: not a report ({error}); `allneg evaluate` ranks again") from None
+        except TypeError:
+            raise BadRun(f"{path}: not a report; `allneg evaluate` ranks again") from None
 
     @property
     def finished(self) -> bool:

@@ -47,6 +47,7 @@ def verify(folder: Path, rank: bool = False) -> list[Check]:
             (f"checkpoint {name}", lambda name=name: _check_checkpoint(run, name))
             for name in checkpoint.names(folder / "checkpoints")
         ),
+        ("end", lambda: _check_end(run)),
         ("leftovers", lambda: _check_leftovers(run)),
     ]
     if run.finished:
@@ -74,6 +75,19 @@ def _check_metrics(run: Run) -> None:
             f"{run.folder / 'metrics.jsonl'}: {len(epochs)} epochs, and the last checkpoint is "
             f"after epoch {saved.state.epoch}"
         )
+
+
+def _check_end(run: Run) -> None:
+    """Is all there that a run has once it is finished?"""
+    state = run.status["state"]
+    if run.finished and state == "new":
+        raise BadRun(f"{run.folder / 'status.json'}: missing, and there is a report")
+    if state != "finished":
+        return
+    if not checkpoint.names(run.folder / "checkpoints"):
+        run.tables()  # says what is missing
+    if not run.finished and (len(run.graph.valid) or len(run.graph.test)):
+        raise BadRun(f"{run.folder / 'report.json'}: missing, and the run is finished")
 
 
 def _check_checkpoint(run: Run, name: str) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from allneg.errors import OutOfResources
 from allneg.graph.graph import Graph
+from allneg.hardware import memory
 from allneg.kernels.choose import why
 from allneg.mesh import Mesh
 from allneg.models import Model
@@ -98,6 +100,20 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
         captured=is_captured(recipe, device) and mesh.size == 1,
         host=learnt if away else {},
     )
+
+
+def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, parts: int) -> None:
+    """Say of tables that do not fit, even in so many parts, what would, before all is begun."""
+    model, holder = make_model(recipe), device
+    if recipe.hardware.table == "host":
+        holder = torch.device("cpu")
+    size = _FLOAT * graph.n_entities * model.entity_width // parts
+    there_is = memory(holder)
+    if there_is is not None and size > there_is:
+        raise OutOfResources(
+            f"the entities' rows alone take {size / 2**30:,.1f} GiB, and {holder} has "
+            f"{there_is / 2**30:,.1f}; lower model.dim (`allneg plan` counts all of it)"
+        )
 
 
 def how(recipe: Recipe, n_entities: int, device: torch.device) -> str:

@@ -16,6 +16,7 @@ from allneg.run import Run, check_new, new_folder
 from allneg.run.environment import is_ours
 from allneg.training.fit import fit
 from allneg.training.launch import launched, may_restart, n_launched
+from allneg.training.plan import refuse_if_too_large
 from allneg.training.watch import Watch
 
 
@@ -38,7 +39,7 @@ def train(
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # What is missing or taken is said before anything is read or written.
-    find_device(plan.hardware.device)
+    device = find_device(plan.hardware.device)
     folder = new_folder(plan) if out is None else Path(out)
     if not is_ours(folder):
         check_new(folder)
@@ -53,6 +54,7 @@ def train(
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     watch.said(line)
+                refuse_if_too_large(plan, graph, device, world.size)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name meanwhile
                 Run.create(folder, plan, graph)
