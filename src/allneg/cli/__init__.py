@@ -110,4 +110,10 @@ def main() -> None:
         alike = not isinstance(problem, OutOfResources) and os.environ.get("LOCAL_RANK", "0") != "0"
         for line in [] if alike else f"allneg: {problem}".splitlines():
             note(line)
+        if "WORLD_SIZE" in os.environ:
+            # Threads that talk to other processes may abort an interpreter that ends in order, and
+            # torchrun would name that as the cause.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(problem.exit_code)
         sys.exit(problem.exit_code)
