@@ -140,7 +140,8 @@ def test_a_diverged_model_has_no_answers(predictor: Predictor, toy_run: Run) -> 
 def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
     shutil.rmtree(toy_copy.folder / "checkpoints")
     (toy_copy.folder / "checkpoints").mkdir()
-    with pytest.raises(BadRun, match="nothing is trained yet"):
+    toy_copy.say("interrupted")
+    with pytest.raises(BadRun, match="nothing is trained yet; `allneg resume` it"):
         load(toy_copy.folder, device="cpu")
 
 

@@ -188,7 +188,7 @@ def test_a_link_is_not_made_a_run(
         Run.create(link, quick(), tiny_graph)
     assert caught.value.exit_code == 2
     assert link.is_symlink()
-    with pytest.raises(BadRecipe, match="exists already"):
+    with pytest.raises(BadRecipe, match="is there, and no folder"):
         Run.create(Path(os.devnull), quick(), tiny_graph)
 
 

@@ -28,7 +28,7 @@ def check_new(folder: Path) -> None:
         if folder.is_symlink():
             raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
         if folder.exists() and not folder.is_dir():
-            raise BadRecipe(f"{folder}: is a file; choose another --out")
+            raise BadRecipe(f"{folder}: is there, and no folder; choose another --out")
         if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
         home = next(each for each in folder.absolute().parents if each.exists())

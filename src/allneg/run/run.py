@@ -41,9 +41,10 @@ from allneg.scoring.shard import LONE, World
 FORMAT_VERSION = 1
 # Why there are no weights, and what to do.
 _WITHOUT = {
-    "finished": ", and it had some when it was finished; take them from a copy, or train anew",
-    "diverged": ": it diverged before the first was saved; train anew, with a lower rate",
+    "finished": "its weights are gone; take them from a copy, or train anew",
+    "diverged": "diverged before any weights were saved; train anew, with a lower learning_rate",
 }
+_UNTRAINED = "nothing is trained yet; `allneg resume` it"
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Run:
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, checked to fit the recipe and the vocabulary."""
         if not checkpoint.names(self.folder / "checkpoints"):
-            raise BadRun(f"{self.folder}: has no weights{_WITHOUT.get(self.status['state'], '')}")
+            raise BadRun(f"{self.folder}: {_WITHOUT.get(self.status['state'], _UNTRAINED)}")
         found = checkpoint.load_best(self.folder / "checkpoints")
         self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
