@@ -136,10 +136,11 @@ class _Asked:
         """How many trials have not ended."""
         from allneg.training.search import Space
 
-        # What is suggested twice is asked twice, and tried once.
-        asked = self.read.trials if isinstance(self.read, Space) else self.read.asked(self.out)
-        unended = sum(each.state not in _ENDED for each in self.standings())
-        return max(0, self.total - len(asked)) + unended
+        left = sum(each.state not in _ENDED for each in self.standings())
+        if not isinstance(self.read, Space):
+            # What is suggested twice is asked twice, and tried once.
+            left += max(0, self.read.count - len(self.read.asked(self.out)))
+        return left
 
     def started(self, workers: int) -> list[Worker]:
         """This very command, so many times, as workers."""

@@ -189,7 +189,8 @@ def _beyond(known: _Known) -> Iterator[str]:
     for number in known.numbers.values():
         if number.part != "beyond" or number.aim.goal is None:
             continue
-        result, mrr = known.results.get(number), known.mrr(number.data, number.row)
+        result = known.results.get(number)
+        mrr = beside(number, result).mrr
         if result is None or mrr is None:
             yield _missing(known, number.data, [number.row])
             continue

@@ -16,7 +16,7 @@ import safetensors
 import torch
 
 from allneg import __version__
-from allneg.run.files import read_json
+from allneg.run.files import read_table
 
 
 def environment(threads: int | None = None) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def is_ours(folder: Path) -> bool:
     """
     if _launcher() is None or not (folder / "run.json").exists():
         return False
-    return bool(read_json(folder / "environment.json").get("launcher") == _launcher())
+    return bool(read_table(folder / "environment.json").get("launcher") == _launcher())
 
 
 def _launcher() -> str | None:

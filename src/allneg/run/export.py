@@ -32,6 +32,7 @@ def export(run: Run, out: Path) -> None:
     """
     if out.exists() or out.is_symlink():
         raise BadRecipe(f"{out}: exists already; choose another --out")
+    run.need_weights()
     where = last_folder(run.folder / "checkpoints")
     verify(where)
     if out.suffix == ".safetensors":

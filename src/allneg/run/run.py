@@ -44,7 +44,6 @@ _WITHOUT = {
     "finished": "its weights are gone; take them from a copy, or train anew",
     "diverged": "diverged before any weights were saved; train anew, with a lower learning_rate",
 }
-_UNTRAINED = "nothing is trained yet; `allneg resume` it"
 
 
 @dataclass(frozen=True)
@@ -116,12 +115,17 @@ class Run:
 
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, checked to fit the recipe and the vocabulary."""
-        if not checkpoint.names(self.folder / "checkpoints"):
-            raise BadRun(f"{self.folder}: {_WITHOUT.get(self.status['state'], _UNTRAINED)}")
+        self.need_weights()
         found = checkpoint.load_best(self.folder / "checkpoints")
         self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
         return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
+
+    def need_weights(self) -> None:
+        """Raise a `BadRun` where a run that has come to its end has no weights."""
+        state = self.status["state"]
+        if state in _WITHOUT and not checkpoint.names(self.folder / "checkpoints"):
+            raise BadRun(f"{self.folder}: {_WITHOUT[state]}")
 
     def check_shapes(
         self, found: Mapping[str, torch.Tensor], n_entities: int | None = None

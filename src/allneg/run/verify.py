@@ -84,8 +84,7 @@ def _check_end(run: Run) -> None:
         raise BadRun(f"{run.folder / 'status.json'}: missing, and there is a report")
     if state != "finished":
         return
-    if not checkpoint.names(run.folder / "checkpoints"):
-        run.tables()  # says what is missing
+    run.need_weights()
     if not run.finished and (len(run.graph.valid) or len(run.graph.test)):
         raise BadRun(f"{run.folder / 'report.json'}: missing, and the run is finished")
 

@@ -54,7 +54,7 @@ def train(
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     watch.said(line)
-                refuse_if_too_large(plan, graph, device, world.size)
+                refuse_if_too_large(plan, graph, device, world.rows.size)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name meanwhile
                 Run.create(folder, plan, graph)
