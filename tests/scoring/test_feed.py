@@ -52,3 +52,19 @@ def test_rows_go_to_a_gpu_and_come_back() -> None:
     whole = returned.whole()
     assert whole.is_pinned()
     torch.testing.assert_close(whole, rows * 2, rtol=1e-2, atol=1e-2)  # tf32, perhaps
+
+
+@pytest.mark.gpu
+def test_rows_come_in_time_to_a_gpu_that_lags() -> None:
+    """Every copy has to wait for the device, every use for its copy, every return for its use."""
+    device = torch.device("cuda")
+    busy = torch.randn(4096, 4096, device=device)
+    spans = [(start, start + 6250) for start in range(0, 100_000, 6250)]
+    for _ in range(3):
+        rows = torch.randn(100_000, 64).pin_memory()
+        returned = Returned(rows, device)
+        for (start, _), some in zip(spans, fed(rows, spans, device), strict=True):
+            for _ in range(4):
+                busy @ busy
+            returned.put(start, some * 2)
+        assert returned.whole().equal(rows * 2)
