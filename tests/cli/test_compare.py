@@ -59,3 +59,9 @@ def test_runs_on_other_data_are_not_compared(
     assert done.code == 3
     assert "not the same data" in done.err
     assert "SHA-256 of train" in done.err
+
+
+def test_one_run_alone_is_answered_with_the_usage(allneg: Command, toy_run: Run) -> None:
+    done = allneg("compare", toy_run.folder)
+    assert done.code == 2
+    assert "Usage: allneg compare [OPTIONS] RUN RUN" in done.err

@@ -219,7 +219,10 @@ def test_what_is_cut_off_is_saved_and_goes_on(
     assert reached > 0
     work()
     assert task.run.status["epoch"] > reached
-    assert "cut off" in reproduce("table1", "--rows", "complex", "--status").out
+    status = ("table1", "--rows", "complex", "--status")
+    assert "cut off" in reproduce(*status).out
+    (number,) = reproduce(*status, "--json").json["numbers"]
+    assert number["lacking"] == [{"seed": 0, "state": "interrupted"}]
 
 
 def test_what_is_cut_off_before_it_listens_goes_on_another_time(
@@ -293,7 +296,10 @@ def test_status_trains_and_writes_nothing(
 def test_status_says_which_seeds_are_missing(reproduce: Command) -> None:
     asked = ("table1", "--rows", "complex")
     reproduce(*asked, "-q")
-    assert "0 (not 1)" in reproduce(*asked, "--seeds", "0,1", "--status").out
+    two = (*asked, "--seeds", "0,1", "--status")
+    assert "0 (not 1)" in reproduce(*two).out
+    (number,) = reproduce(*two, "--json").json["numbers"]
+    assert number["lacking"] == [{"seed": 1, "state": "new"}]
     assert "(not" not in reproduce(*asked, "--status").out
 
 

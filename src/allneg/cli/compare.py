@@ -20,13 +20,14 @@ _MOST_RELATIONS = 20
 
 
 @click.command()
-@click.argument("runs", nargs=2, type=click.Path(path_type=Path), metavar="RUN RUN")
+@click.argument("one", type=click.Path(path_type=Path), metavar="RUN")
+@click.argument("other", type=click.Path(path_type=Path), metavar="RUN")
 @click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
 @device_option
 @json_option
-def command(runs: tuple[Path, Path], split: str, device: str | None, as_json: bool) -> None:
+def command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
     """Say whether one RUN ranks better than the other, and how sure that is.
 
     Both are asked the same questions. The interval is a bootstrap over triples, p a permutation
@@ -35,14 +36,14 @@ def command(runs: tuple[Path, Path], split: str, device: str | None, as_json: bo
     from allneg.evaluation.compare import compare, same_data
     from allneg.run import Run
 
-    one, other = Run.open(runs[0]), Run.open(runs[1])
-    same_data((str(runs[0]), str(runs[1])), (one.graph, other.graph))
-    found = compare(_ranked(one, split, device), _ranked(other, split, device), one.graph)
+    first, second = Run.open(one), Run.open(other)
+    same_data((str(one), str(other)), (first.graph, second.graph))
+    found = compare(_ranked(first, split, device), _ranked(second, split, device), first.graph)
     if as_json:
-        about = {"schema_version": SCHEMA_VERSION, "runs": [str(each) for each in runs]}
+        about = {"schema_version": SCHEMA_VERSION, "runs": [str(one), str(other)]}
         json_document({**about, **found.to_json()})
     else:
-        _print(found, runs)
+        _print(found, (one, other))
 
 
 def _ranked(run: Run, split: str, device: str | None) -> Ranking:

@@ -232,15 +232,17 @@ def _print(
     from allneg.paper.beside import beside
 
     rows = [beside(number, results.get(number)) for number in numbers]
-    if as_json:
-        cells = [each.to_json() for each in rows]
-        json_document({"schema_version": SCHEMA_VERSION, "quick": quick, "numbers": cells})
-        return
-    states = {task.number.name: task.state for task in asked}
-    lacking: dict[str, list[int]] = {}
+    lacking: dict[str, list[Task]] = {number.name: [] for number in numbers}
     for task in asked:
         if not results.has(task.number, task.recipe, task.seed):
-            lacking.setdefault(task.number.name, []).append(task.seed)
+            lacking[task.number.name].append(task)
+    if as_json:
+        cells = [
+            {**each.to_json(), "lacking": [_lacking(task) for task in lacking[each.number.name]]}
+            for each in rows
+        ]
+        json_document({"schema_version": SCHEMA_VERSION, "quick": quick, "numbers": cells})
+        return
     table(
         _QUICK if quick else "filtered test MRR, mean over seeds",
         ("number", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "s#"),
@@ -248,12 +250,12 @@ def _print(
             (
                 each.number.name,
                 f"{each.number.paper.mrr:.2f}" if each.number.paper else None,
-                each.mrr if each.mrr is not None else _why(states.get(each.number.name, "new")),
+                each.mrr if each.mrr is not None else _why(lacking[each.number.name]),
                 each.spread,
                 f"{each.difference:+.3f}" if each.difference is not None else None,
                 each.hits.get("1"),
                 each.hits.get("10"),
-                _seeds_shown(each.seeds, lacking.get(each.number.name, [])),
+                _seeds_shown(each.seeds, [task.seed for task in lacking[each.number.name]]),
                 f"{each.seconds:.0f}" if each.seconds is not None else None,
             )
             for each in rows
@@ -266,5 +268,13 @@ def _seeds_shown(there: Sequence[int], lacking: Sequence[int]) -> str:
     return f"{shown} (not {','.join(map(str, lacking))})" if there and lacking else shown
 
 
-def _why(state: str) -> str:
-    return {"new": "not run yet", "interrupted": "cut off"}.get(state, state)
+def _lacking(task: Task) -> dict[str, object]:
+    return {"seed": task.seed, "state": task.state}
+
+
+def _why(lacking: Sequence[Task]) -> str:
+    """Why there is no number; of several seeds, the first that was begun says so."""
+    begun = [task.state for task in lacking if task.state != "new"]
+    if not begun:
+        return "not run yet"
+    return "cut off" if begun[0] == "interrupted" else begun[0]
