@@ -58,6 +58,17 @@ def test_a_gain_is_told_beside_the_papers(
     assert f"- WN18: {sentence}: {files}.\n" in found(few(0.8), every(after))
 
 
+def test_several_seeds_are_told_with_their_spread(
+    found: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    seeds = Results(tmp_path / "results")
+    for seed, mrr in ((1, 0.84), (2, 0.86)):
+        seeds.add(every(None)[0], RECIPE, entry(mrr, seed))
+    said = found(few(0.8), every(0.85))
+    assert "ComplEx rises from .800 to .850 ± .010, +.050" in said
+    assert "ComplEx-V2, .8500 where the floor is .860" in said
+
+
 def test_what_was_not_run_is_named(found: Callable[..., str]) -> None:
     assert "- WN18: not run yet (`complex-v2`).\n" in found(few(0.8), every(None))
 

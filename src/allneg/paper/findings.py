@@ -20,8 +20,9 @@ from allneg.paper.results import Result, Results
 _TOP = """# Findings
 
 The claims of Jain et al. (2020) as questions, answered data set by data set. Written by `allneg
-reproduce` from the result files that each sentence links to; test MRR, filtered, mean over seeds
-where there are several. A difference under {small} is called none: seeds alone make as much.
+reproduce` from the result files that each sentence links to; test MRR, filtered, where there are
+several seeds their mean ± standard deviation. A difference under {small} is called none: seeds
+alone make as much.
 """
 _SMALL = 0.003
 _MUCH = 0.02  # a gain from here on is called one of much
@@ -101,8 +102,8 @@ def _gains(known: _Known, few: str, every: str) -> Iterator[str]:
             theirs = (digits(each.mrr, 2) for each in (one.number.paper, other.number.paper))
             printed = f" (paper from {' to '.join(theirs)})"
         yield (
-            f"{TITLES[data]}: {_how_much(gain)}; {name} {_goes(gain)} from {digits(one.mrr, 3)} to "
-            f"{digits(other.mrr, 3)}, {signed(gain)}{printed}: "
+            f"{TITLES[data]}: {_how_much(gain)}; {name} {_goes(gain)} from {_spread(one)} to "
+            f"{_spread(other)}, {signed(gain)}{printed}: "
             f"{known.cite(f'{data}/{few}', f'{data}/{every}')}."
         )
 
@@ -124,8 +125,8 @@ def _apart(known: _Known) -> Iterator[str]:
             verdict += f" (paper {digits(max(printed) - min(printed), 2)})"
         yield (
             f"{TITLES[data]}: {'yes' if apart < _MUCH else 'no'}; from {TITLES[worst]}, "
-            f"{digits(found[worst], 3)}, to {TITLES[best]}, "
-            f"{digits(found[best], 3)}: {verdict}; {files}."
+            f"{_spread(known.get(data, worst))}, to {TITLES[best]}, "
+            f"{_spread(known.get(data, best))}: {verdict}; {files}."
         )
 
 
@@ -233,7 +234,7 @@ def _in_words(result: Result) -> str:
     """A result's recipe, and what valid said to it."""
     said = tomllib.loads(result.recipe)
     model, penalty, optimizer = said["model"], said["penalty"], said["optimizer"]
-    best = max(result.seeds, key=lambda each: float(each["mrr"]))
+    first = result.seeds[0]  # by which recipes were chosen
     words = [f"dim {model['dim']}"]
     if model["norm"] == 2:
         words.append("L2 norm")
@@ -249,10 +250,10 @@ def _in_words(result: Result) -> str:
     words += [
         f"{optimizer['name']} {optimizer['learning_rate']:g}",
         f"batches of {said['training']['batch_size']:,}",
-        f"epoch {best['best_epoch']} of {said['training']['epochs']}",
+        f"epoch {first['best_epoch']} of {said['training']['epochs']}",
     ]
-    if best["valid_mrr"] is not None:
-        words.append(f"valid {digits(best['valid_mrr'], 4)}")
+    if first["valid_mrr"] is not None:
+        words.append(f"valid {digits(first['valid_mrr'], 4)}")
     return ", ".join(words)
 
 
@@ -260,6 +261,11 @@ def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
     lacking = [row for row in rows if known.mrr(data, row) is None]
     shown = ", ".join(f"`{row}`" for row in lacking[:4]) + (", …" if len(lacking) > 4 else "")
     return f"{TITLES.get(data, data)}: not run yet ({shown})."
+
+
+def _spread(our: Beside) -> str:
+    spread = f" ± {digits(our.spread, 3)}" if our.spread is not None else ""
+    return f"{digits(our.mrr, 3)}{spread}"
 
 
 def _how_much(gain: float) -> str:
