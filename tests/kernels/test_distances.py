@@ -40,6 +40,19 @@ def test_they_are_no_less_exact_than_the_reference(
 
 
 @kernels
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_more_tiles_than_a_grid_takes_are_started_in_turn(
+    kernel, parts, deterministic, monkeypatch
+):
+    engine, reference = engine_and_reference(kernel, "gpu")
+    monkeypatch.setattr("allneg.kernels.tiles_gpu._MOST_TILES", 1)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
+    query, table = (torch.randn(count, parts * 5) for count in (3, 700))
+    scores_are_as_exact_as_the_reference(engine, reference, query, table)
+    gradients_are_as_exact_as_the_reference(engine, reference, query, table)
+
+
+@kernels
 @every_engine("reference", "cpu", "compiled")
 def test_float64_stays_float64(kernel, parts, name):
     engine, reference = engine_and_reference(kernel, name)

@@ -126,6 +126,20 @@ def test_a_loss_that_is_not_finite_ends_the_run(made: Trained) -> None:
 
 
 @pytest.mark.battery(30)
+@pytest.mark.parametrize("rate, what", [("1e30", "a score of test"), ("1e39", "a row")])
+def test_what_the_last_step_spoils_is_seen_without_valid_too(
+    made: Trained, tiny_graph: Graph, rate: str, what: str
+) -> None:
+    graph = replace(tiny_graph, valid=tiny_graph.valid[:0])
+    wild = ("optimizer.name=sgd", f"optimizer.learning_rate={rate}", "penalty.name=none")
+    one_step = ("training.epochs=1", "training.batch_size=1000")
+    run = made(*wild, *one_step, "model.scale=1", graph=graph)
+    with pytest.raises(Diverged, match=what):
+        fit(run)
+    assert run.status["state"] == "diverged"
+
+
+@pytest.mark.battery(30)
 def test_the_best_weights_survive_a_divergence(made: Trained, trained: Trained) -> None:
     # A schedule that multiplies the rate by 1e30 after two good epochs.
     settings = ("optimizer.schedule=step", "optimizer.every=2", "optimizer.decay=1e30")

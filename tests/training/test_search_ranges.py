@@ -240,3 +240,27 @@ def test_a_search_by_optuna_ends_with_results(ranged: ReadRanged, tmp_path: Path
     search_ranges(asked, out)
     assert len(asked.asked(out)) == 3
     assert all(each.state == "finished" for each in standings(asked.space(out), out))
+
+
+CLASH = """
+"loss.name" = ["softmax", "logistic"]
+"loss.margin" = { low = 0.0, high = 3.0 }
+"""
+
+
+def test_settings_that_do_not_go_together_are_named_before_anything_is_asked(
+    ranged: ReadRanged,
+) -> None:
+    with pytest.raises(BadRecipe, match=r"loss\.margin changes nothing in a softmax"):
+        ranged(CLASH)
+
+
+def test_what_could_not_be_tried_is_not_written(
+    ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = {"optimizer.learning_rate": -1.0, "model.dim": 3, "penalty.name": "n3"}
+    monkeypatch.setattr(module, "suggested", lambda axes, told: bad)
+    asked, out = ranged(), tmp_path / "out"
+    with pytest.raises(BadRecipe, match="learning_rate"):
+        search_ranges(asked, out)
+    assert asked.asked(out) == []

@@ -18,6 +18,7 @@ from allneg.kernels import programs_gpu
 
 _LANES = 32  # threads of a warp
 _COPY_BYTES = 64 << 20  # the most that one transposed copy may take
+_MOST_TILES = 65_535  # along a grid's second axis, which CUDA keeps short
 _WAVES = 4  # programs for each place on the chip, so that few are left to end last
 _INTERPRETED = bool(triton.knobs.runtime.interpret)
 
@@ -49,6 +50,7 @@ def scores(query: Tensor, table: Tensor, parts: int, shape: Shape | None = None)
     shape = _with_fewer_rows(shape or SCORES[parts], b, beside=(shape or SCORES[parts]).warps)
     columns = _columns(query, shape.rows * shape.warps)
     chunk = max(_COPY_BYTES // (4 * query.shape[1]), 4096)
+    chunk = min(chunk, _MOST_TILES * shape.others * _LANES)
     for start in range(0, n, chunk):
         some = out[:, start : start + chunk]
         _start_scores(columns, table[start : start + chunk], some, parts, shape)
@@ -82,8 +84,9 @@ def together(
         to_query, to_table = torch.zeros_like(query), torch.zeros_like(table)
     tile = shape.rows * _beside(shape)
     whole = len(table) - len(table) % tile
-    if whole:
-        _start_both(grad, query, table[:whole], to_query, to_table[:whole], parts, shape)
+    for start in range(0, whole, _MOST_TILES * tile):
+        some = slice(start, min(start + _MOST_TILES * tile, whole))
+        _start_both(grad[:, some], query, table[some], to_query, to_table[some], parts, shape)
     if whole < len(table):
         # The rows left over fill a tile together with rows that nobody pulls.
         more = tile - (len(table) - whole)
@@ -119,7 +122,12 @@ def pulled(
         rows, others = (_widened(each, parts, shape.others) for each in (rows, others))
         out = pulled(grad, rows, others, parts, shape).view(n, parts, shape.others)
         return out[..., :dim].reshape(n, width)
-    return _start_one(grad, rows, others, parts, _with_fewer_rows(shape, n, beside=_LANES))
+    shape = _with_fewer_rows(shape, n, beside=_LANES)
+    most = _MOST_TILES * shape.rows * _LANES
+    if n > most:
+        two = (slice(0, most), slice(most, n))
+        return torch.cat([pulled(grad[:, some], rows[some], others, parts, shape) for some in two])
+    return _start_one(grad, rows, others, parts, shape)
 
 
 def _start_scores(columns: Tensor, table: Tensor, out: Tensor, parts: int, shape: Shape) -> None:

@@ -256,7 +256,7 @@ class Run:
         """Keep other processes from training this run; sweep what a killed one left."""
         lock, holder = FileLock(self.folder / ".lock"), self.folder / ".holder"
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=1)  # `free` has it for a moment, too
         except Timeout:
             who = holder.read_text().strip() if holder.exists() else "another process"
             raise BadRecipe(f"{self.folder}: is being trained by {who}; wait for it") from None

@@ -21,7 +21,7 @@ from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.checkpoint import State
 from allneg.scoring.shard import LONE, World
-from allneg.scoring.tables import mixed_seed
+from allneg.scoring.tables import Tables, mixed_seed
 from allneg.training.keeper import Keeper
 from allneg.training.launch import Decision
 from allneg.training.learner import Learner
@@ -88,7 +88,8 @@ def _fit(
     train = torch.from_numpy(graph.train).to(device)
     size, seed = recipe.training.batch_size, recipe.training.seed
     n_steps = math.ceil(2 * len(train) / size)
-    total = torch.tensor(state.loss, dtype=torch.float64, device=device)
+    exact = torch.float32 if device.type == "mps" else torch.float64  # which MPS does not have
+    total = torch.tensor(state.loss, dtype=exact, device=device)
     clock = _Clock(state.seconds)
     until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
     while state.epoch < until and not spent(state, recipe):
@@ -133,6 +134,8 @@ def _fit(
                 learner.keep()
             entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
             watch.ranked(state, report)
+        elif last and _is_ruined(learner.tables):
+            _diverge(run, learner, state, f"a row after epoch {state.epoch}")
         keeper.note({**entry, "seconds": clock.seconds})
         ends = state.epoch == until or spent(state, recipe)
         if ends or world.most(world.leads and keeper.due()):
@@ -152,7 +155,10 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
     report = None
     if len(graph.split(split)):
         block = run.recipe.evaluation.block
-        report = evaluate(learner.model, learner.tables, graph, split, block=block)
+        try:
+            report = evaluate(learner.model, learner.tables, graph, split, block=block)
+        except Diverged:
+            _diverge(run, learner, state, f"a score of {split} after epoch {state.epoch}")
     run.finish(
         report,
         epoch=state.epoch,
@@ -160,6 +166,12 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
         peak_bytes=peak_bytes(learner.tables.device),
     )
     return report
+
+
+def _is_ruined(tables: Tables) -> bool:
+    """Has the last step, whose loss was looked at before it, made a row that is not finite?"""
+    ends = [torch.stack(rows.aminmax()) for rows in tables.parameters() if rows.numel()]
+    return bool(tables.shard.world.most(not all(each.isfinite().all() for each in ends)))
 
 
 def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:

@@ -47,5 +47,7 @@ def _ask(ranged: Ranged, out: Path) -> bool:
         for settings in asked:
             ended = Place(out, ranged.trial(settings)).result()
             told.append(Told(settings, None if ended is None else ended.valid_mrr or 0.0))
-        ranged.ask(out, suggested(ranged.axes, told))
+        settings = suggested(ranged.axes, told)
+        ranged.trial(settings)  # or nobody could go on with what is written
+        ranged.ask(out, settings)
         return True

@@ -25,12 +25,19 @@ class Ranged:
 
     @property
     def corners(self) -> Space:
-        """The first and the last trial there could be, for what all have in common."""
-        ends = (
-            {name: _end(axis, which) for name, axis in self.axes.items()}
-            for which in ("low", "high")
-        )
-        return Space(self.name, tuple(self.axes), tuple(self.trial(each) for each in ends))
+        """The first and the last trial there could be, and those one setting away from them."""
+        axes = {
+            name: [axis.low, axis.high] if isinstance(axis, Range) else axis
+            for name, axis in self.axes.items()
+        }
+        trials = {}
+        for end in (0, -1):
+            corner = {name: values[end] for name, values in axes.items()}
+            for name, values in axes.items():
+                for value in values:
+                    trial = self.trial({**corner, name: value})
+                    trials[trial.id] = trial
+        return Space(self.name, tuple(self.axes), tuple(trials.values()))
 
     def trial(self, settings: Mapping[str, Any]) -> Trial:
         return one_trial(self.name, self.tables, settings)
@@ -72,9 +79,3 @@ def read_ranged(path: Path | str, count: int, settings: tuple[str, ...] = ()) ->
     found = Ranged(name, tables, axes, count)
     found.corners  # noqa: B018 (a mistake in one is named before anything is written)
     return found
-
-
-def _end(axis: Range | list[Any], which: str) -> Any:
-    if isinstance(axis, Range):
-        return getattr(axis, which)
-    return axis[0] if which == "low" else axis[-1]
