@@ -101,3 +101,35 @@ def test_output_that_is_closed_is_not_missed() -> None:
     command = f"{sys.executable} -m allneg data list >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+SMALL = "--set model.dim=4 --set training.epochs=2 --set evaluation.every=1"
+
+
+@pytest.mark.parametrize("how", ["2>&-", "2>/dev/full", "2>&1 >/dev/null | true"])
+def test_a_training_that_nobody_listens_to_goes_on(
+    how: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    if how == "2>/dev/full" and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    run = f"{sys.executable} -m allneg train {tiny_folder} {SMALL} --out {tmp_path / 'run'}"
+    # The pipe's reader is gone before anything is said.
+    command = f"(sleep 1; {run}; echo $? > {tmp_path / 'code'}) {how}"
+    subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert Run.open(tmp_path / "run").status["state"] == "finished"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_problem_that_nobody_hears_has_its_exit_code(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m allneg evaluate {tmp_path} 2> /dev/full"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 4
+
+
+def test_json_is_json_where_notes_have_no_place(toy_copy: Run) -> None:
+    (toy_copy.folder / "status.json").write_text('{"state": "interrupted"}')
+    (toy_copy.folder / "report.json").unlink()
+    command = f"{sys.executable} -m allneg evaluate {toy_copy.folder} --device cpu --json 2>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["schema_version"] == 1

@@ -247,6 +247,6 @@ def test_a_run_that_may_not_be_written_is_refused_before_training(
         Run.create(run.folder / "inside", run.recipe, run.graph)
 
     assert run.graph.n_entities
-    assert as_nobody(hold) == 2
+    assert as_nobody(hold) == 6
     assert as_nobody(create) == 6
     assert not (run.folder / "inside").exists()

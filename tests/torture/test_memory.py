@@ -43,6 +43,9 @@ def test_memory_that_runs_out_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         out_of_memory()
     assert is_out_of_memory(caught.value)
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(500, TOO_MUCH)  # more bytes than 64 bits count
+    assert is_out_of_memory(caught.value)
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory."))
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("size mismatch"))
@@ -131,6 +134,25 @@ def test_training_out_of_memory_names_the_setting_to_lower(
         fit(run)
     assert caught.value.exit_code == 6
     assert run.status["state"] == "failed"
+
+
+@pytest.mark.battery(31)
+@pytest.mark.parametrize(
+    "negatives, count, advice",
+    [
+        ("own", TOO_MUCH, "loss.count or model.dim"),
+        ("own", 1 << 62, "loss.count or model.dim"),
+        ("shared", 4, "loss.count, loss.block or model.dim"),
+    ],
+)
+def test_where_negatives_are_drawn_their_count_is_named(
+    made: Made, monkeypatch: pytest.MonkeyPatch, negatives: str, count: int, advice: str
+) -> None:
+    run = made(f"loss.negatives={negatives}", f"loss.count={count}")
+    if negatives == "shared":
+        failing(monkeypatch, 3, out_of_memory)
+    with pytest.raises(OutOfResources, match=rf"if that is not enough, {advice}"):
+        fit(run)
 
 
 def vanish() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from allneg.errors import BadRun
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
 from allneg.run import Run
+from allneg.run.export import export
 from allneg.run.run import FORMAT_VERSION
 from allneg.run.verify import verify
 from allneg.training import fit
@@ -148,6 +150,103 @@ def test_a_report_of_other_numbers_is_found_by_ranking_again(run: Path) -> None:
     (run / "report.json").write_text(json.dumps(said))
     assert wrong(run) == {}
     assert "mrr is 0.99, and 0." in wrong(run, rank=True)["report, ranked again"]
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("protocol", {}),
+        ("hits", {"1": 0.5}),
+        ("by_side", {}),
+        ("by_side", []),
+        ("by_relation", {"likes": 1}),
+        ("by_category", {"1-1": {}}),
+        ("optimistic", None),
+        ("unseen", {}),
+        ("candidates", "12"),
+        ("mrr", True),
+    ],
+)
+def test_a_report_of_another_shape_is_found(run: Path, field: str, value: object) -> None:
+    said = json.loads((run / "report.json").read_text())
+    (run / "report.json").write_text(json.dumps({**said, field: value}))
+    assert "not a report" in wrong(run)["report"]
+
+
+def test_every_part_of_a_report_is_ranked_again(run: Path) -> None:
+    said = json.loads((run / "report.json").read_text())
+    said["by_side"]["head"]["mrr"] = 0.99
+    (run / "report.json").write_text(json.dumps(said))
+    assert "by_side is not the same" in wrong(run, rank=True)["report, ranked again"]
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "line", ["{}", '{"epoch": "x"}', '{"epoch": 13, "valid": {"mrr": "x"}}', '{"epoch": 13.5}']
+)
+def test_a_line_that_is_no_epochs_is_found(run: Path, line: str) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    assert "a line is no epoch's" in wrong(run)["metrics"]
+
+
+def test_a_state_that_no_run_has_is_found(run: Path) -> None:
+    (run / "status.json").write_text('{"state": "foo"}')
+    assert "no state that a run has" in wrong(run)["status"]
+
+
+def test_what_a_training_is_writing_is_no_leftover(run: Path) -> None:
+    with Run.open(run).held():
+        (run / "checkpoints" / ".tmp-epoch-000013").mkdir()
+        assert wrong(run) == {}
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize("name", ["entities.txt", "triples.safetensors", "recipe.toml"])
+def test_a_damaged_run_is_not_exported(run: Path, name: str, tmp_path: Path) -> None:
+    (run / name).write_bytes(b"")
+    with pytest.raises(BadRun):
+        export(Run.open(run), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.battery(26)
+def test_what_export_cannot_read_is_named(run: Path, tmp_path: Path) -> None:
+    (run / "environment.json").unlink()
+    (run / "environment.json").mkdir()
+    with pytest.raises(BadRun, match=r"run/environment\.json: cannot be read"):
+        export(Run.open(run), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "entities.txt", "checkpoints"])
+def test_what_cannot_be_read_is_named(
+    run: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a file of another person; here it may be the root who reads."""
+    opened, listed = Path.open, Path.iterdir
+
+    def refused(path: Path) -> None:
+        if path == run / name:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def refused_open(path: Path, *how: Any, **more: Any) -> Any:
+        refused(path)
+        return opened(path, *how, **more)
+
+    def refused_list(path: Path) -> Any:
+        refused(path)
+        return listed(path)
+
+    monkeypatch.setattr(Path, "open", refused_open)
+    monkeypatch.setattr(Path, "iterdir", refused_list)
+    if name == "checkpoints":
+        with pytest.raises(BadRun, match="cannot be read"):
+            verify(run)
+    else:
+        assert any(f"{name}: cannot be read" in each for each in wrong(run).values())
 
 
 @pytest.fixture

@@ -5,10 +5,12 @@ Commands import what they need when they run, so that `--help` does not wait for
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import sys
+from typing import Any, TextIO
 
 import click
 
@@ -73,6 +75,24 @@ def _print_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Told(io.FileIO):
+    """Stderr, where people are told things: when nobody reads them, the work goes on."""
+
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
+def _stderr() -> TextIO:
+    if sys.stderr is None:  # closed (`2>&-`)
+        return open(os.devnull, "w")
+    if not isinstance(sys.stderr, io.TextIOWrapper) or sys.stderr is not sys.__stderr__:
+        return sys.stderr  # somebody else listens
+    told = io.BufferedWriter(_Told(sys.stderr.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(told, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def allneg() -> None:
@@ -83,6 +103,7 @@ def main() -> None:
     """Run a command; a `Problem` becomes its message on stderr and its exit code."""
     if sys.stdout is None:  # the shell closed it (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = _stderr()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names may have letters that a terminal of another encoding has not.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -98,10 +119,11 @@ def main() -> None:
     except click.Abort:
         sys.exit(130)
     except OSError as error:
-        if error.filename is not None:  # what is written to a file is a `Problem` already
-            raise
-        _print_nowhere()
-        sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
+        if error.filename is None:
+            _print_nowhere()
+            sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
+        else:
+            sys.stderr.write(f"allneg: {error.filename}: cannot be used ({error.strerror})\n")
         sys.exit(OutOfResources.exit_code)
     except Problem as problem:
         from allneg.cli.say import note

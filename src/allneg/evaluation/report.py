@@ -92,7 +92,36 @@ class Report:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Report:
-        return cls(**said)
+        """The report that `to_json` gave; a `TypeError` where it is none."""
+        found = cls(**said)
+        tables = (found.by_side, found.by_relation, found.by_category, found.unseen, found.protocol)
+        if not all(isinstance(each, Mapping) for each in tables):
+            raise TypeError("no tables")
+        groups = (*found.by_relation.values(), *found.by_category.values())
+        whole = (said, found.by_side.get("head"), found.by_side.get("tail"))
+        if not (
+            all(map(_are_metrics, (*whole, found.optimistic, found.pessimistic)))
+            and all(_are_metrics(each, "head", "tail") for each in groups)
+            and all(isinstance(each.get("category"), str) for each in found.by_relation.values())
+            and all(_is_number(found.unseen.get(name)) for name in ("triples", "dropped"))
+            and all(isinstance(found.protocol.get(name), str) for name in ("split", "in_words"))
+            and _is_number(found.candidates)
+        ):
+            raise TypeError("no metrics")
+        return found
+
+
+def _are_metrics(said: Any, *parts: str) -> bool:
+    """Are these numbers of a ranking, and those of its parts?"""
+    if not isinstance(said, Mapping) or not isinstance(said.get("hits"), Mapping):
+        return False
+    numbers = [said.get(name) for name in ("mrr", "mr", "count")]
+    hits = [said["hits"].get(str(k)) for k in HITS]
+    return all(map(_is_number, numbers + hits)) and all(_are_metrics(said.get(p)) for p in parts)
+
+
+def _is_number(said: Any) -> bool:
+    return isinstance(said, (int, float)) and not isinstance(said, bool)
 
 
 def _grouped(

@@ -198,7 +198,10 @@ def load_or_fall_back(
 
 def names(folder: Path) -> list[str]:
     """The checkpoints in a folder, whole or not, oldest first."""
-    found = folder.iterdir() if folder.is_dir() else ()
+    try:
+        found = list(folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        raise BadRun(f"{folder}: cannot be read ({error.strerror})") from None
     return sorted(
         each.name for each in found if each.is_dir() and not each.name.startswith(TEMPORARY)
     )

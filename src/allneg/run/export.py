@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from allneg.errors import BadRecipe
+from allneg.errors import BadRecipe, BadRun
 from allneg.run import disk as seam
 from allneg.run.checkpoint import last_folder, verify
 from allneg.run.files import TEMPORARY, full_disk_named, need_bytes, proof, write_json
@@ -35,8 +35,10 @@ def export(run: Run, out: Path) -> None:
     run.need_weights()
     where = last_folder(run.folder / "checkpoints")
     verify(where)
+    files = files_of(each.name for each in where.iterdir())
+    with opened([where / name for name in files["tables"]]) as parts:
+        run.check_shapes(parts)
     if out.suffix == ".safetensors":
-        files = files_of(each.name for each in where.iterdir())
         with full_disk_named(out):
             out.parent.mkdir(parents=True, exist_ok=True)
         _join(where, files.get("best", files["tables"]), out)
@@ -99,6 +101,10 @@ def _bytes(parts: list[Part]) -> Iterator[seam.Part]:
 
 
 def _copy(old: Path, new: Path) -> None:
+    try:
+        data = old.read_bytes()
+    except OSError as error:
+        raise BadRun(f"{old}: cannot be read ({error.strerror})") from None
     with full_disk_named(new):
-        seam.disk.write(new, [old.read_bytes()])
+        seam.disk.write(new, [data])
         seam.disk.sync(new)

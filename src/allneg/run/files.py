@@ -123,7 +123,10 @@ def check_proof(path: Path, said: Mapping[str, Any]) -> None:
     found = path.stat().st_size
     if found != said["bytes"]:
         raise BadRun(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
-    digest = proof(path)["sha256"]
+    try:
+        digest = proof(path)["sha256"]
+    except OSError as error:
+        raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
     if digest != said["sha256"]:
         raise BadRun(
             f"{path}: its SHA-256 begins {digest[:12]}, and that of what was written "

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import BadRecipe, BadRun, OutOfResources
 from allneg.evaluation.report import Report
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
@@ -34,11 +34,13 @@ from allneg.run.files import (
     write_text,
 )
 from allneg.run.folder import check_new, take
+from allneg.run.shards import Part
 from allneg.run.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
 from allneg.scoring.shard import LONE, World
 
 FORMAT_VERSION = 1
+_STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 # Why there are no weights, and what to do.
 _WITHOUT = {
     "finished": "its weights are gone; take them from a copy, or train anew",
@@ -128,7 +130,7 @@ class Run:
             raise BadRun(f"{self.folder}: {_WITHOUT[state]}")
 
     def check_shapes(
-        self, found: Mapping[str, torch.Tensor], n_entities: int | None = None
+        self, found: Mapping[str, torch.Tensor | Part], n_entities: int | None = None
     ) -> None:
         """Raise a `BadRun` unless tables have the sizes of the recipe and the vocabulary.
 
@@ -166,8 +168,8 @@ class Run:
     def status(self) -> dict[str, Any]:
         path = self.folder / "status.json"
         said = read_table(path) if path.exists() else {"state": "new"}
-        if not isinstance(said.get("state"), str):
-            raise BadRun(f"{path}: says no state; the file is damaged")
+        if said.get("state") not in _STATES:
+            raise BadRun(f"{path}: says no state that a run has; the file is damaged")
         return said
 
     @property
@@ -198,9 +200,11 @@ class Run:
             lines = path.read_text().splitlines(keepends=True) if path.exists() else []
             # A line without its end was cut by a full disk or a kill; its epoch is trained again.
             found = [json.loads(line) for line in lines if line.endswith("\n")]
+        except OSError as error:
+            raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
-        if not all(isinstance(each, dict) for each in found):
+        if not all(map(_is_epoch, found)):
             raise BadRun(f"{path}: a line is no epoch's; the file is damaged")
         return found
 
@@ -261,7 +265,7 @@ class Run:
             who = holder.read_text().strip() if holder.exists() else "another process"
             raise BadRecipe(f"{self.folder}: is being trained by {who}; wait for it") from None
         except OSError as error:
-            raise BadRecipe(f"{self.folder}: cannot be written ({error.strerror})") from None
+            raise OutOfResources(f"{self.folder}: cannot be written ({error.strerror})") from None
         try:
             with full_disk_named(holder):
                 holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
@@ -283,3 +287,12 @@ def make_model(recipe: Recipe) -> Model:
     return MODELS[settings.name](
         settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
     )
+
+
+def _is_epoch(said: Any) -> bool:
+    """Is this what `note` was told of an epoch, as far as anybody reads it?"""
+    if not isinstance(said, dict) or type(said.get("epoch")) is not int:
+        return False
+    valid = said.get("valid", {"mrr": 0.0})
+    mrr = valid.get("mrr") if isinstance(valid, dict) else None
+    return all(type(each) in (int, float) for each in (said.get("seconds", 0.0), mrr))

@@ -17,7 +17,7 @@ from allneg.run.run import Run
 from allneg.run.shards import files_of
 from allneg.run.shards import read as read_kind
 
-_REPORT_FIELDS = ("mrr", "mr", "hits", "count", "candidates")
+_TRIES = 5  # at what a training may be changing
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,15 @@ def verify(folder: Path, rank: bool = False) -> list[Check]:
         checks.append(("report", lambda: run.report))
     if run.finished and rank:
         checks.append(("report, ranked again", lambda: _check_ranks(run)))
-    return [_made(what, check) for what, check in [("recipe", lambda: run.recipe), *checks]]
+    tries = 1 if run.free else _TRIES
+    return [_made(what, check, tries) for what, check in [("recipe", lambda: run.recipe), *checks]]
 
 
-def _made(what: str, check: Callable[[], object]) -> Check:
+def _made(what: str, check: Callable[[], object], tries: int = 1) -> Check:
     try:
         check()
     except Problem as problem:
-        return Check(what, str(problem))
+        return _made(what, check, tries - 1) if tries > 1 else Check(what, str(problem))
     return Check(what, None)
 
 
@@ -91,6 +92,8 @@ def _check_end(run: Run) -> None:
 
 def _check_checkpoint(run: Run, name: str) -> None:
     where = run.folder / "checkpoints" / name
+    if not where.exists():
+        return  # a training has made newer ones meanwhile
     checkpoint.verify(where)
     listed = {*read_json(where / "manifest.json"), "manifest.json"}
     more = sorted({path.name for path in where.iterdir()} - listed)
@@ -110,6 +113,8 @@ def _check_finite(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _check_leftovers(run: Run) -> None:
+    if not run.free:
+        return  # they are its training's
     for folder in (run.folder, run.folder / "checkpoints"):
         for left in folder.glob(TEMPORARY + "*"):
             raise BadRun(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
@@ -119,9 +124,8 @@ def _check_ranks(run: Run) -> None:
     told = run.report
     block = run.recipe.evaluation.block
     found = evaluate(run.model, run.tables(), run.graph, told.protocol["split"], block=block)
-    for name in _REPORT_FIELDS:
-        one, other = getattr(told, name), getattr(found, name)
+    for name, one in told.to_json().items():
+        other = found.to_json()[name]
         if one != other:
-            raise BadRun(
-                f"{run.folder / 'report.json'}: {name} is {one}, and {other} when ranked again"
-            )
+            differs = f"{one}, and {other}" if isinstance(one, (int, float)) else "not the same"
+            raise BadRun(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")
