@@ -113,6 +113,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         ("penalty.weight=-1", "penalty.weight must not be negative, not -1.0"),
         ("loss.smoothing=1", "loss.smoothing must be at least 0 and less than 1, not 1.0"),
         ("hardware.threads=0", "hardware.threads must be more than 0, not 0"),
+        ("hardware.threads=1025", "hardware.threads must be at most 1024, not 1025"),
         ("data.name=7", "data.name must be a text, not 7"),
         ("data.name=\udcff", "data.name must be Unicode, which TOML is written in, not '\\udcff'"),
         ("training.seed=-1", "training.seed must not be negative, not -1"),

@@ -102,9 +102,10 @@ def memory(device: torch.device) -> int | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Did memory run out, on a device or on this machine?"""
-    # A CPU's allocator has no error of its own.
+    # A CPU's allocator has no error of its own, nor has a size beyond what 64 bits count.
+    said = ("DefaultCPUAllocator: can't allocate memory", "Storage size calculation overflowed")
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or "DefaultCPUAllocator: can't allocate memory" in str(error)
+    return known or any(each in str(error) for each in said)
 
 
 @contextlib.contextmanager

@@ -54,9 +54,10 @@ def test_get_says_where_a_set_is() -> None:
 
 @pytest.mark.battery(16)
 def test_get_offline_is_bad_data() -> None:
-    problem = run("get", "fb15k").exception
-    assert isinstance(problem, BadData)
-    assert "ALLNEG_OFFLINE" in str(problem)
+    said = run("get", "fb15k")
+    assert isinstance(said.exception, BadData)
+    assert "ALLNEG_OFFLINE" in str(said.exception)
+    assert said.output == ""  # it does not fetch, and does not say so
 
 
 def test_get_suggests_a_near_name() -> None:

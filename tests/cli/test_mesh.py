@@ -93,6 +93,11 @@ def test_plan_says_when_a_device_is_too_small(allneg: Command, recipe: Path) -> 
     [
         (SIZE[:2], "say all of --entities, --relations and --triples"),
         ((*SIZE, "--on", "h20"), "close names: 'h200'; there is h200, a100"),
+        ((*SIZE[2:], "--entities", 9 * 10**400), "Invalid value for '--entities': 9000"),
+        (("--relations", 10**15 + 1), "1000000000000001 is not in the range"),
+        (("--triples", 10**15 + 1), "1000000000000001 is not in the range"),
+        ((*SIZE, "--price", "nan"), "nan is not a number"),
+        ((*SIZE, "--price", "inf"), "inf is not in the range"),
         ((*SIZE, "--mesh", "rows=0"), "hardware.mesh must be such as rows=4,batch=2"),
     ],
 )

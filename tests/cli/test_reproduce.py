@@ -337,7 +337,7 @@ def test_quick_results_are_kept_apart_and_say_so(reproduce: Command, tmp_path: P
         (("table1", "--quick", "--results", "x"), "--quick keeps results and pages in its --runs"),
         (("table1", "--rows", "v2"), "no row is called 'v2'; there are complex"),
         (("table1", "--seeds", "a"), "write whole numbers, such as 0,1,2"),
-        (("table1", "--limit-seconds", "nan"), "write a number of seconds, such as 1500"),
+        (("table1", "--limit-seconds", "nan"), "nan is not a number; write one, such as 1500"),
         (("table3",), "'table3' is not one of"),
         (("table1", "--datasets", "wn81"), "no data set is called 'wn81'"),
     ],
@@ -348,6 +348,16 @@ def test_a_wrong_call_is_refused(
     done = reproduce(*arguments)
     assert done.code == 2
     assert message in done.err
+
+
+@pytest.mark.parametrize("flag", ["--bundle", "--take"])
+def test_status_does_not_go_with_what_changes_something(
+    reproduce: Command, tmp_path: Path, flag: str
+) -> None:
+    done = reproduce("table1", "--status", flag, tmp_path / "bundle.json")
+    assert done.code == 2
+    assert "--status changes nothing; leave out --bundle and --take" in done.err
+    assert not (tmp_path / "bundle.json").exists()
 
 
 def test_where_there_are_no_recipes_no_page_is_written_over(

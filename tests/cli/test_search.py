@@ -169,6 +169,16 @@ def test_a_mistake_in_the_space_is_a_mistake_in_the_command(
     assert "penalty.wait is not a setting" in done.err
 
 
+def test_a_runs_folder_is_not_taken_for_a_searchs(
+    allneg: Command, space: Path, toy_copy: Run
+) -> None:
+    before = sorted(toy_copy.folder.rglob("*"))
+    done = allneg("search", space, "--out", toy_copy.folder)
+    assert done.code == 2
+    assert f"{toy_copy.folder}: is a run, and no search; choose another --out" in done.err
+    assert sorted(toy_copy.folder.rglob("*")) == before
+
+
 def test_the_live_table_shows_what_is_at_work_first(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:

@@ -266,7 +266,14 @@ def test_the_size_of_the_text_decides_and_is_said_once(
     graph = read_graph(source)
     assert isinstance(graph.train, np.memmap)
     assert sum("data.store" in note for note in graph.notes) == 1
+    assert "a large text" in graph.notes[0]
     assert not isinstance(read_graph(source, Data(store="memory")).train, np.memmap)
+
+
+def test_a_text_that_is_kept_on_the_disk_by_wish_is_not_called_large(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "toy", train=TRAIN)
+    note = read_graph(source, Data(store="disk")).notes[0]
+    assert note.startswith("toy: its ids are kept in ")
 
 
 def test_writing_into_mapped_triples_leaves_the_file_alone(tmp_path: Path) -> None:

@@ -118,9 +118,15 @@ def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(read: Read, start:
 @pytest.mark.battery(6)
 def test_another_encoding_can_be_said(read: Read) -> None:
     assert read(b"K\xf6ln\tr\tb\n", encoding="latin-1").vocabulary.entities == ("Köln", "b")
-    for wrong in ("no-such-code", "utf-16"):
-        with pytest.raises(BadRecipe, match=r"data\.encoding"):
-            read(b"a\tr\tb\n", encoding=wrong)
+
+
+@pytest.mark.battery(6)
+@pytest.mark.parametrize(
+    "wrong", ["no-such-code", "utf-16", "unicode_escape", "raw_unicode_escape", "utf\0"]
+)
+def test_an_encoding_that_does_not_keep_ascii_is_refused(read: Read, wrong: str) -> None:
+    with pytest.raises(BadRecipe, match=r"data\.encoding"):
+        read(b"a\tr\tb\n", encoding=wrong)
 
 
 @pytest.mark.battery(7)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from allneg.errors import BadRecipe, BadRun, OutOfResources
-from allneg.graph import Graph
+from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.disk import Disk
@@ -250,3 +250,17 @@ def test_a_run_that_may_not_be_written_is_refused_before_training(
     assert as_nobody(hold) == 6
     assert as_nobody(create) == 6
     assert not (run.folder / "inside").exists()
+
+
+@pytest.mark.battery(28)
+def test_data_that_may_not_be_read_are_bad_data(
+    tiny_folder: Path, open_place: Path, as_nobody: Callable[[Callable[[], None]], int]
+) -> None:
+    folder = shutil.copytree(tiny_folder, open_place / "data")
+    os.chmod(folder, 0o000)
+
+    def read() -> None:
+        read_graph(str(folder))
+
+    assert as_nobody(read) == 3
+    os.chmod(folder, 0o755)

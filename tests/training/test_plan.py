@@ -11,6 +11,7 @@ import pytest
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
+from allneg.training.cost import Counts
 from allneg.training.plan import how, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
@@ -133,6 +134,13 @@ def test_adam_keeps_two_tables_and_sgd_none(tiny_graph: Graph) -> None:
     }
     table = sizes["adagrad"]["tables"]
     assert [sizes[name]["optimizer"] // table for name in sizes] == [1, 2, 0]
+
+
+def test_a_size_beyond_a_floats_digits_is_counted_exactly() -> None:
+    recipe = Recipe().with_settings(["model.name=distmult", "model.dim=1"])
+    huge = Counts(10**25 + 1, relations=1, train=1)
+    kept = plan(recipe, huge, find_device("cpu")).kept
+    assert kept["tables"] == 4 * (10**25 + 1 + 2)  # float32, a row more for the way back
 
 
 def test_the_line_says_whole_streamed_or_own() -> None:

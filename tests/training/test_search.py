@@ -124,6 +124,7 @@ def test_a_base_lies_under_the_spaces_own_tables(tmp_path: Path) -> None:
         ('"penalty.weight" = {low = 0}', r"a range such as \{ low = 1e-4"),
         ('"penalty.weight" = {low = 0, high = 1, step = 1}', "weight has no step: a range is"),
         ('"penalty.weight" = {low = "a", high = 1}', r"must have numbers as its ends"),
+        ('"penalty.weight" = {low = 1, high = 2, log = 3}', r"must have true or false as its log"),
         ('"penalty.weight" = {low = 1, high = 1}', r"must have a low below its high, not 1 and 1"),
         ('"penalty.weight" = {low = 0, high = 1, log = true}', r"must begin above 0 for log"),
         ('"data.name" = ["a", "b"]', r"data\.name cannot be searched"),

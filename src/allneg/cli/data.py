@@ -70,13 +70,14 @@ def _described(name: str) -> dict[str, Any]:
 def get_command(name: str, as_json: bool) -> None:
     """Make sure that the set NAME is on this machine, whole, and say where."""
     from allneg.graph.datasets import EMBEDDED, KNOWN_NAMES, find_dataset, place
+    from allneg.graph.fetch import is_offline
 
     if name not in KNOWN_NAMES:
         known = ", ".join(KNOWN_NAMES)
         raise BadData(f"no known set is called {name!r}{near(name, KNOWN_NAMES)}; known: {known}")
     where = place(name)
     if name not in EMBEDDED:
-        if where is None:
+        if where is None and not is_offline():
             note(f"{name} is not here yet: fetching it")
         path, notes = find_dataset(name)
         where = str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ parent_option = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
 )
 run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuse the nan that a `FloatRange` lets pass."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number; write one, such as 1500")
+    return value
 
 
 def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allneg.cli.options import device_option, json_option, set_option, with_flags
+from allneg.cli.options import a_number, device_option, json_option, set_option, with_flags
 from allneg.cli.say import SCHEMA_VERSION, json_document, table
 from allneg.errors import BadRecipe, near
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 1000  # shared negatives that the exact softmax is compared with
 _GPU = "h200"  # where a mesh is asked for and no device is named
+_SIZE = click.IntRange(1, 10**15)  # of a graph; more fits on no disk
 
 
 @click.command()
@@ -27,10 +28,12 @@ _GPU = "h200"  # where a mesh is asked for and no device is named
 @device_option
 @click.option("--mesh", metavar="rows=N,batch=M", help="Plan for so many devices.")
 @click.option("--on", "gpu", metavar="NAME", help="Time on h200 or a100, by their stated rates.")
-@click.option("--price", type=click.FloatRange(0), help="Of a device, an hour.")
-@click.option("--entities", type=click.IntRange(1), help="With the two below: plan without data.")
-@click.option("--relations", type=click.IntRange(1), help="How many the graph has.")
-@click.option("--triples", type=click.IntRange(1), help="How many there are to train on.")
+@click.option(
+    "--price", type=click.FloatRange(0, max=1e9), callback=a_number, help="Of a device, an hour."
+)
+@click.option("--entities", type=_SIZE, help="With the two below: plan without data.")
+@click.option("--relations", type=_SIZE, help="How many the graph has.")
+@click.option("--triples", type=_SIZE, help="How many there are to train on.")
 @json_option
 def command(
     recipe: Path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allneg.cli.options import json_option, quiet_option
+from allneg.cli.options import a_number, json_option, quiet_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import BadRecipe, Interrupted, Problem
 
@@ -33,12 +32,6 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> tup
     return tuple(dict.fromkeys(map(int, words))) or None
 
 
-def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("write a number of seconds, such as 1500")
-    return value
-
-
 def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
     kind = click.Path(path_type=Path)
     return click.option(name, type=kind, default=default, show_default=True, help=what)
@@ -54,7 +47,7 @@ def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
 @click.option(
     "--limit-seconds",
     type=click.FloatRange(0, max=1e9),
-    callback=_finite,
+    callback=a_number,
     help="Save and stop after so long.",
 )
 @click.option("--status", "only_status", is_flag=True, help="Say how it stands, and stop.")
@@ -95,6 +88,8 @@ def command(
     from allneg.paper.numbers import chosen
     from allneg.paper.tasks import tasks
 
+    if only_status and (take or bundle):
+        raise BadRecipe("--status changes nothing; leave out --bundle and --take")
     if quick and (take or bundle):
         raise BadRecipe("--quick makes no results to --bundle or to --take")
     if quick and (_is_given("results") or _is_given("docs")):

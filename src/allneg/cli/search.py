@@ -63,6 +63,8 @@ def command(
 
     if trials and halving:
         raise BadRecipe("--halving is for lists of values; leave out --halving, or the ranges")
+    if (out / "run.json").exists():
+        raise BadRecipe(f"{out}: is a run, and no search; choose another --out")
     read = read_ranged(space, trials, settings) if trials else read_space(space, settings)
     asked = _Asked(read, out, halving)
     if only_status:

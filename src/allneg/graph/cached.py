@@ -42,7 +42,8 @@ def cached_graph(
 
     graphs = _folder()
     target = graphs / _key(name, files, settings)
-    kept = f"{name}: a large text, so its ids are kept in {target} and mapped from there"
+    why = "" if settings.store == "disk" else "a large text, so "
+    kept = f"{name}: {why}its ids are kept in {target} and mapped from there"
     wrong = _wrong(target) if target.exists() else None
     try:
         if wrong or not target.exists():
@@ -66,8 +67,8 @@ def _folder() -> Path:
         return cache_folder() / "graphs"
     except ModuleNotFoundError:
         raise BadRecipe(
-            "a large text is read into the cache, and nothing says where that is: set ALLNEG_HOME "
-            "to a folder, or read into memory with data.store=memory"
+            "the ids are kept in the cache, and nothing says where that is: set ALLNEG_HOME to a "
+            "folder, or read into memory with data.store=memory"
         ) from None
 
 

@@ -66,8 +66,12 @@ def fetch_folder(
     return target
 
 
+def is_offline() -> bool:
+    return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
+
+
 def _refuse_if_offline(name: str, urls: Mapping[str, str]) -> None:
-    if os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0"):
+    if is_offline():
         raise BadData(
             f"{name} would have to be fetched from {_host(urls)}, and ALLNEG_OFFLINE forbids it.\n"
             f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"

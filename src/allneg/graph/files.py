@@ -63,7 +63,10 @@ def one_file(path: Path) -> TripleFile:
 
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
     """The files of the splits that a folder holds, by split."""
-    inside = list(folder.iterdir())
+    try:
+        inside = list(folder.iterdir())
+    except OSError as error:
+        raise BadData(f"{where}: cannot be read ({error.strerror})") from None
     found = {each.name: each for each in inside if each.is_file()}
     if not found and inside:
         names = [each.name for each in inside]

@@ -81,10 +81,11 @@ def numbered(names: list[str], links: list[str], entities: Ids, relations: Ids) 
 def _check_settings(settings: Data) -> None:
     if sorted(settings.columns) != sorted("hrt"):
         raise BadRecipe("data.columns must be the letters h, r, t in some order, such as hrt")
-    plain = bytes(range(128))
+    # What follows a backslash is kept, too: unicode_escape would make other letters of it.
+    plain = rb"\n\x41\u0041", bytes(range(128))
     try:
-        fits = plain.decode(settings.encoding) == plain.decode("ascii")
-    except (LookupError, UnicodeError):
+        fits = all(each.decode(settings.encoding) == each.decode("ascii") for each in plain)
+    except (LookupError, ValueError):  # of a name with a NUL, too
         fits = False
     if not fits:
         raise BadRecipe(

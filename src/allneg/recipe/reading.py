@@ -58,6 +58,7 @@ def _is_unicode(text: str) -> bool:
 
 
 _LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
+_MOST = {"hardware.threads": 1024}  # many more crash the process that starts them
 _POSITIVE = {
     "model.dim", "model.scale", "loss.count", "loss.temperature", "loss.block",
     "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
@@ -74,8 +75,8 @@ def _outside(where: str, value: Any) -> str | None:
     """What range a number must be in, if `value` is not in it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, int) and value > _LARGEST:
-        return f"must be at most {_LARGEST}"
+    if isinstance(value, int) and value > (most := _MOST.get(where, _LARGEST)):
+        return f"must be at most {most}"
     if isinstance(value, float) and not math.isfinite(value):
         return "must be finite"
     if where in _POSITIVE and value <= 0:

@@ -197,11 +197,14 @@ def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:
 def _less(recipe: Recipe) -> str:
     """What to lower when memory runs out in training."""
     size = recipe.training.micro_batch or recipe.training.batch_size
+    # A question's own rows are kept whole, whatever the block.
+    blocks = {"all": "loss.block", "shared": "loss.count, loss.block", "own": "loss.count"}
+    others = f"{blocks[recipe.loss.negatives]} or model.dim"
     if size == 1:
-        return "What was saved is kept; lower loss.block or model.dim."
+        return f"What was saved is kept; lower {others}."
     return (
         f"What was saved is kept. Lower training.micro_batch to {size // 2}, which takes the same "
-        "steps in less memory; if that is not enough, loss.block or model.dim."
+        f"steps in less memory; if that is not enough, {others}."
     )
 
 

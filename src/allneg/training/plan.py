@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,11 +59,11 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
     """The bytes a training on `device` takes there; of a mesh, on each device."""
     model = make_model(recipe)
     counts = graph if isinstance(graph, Counts) else Counts.of(graph)
-    n = math.ceil(counts.entities / mesh.rows)
+    n = -(-counts.entities // mesh.rows)  # a float would round a large number
     relations = counts.relations * (2 if recipe.model.reciprocal else 1)
-    padded = n if device.type == "cpu" else math.ceil(n / 64) * 64
+    padded = n if device.type == "cpu" else -(-n // 64) * 64
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
-    size = math.ceil(recipe.training.batch_size / mesh.batch)
+    size = -(-recipe.training.batch_size // mesh.batch)
     questions = min(size, recipe.training.micro_batch or size)
     part = replace(recipe, training=replace(recipe.training, micro_batch=questions))
     n_questions = 2 * counts.train

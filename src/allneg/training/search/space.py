@@ -155,8 +155,10 @@ def _not_a_range(said: Mapping[str, Any]) -> str | None:
     if unknown or not {"low", "high"} <= said.keys():
         return f"must be a list of the values to try, or a range such as {example}"
     low, high, log = said["low"], said["high"], said.get("log", False)
-    if type(log) is not bool or any(type(end) not in (int, float) for end in (low, high)):
+    if any(type(end) not in (int, float) for end in (low, high)):
         return f"must have numbers as its ends, such as {example}"
+    if type(log) is not bool:
+        return f"must have true or false as its log, such as {example}"
     if not -math.inf < low < high < math.inf:
         return f"must have a low below its high, not {low} and {high}"
     return "must begin above 0 for log = true" if log and low <= 0 else None
