@@ -127,8 +127,7 @@ def toy_run(
     """A finished run on the tiny graph, to be read only; `toy_copy` may be changed."""
     folder = tmp_path_factory.mktemp("toy") / "run"
     run = Run.create(folder, quick("training.epochs=30"), tiny_graph)
-    with run.held():
-        fit(run)
+    fit(run)
     return run
 
 

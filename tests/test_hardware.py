@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from allneg.errors import BadRecipe
-from allneg.hardware import find_device, peak_bytes, prepare
+from allneg.hardware import find_device, peak_bytes, prepare, prepared
 from allneg.recipe import Hardware
 
 
@@ -53,3 +54,14 @@ def test_the_peak_of_a_cpu_is_its_processes_in_bytes() -> None:
 
 def test_a_device_that_does_not_tell_has_no_peak() -> None:
     assert peak_bytes(torch.device("mps")) is None
+
+
+def test_two_that_overlap_leave_torch_as_the_first_found_it() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(prepared(Hardware(device="cpu", threads=1, deterministic=True)))
+        second.enter_context(prepared(Hardware(device="cpu", threads=2)))
+        first.close()
+        assert torch.get_num_threads() == 2
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()) == before
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -256,3 +256,9 @@ def test_merging_changes_neither_of_the_two() -> None:
     assert merged(base, top) == {"a": {"x": 1, "y": 3}, "b": {"z": 4}}
     assert base == {"a": {"x": 1, "y": 2}}
     assert top == {"a": {"y": 3}, "b": {"z": 4}}
+
+
+def test_settings_are_one_text_many_or_names_and_values() -> None:
+    many = Recipe().with_settings(["training.epochs=3", "model.reciprocal=false"])
+    assert Recipe().with_settings({"training.epochs": 3, "model.reciprocal": False}) == many
+    assert Recipe().with_settings("training.epochs=3").training.epochs == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -33,17 +35,52 @@ def prepare(settings: Hardware) -> torch.device:
 
 @contextlib.contextmanager
 def prepared(settings: Hardware) -> Iterator[torch.device]:
-    """`prepare` inside a `with`, and torch as it was before after it."""
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    narrow = torch.backends.cuda.matmul.allow_tf32
+    """`prepare` inside a `with`, and torch as it was before after it.
+
+    Threads that train at the same time share one torch: the last to end leaves it as the first
+    has found it.
+    """
+    with _LOCK:
+        _BEFORE.append(_BEFORE[0] if _BEFORE else _Torch.now())
     try:
+        torch.set_default_dtype(torch.float32)  # of tables, whatever others compute with
         yield prepare(settings)
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = narrow
-        if threads != torch.get_num_threads():
-            torch.set_num_threads(threads)
-        if deterministic != torch.are_deterministic_algorithms_enabled():
-            torch.use_deterministic_algorithms(deterministic)
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                before.restore()
+
+
+@dataclass(frozen=True)
+class _Torch:
+    """What `prepared` changes for the whole process."""
+
+    threads: int
+    deterministic: bool
+    narrow: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> _Torch:
+        return cls(
+            torch.get_num_threads(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.backends.cuda.matmul.allow_tf32,
+            torch.get_default_dtype(),
+        )
+
+    def restore(self) -> None:
+        torch.set_default_dtype(self.dtype)
+        torch.backends.cuda.matmul.allow_tf32 = self.narrow
+        if self.threads != torch.get_num_threads():
+            torch.set_num_threads(self.threads)
+        if self.deterministic != torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(self.deterministic)
+
+
+_LOCK = threading.Lock()
+_BEFORE: list[_Torch] = []  # torch as it was, once for each that is under way
 
 
 def find_device(name: str) -> torch.device:

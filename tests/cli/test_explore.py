@@ -44,6 +44,14 @@ def test_runs_are_served_on_loopback(allneg: Callable, toy_run: Run, served: lis
     assert done.out == ""
 
 
+def test_a_page_is_served_under_the_name_it_is_announced_by(
+    allneg: Callable, toy_run: Run, served: list
+) -> None:
+    done = allneg("explore", toy_run.folder, "--no-browser", "--port", 0, "--host", "127.0.0.2")
+    assert "explorer: http://127.0.0.2:" in done.err
+    assert "127.0.0.2" in served[0]["hosts"]
+
+
 def test_the_page_is_opened_unless_told_not_to(
     allneg: Callable, toy_run: Run, served: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from allneg.run import Run
 from allneg.run import disk as seam
 from allneg.run.checkpoint import State
 from allneg.scoring.shard import World
-from allneg.training.fit import Aim, fit
+from allneg.training.fit import Aim, go_on
 from allneg.training.learner import Learner
 
 PLAIN = (
@@ -79,7 +79,7 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
 
     run = Run.open(folder, writes=world.leads)
     try:
-        fit(run, stopped_by=stopped_by, aim=Aim(epochs=epochs), world=world)
+        go_on(run, stopped_by=stopped_by, aim=Aim(epochs=epochs), world=world)
     except Interrupted:
         return "interrupted"
     return "done"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from allneg.graph import SPLITS, Graph, read_graph
+from allneg.errors import BadData
+from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
 from allneg.run import Run, stored
@@ -53,8 +55,28 @@ def test_training_is_the_same_from_memory_and_from_the_disk(
     weights = []
     for number, graph in enumerate(large):
         run = Run.create(tmp_path / str(number), quick(), graph)
-        with run.held():
-            fit(run)
+        fit(run)
         weights.append(run.tables().weights())
     for name in weights[0]:
         assert weights[0][name].equal(weights[1][name])
+
+
+@pytest.mark.parametrize(
+    "entities, train, said",
+    [
+        (("a\nx", "b"), [[0, 0, 1]], "a line feed"),
+        (("a", "a"), [[0, 0, 1]], "stands twice"),
+        (("a", "b"), [[0, 0, 2]], "ids of its entities"),
+        (("a", "b"), [[0, -1, 1]], "ids of its entities"),
+        (("a", "b"), [[0, 1]], "ids of its entities"),
+        (("a", "b"), np.empty((0, 3), dtype=np.int64), "train is empty"),
+    ],
+)
+def test_a_graph_that_could_not_be_read_again_is_not_written(
+    entities: tuple[str, ...], train: Any, said: str, tmp_path: Path
+) -> None:
+    none = np.empty((0, 3), dtype=np.int64)
+    graph = Graph("odd", Vocabulary(entities, ("r",)), np.array(train), none, none)
+    with pytest.raises(BadData, match=said):
+        Run.create(tmp_path / "run", Recipe(), graph)
+    assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from allneg.errors import BadRecipe
 from allneg.graph import Graph
 from allneg.graph.questions import SIDES
 from allneg.graph.vocabulary import Vocabulary
@@ -80,3 +81,14 @@ def test_a_question_gets_the_same_numbers_alone_and_among_others(predictor: Pred
     asked = [(SIDES[i % 2], name, "in") for i, name in enumerate(names)]
     together = predictor.ask(asked, k=5)
     assert [predictor.ask([each], k=5)[0] for each in asked] == together
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_no_relations_are_too_few(predictor: Predictor, k: int) -> None:
+    with pytest.raises(BadRecipe, match="at least 1"):
+        predictor.relations("Italy", "France", k=k)
+
+
+def test_what_is_no_side_is_named(predictor: Predictor) -> None:
+    with pytest.raises(BadRecipe, match="'both' is no side"):
+        predictor.answer([("Italy", "borders")], "both")  # type: ignore[arg-type]

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from allneg.graph import Graph, Vocabulary
+from allneg.recipe import Recipe
+from allneg.run import Run
 from allneg.serving.calibration import Calibration, isotonic
 from allneg.serving.predictor import Predictor, load
+from allneg.training import fit
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +79,39 @@ def test_it_says_what_it_was_made_of(predictor: Predictor) -> None:
     assert calibration is not None
     assert "isotonic" in calibration.in_words
     assert "4 questions of valid" in calibration.in_words
+
+
+def test_a_question_of_many_answers_counts_once(
+    tmp_path: Path, quick: Callable[..., Recipe]
+) -> None:
+    """Ten answers to one question and one to ten others: 20 of 11 questions, not 110 of 20."""
+    names = tuple(f"e{i}" for i in range(60))
+    some = [[i, 0, 30 + i] for i in range(30)]
+    valid = [[0, 0, 40 + i] for i in range(10)] + [[i, 0, 50 - i] for i in range(1, 11)]
+    train, found = (np.array(each, dtype=np.int64) for each in (some, valid))
+    graph = Graph("many", Vocabulary(names, ("r",)), train, found, found[:0])
+    run = Run.create(tmp_path / "run", quick("training.epochs=1", "model.scale=1e-6"), graph)
+    fit(run)
+    predictor = load(run.folder, device="cpu")
+    calibration = Calibration.fit(predictor)
+    assert calibration is not None
+    heads = {(head, relation) for head, relation, _ in valid}
+    tails = {(relation, tail) for _, relation, tail in valid}
+    assert calibration.n_questions == len(heads) + len(tails)
+    asked = [("tail", names[head], "r") for head, _ in sorted(heads)]
+    asked += [("head", names[tail], "r") for _, tail in sorted(tails)]
+    expected = sum(
+        sum(calibration([e.score - each.rest for e in each.predictions if e.known != "train"]))
+        for each in predictor.ask(asked, k=60)  # type: ignore[arg-type]
+    )
+    assert expected == pytest.approx(2 * len(valid), abs=2)
+
+
+def test_where_train_knows_every_answer_there_is_no_calibration(
+    tmp_path: Path, quick: Callable[..., Recipe]
+) -> None:
+    train = np.array([[0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 1]], dtype=np.int64)
+    graph = Graph("full", Vocabulary(("a", "b"), ("r",)), train, train[1:2], train[2:3])
+    run = Run.create(tmp_path / "run", quick("training.epochs=1"), graph)
+    fit(run)
+    assert Calibration.fit(load(run.folder, device="cpu")) is None

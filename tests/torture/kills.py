@@ -106,9 +106,7 @@ def _graph() -> Graph:
 
 
 def _train(folder: Path) -> None:
-    run = _Noted.open(folder)
-    with run.held():
-        fit(run)
+    fit(_Noted.open(folder))
 
 
 def _save(folder: Path) -> None:

@@ -166,6 +166,7 @@ def test_a_report_of_other_numbers_is_found_by_ranking_again(run: Path) -> None:
         ("unseen", {}),
         ("candidates", "12"),
         ("mrr", True),
+        ("mrr", float("nan")),
     ],
 )
 def test_a_report_of_another_shape_is_found(run: Path, field: str, value: object) -> None:
@@ -183,7 +184,14 @@ def test_every_part_of_a_report_is_ranked_again(run: Path) -> None:
 
 @pytest.mark.battery(26)
 @pytest.mark.parametrize(
-    "line", ["{}", '{"epoch": "x"}', '{"epoch": 13, "valid": {"mrr": "x"}}', '{"epoch": 13.5}']
+    "line",
+    [
+        "{}",
+        '{"epoch": 13}',
+        '{"epoch": "x"}',
+        '{"epoch": 13, "valid": {"mrr": "x"}}',
+        '{"epoch": 13.5}',
+    ],
 )
 def test_a_line_that_is_no_epochs_is_found(run: Path, line: str) -> None:
     with (run / "metrics.jsonl").open("a") as file:

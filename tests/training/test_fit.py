@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from allneg.errors import BadRun, Diverged
+from allneg.errors import BadRecipe, BadRun, Diverged
 from allneg.evaluation import Report, evaluate
 from allneg.graph import Graph
 from allneg.models import MODELS
@@ -120,7 +120,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(made: Trained) -> None:
     assert caught.value.exit_code == 5
     assert run.status["state"] == "diverged"
     assert not run.finished
-    with pytest.raises(BadRun, match="not finished"):
+    with pytest.raises(BadRun, match="diverged, so there is no report"):
         assert run.report
     assert run.last() is None  # tables whose own loss is not finite are not kept
 
@@ -200,3 +200,25 @@ def test_a_watch_is_told_of_every_step_and_ranking(trained: Trained) -> None:
     # 20 triples, each asked from two sides, are 5 batches of 8.
     assert watch.steps == [(epoch, step, 5) for epoch in range(3) for step in range(1, 6)]
     assert watch.rankings == list(valid_mrrs(run).items())
+
+
+@pytest.mark.battery(35)
+def test_a_run_that_is_being_trained_is_refused(made: Trained) -> None:
+    run = made("training.epochs=1")
+    with run.held(), pytest.raises(BadRecipe, match="is being trained"):
+        fit(run)
+    fit(run)
+    assert run.finished
+
+
+def test_what_others_have_set_in_torch_changes_nothing(made: Trained) -> None:
+    usual, odd = made("training.epochs=2"), made("training.epochs=2")
+    fit(usual)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            fit(odd)
+        assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert odd.tables().entities.equal(usual.tables().entities)

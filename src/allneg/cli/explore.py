@@ -60,9 +60,10 @@ def command(
         models = open_runs(runs, read_labels(labels) if labels else {}, device or "auto")
         workers = Workers()
         # Made before the page is announced: from then on a signal ends the service in order.
-        app = make_app(models, workers, [*LOOPBACK, *allowed])
         shown = allowed[0] if allowed and not _is_loopback(host) else host
-        url = f"http://{f'[{shown}]' if ':' in shown else shown}:{listener.getsockname()[1]}/"
+        shown = f"[{shown}]" if ":" in shown else shown
+        app = make_app(models, workers, list(dict.fromkeys([*LOOPBACK, shown, *allowed])))
+        url = f"http://{shown}:{listener.getsockname()[1]}/"
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _end)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,7 @@ def _are_metrics(said: Any, *parts: str) -> bool:
 
 
 def _is_number(said: Any) -> bool:
-    return isinstance(said, (int, float)) and not isinstance(said, bool)
+    return type(said) in (int, float) and math.isfinite(said)
 
 
 def _grouped(

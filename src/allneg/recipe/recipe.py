@@ -61,8 +61,8 @@ class Recipe:
         """A recipe from a TOML file."""
         return cls.from_tables(load_tables(path), Path(path).name)
 
-    def with_settings(self, settings: Iterable[str]) -> Recipe:
-        """This recipe with `part.field=value` texts on top."""
+    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
+        """This recipe with `part.field=value` texts, or names and values, on top."""
         return Recipe.from_tables(merged(self.to_tables(), parse_settings(settings)), "--set")
 
     def to_tables(self) -> dict[str, dict[str, Any]]:

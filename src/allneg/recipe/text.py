@@ -16,8 +16,15 @@ from allneg.errors import BadRecipe
 _LARGEST_FILE = 1 << 14
 
 
-def parse_settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word."""
+def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word.
+
+    One text alone will do, and so will names and values.
+    """
+    if isinstance(settings, Mapping):
+        settings = [f"{name}={_as_text(value)}" for name, value in settings.items()]
+    elif isinstance(settings, str):
+        settings = [settings]
     tables: dict[str, dict[str, Any]] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -26,6 +33,10 @@ def parse_settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
             raise BadRecipe(f"--set {setting}: write part.field=value, such as training.epochs=10")
         tables.setdefault(part, {})[name] = _value(text.strip())
     return tables
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(text: str) -> Any:

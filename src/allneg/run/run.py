@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -153,6 +154,8 @@ class Run:
         path = self.folder / "report.json"
         if not path.exists() and self.status["state"] == "finished":
             raise BadRun(f"{self.folder}: it has neither valid nor test, so there is no report")
+        if not path.exists() and self.status["state"] == "diverged":
+            raise BadRun(f"{self.folder}: diverged, so there is no report; train anew")
         if not path.exists():
             raise BadRun(f"{self.folder}: not finished, so there is no report; `allneg resume` it")
         try:
@@ -294,5 +297,5 @@ def _is_epoch(said: Any) -> bool:
     if not isinstance(said, dict) or type(said.get("epoch")) is not int:
         return False
     valid = said.get("valid", {"mrr": 0.0})
-    mrr = valid.get("mrr") if isinstance(valid, dict) else None
-    return all(type(each) in (int, float) for each in (said.get("seconds", 0.0), mrr))
+    mrr, seconds = valid.get("mrr") if isinstance(valid, dict) else None, said.get("seconds")
+    return all(isinstance(each, (int, float)) and math.isfinite(each) for each in (seconds, mrr))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from allneg.errors import BadRun, printable
+from allneg.errors import BadData, BadRun, printable
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.mapped import MappedNames
 from allneg.graph.vocabulary import Vocabulary
@@ -30,6 +30,7 @@ _FILES = ("entities.txt", "relations.txt", _TRIPLES)
 
 def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
     """Write a graph's files; the size and SHA-256 of each, which `read_graph` finds in run.json."""
+    _refuse_if_odd(graph)
     write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
     write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
     splits = {name: torch.from_numpy(graph.split(name)) for name in SPLITS}
@@ -64,6 +65,22 @@ def _check_proofs(folder: Path) -> None:
     for name in _FILES:
         if name in proofs:
             check_proof(folder / name, proofs[name])
+
+
+def _refuse_if_odd(graph: Graph) -> None:
+    """A graph may be made by hand: what could not be read again, or trained on, is bad data."""
+    vocabulary = graph.vocabulary
+    for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
+        if isinstance(names, MappedNames):
+            continue  # checked when they were numbered, and many
+        if len(set(names)) != len(names):
+            raise BadData(f"{graph.name}: among its {kind} a name stands twice")
+        if odd := next((name for name in names if "\n" in name), None):
+            raise BadData(f"{graph.name}: {printable(odd)} has a line feed, which no name may have")
+    if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
+        raise BadData(f"{graph.name}: triples are no (n, 3) ids of its entities and relations")
+    if not len(graph.train):
+        raise BadData(f"{graph.name}: train is empty; there is nothing to learn")
 
 
 def _lines(names: Iterable[str]) -> str:

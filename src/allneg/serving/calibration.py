@@ -40,27 +40,32 @@ class Calibration:
 
     @classmethod
     def fit(cls, predictor: Predictor) -> Calibration | None:
-        """Learned from valid; None where there is none."""
+        """Learned from valid; None where there is none, or nothing new in it."""
         if "valid" not in predictor.known:
             return None
         graph = predictor.graph
         most = max(1, _SCORES // graph.n_entities // 2)
-        # Spread over valid, which may be sorted.
-        some = np.linspace(0, len(graph.valid) - 1, min(most, len(graph.valid))).astype(np.int64)
-        right, total = np.zeros(_BINS), np.zeros(_BINS)
-        asked = torch.from_numpy(graph.valid[some]).to(predictor.tables.device)
-        for side in SIDES:
-            for block in asked.split(max(1, _BLOCK // graph.n_entities)):
+        right, total, n_questions = np.zeros(_BINS), np.zeros(_BINS), 0
+        for side, asked in zip(SIDES, ([0, 1], [2, 1]), strict=True):
+            # Once, as people ask, however many answers a question has.
+            _, first = np.unique(graph.valid[:, asked], axis=0, return_index=True)
+            # Spread over them, as they are sorted.
+            some = first[np.linspace(0, len(first) - 1, min(most, len(first))).astype(np.int64)]
+            n_questions += len(some)
+            triples = torch.from_numpy(graph.valid[some]).to(predictor.tables.device)
+            for block in triples.split(max(1, _BLOCK // graph.n_entities)):
                 counts = _counts(predictor, Questions.of(block, side))
                 right, total = right + counts[0], total + counts[1]
         seen = total > 0
+        if not seen.any():
+            return None  # train knows every answer
         middles = (np.arange(_BINS) + 0.5) * (2 * _EDGE / _BINS) - _EDGE
-        return cls(middles[seen], isotonic(right[seen], total[seen]), 2 * len(some))
+        return cls(middles[seen], isotonic(right[seen], total[seen]), n_questions)
 
     def __call__(self, margins: Sequence[float]) -> list[float]:
         """How often an answer of each margin is right."""
         # As `_log_odds`, by NumPy: for a few numbers torch takes longer to begin than to count.
-        share = np.minimum(np.exp(np.maximum(margins, -2 * _EDGE)), _ALMOST)
+        share = np.minimum(np.exp(np.clip(margins, -2 * _EDGE, 0)), _ALMOST)
         odds = np.log(share) - np.log1p(-share)
         found: list[float] = np.interp(odds, self.at, self.right).tolist()
         return found

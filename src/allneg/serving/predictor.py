@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe, Diverged, counted
+from allneg.errors import BadRecipe, Diverged, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions, Side
@@ -107,9 +107,10 @@ class Predictor:
         self, asked: Sequence[tuple[Side, str, str]], k: int = 10, new: bool = False
     ) -> list[Answers]:
         """The best answers to many questions (side asked for, known entity, relation)."""
-        if k < 1:
-            raise BadRecipe(f"{k} answers were asked for; ask for at least 1")
+        _check_count(k)
         vocabulary = self.graph.vocabulary
+        if odd := next((each[0] for each in asked if each[0] not in SIDES), None):
+            raise BadRecipe(f"{printable(odd)} is no side to ask for; ask for tail or head")
         ids = [
             (SIDES.index(side), vocabulary.entity(entity), vocabulary.relation(relation))
             for side, entity, relation in asked
@@ -128,6 +129,7 @@ class Predictor:
         self, head: str, tail: str, k: int = 10, new: bool = False
     ) -> list[RelationPrediction]:
         """The `k` relations that best join two entities, by their scores as tail questions."""
+        _check_count(k)
         vocabulary, device = self.graph.vocabulary, self.tables.device
         by = torch.arange(self.graph.n_relations, device=device)
         start, end = (
@@ -187,6 +189,11 @@ class Predictor:
             for b, k in self.known[split].contains(questions, candidates).nonzero().tolist():
                 found[b][k] = split
         return found
+
+
+def _check_count(k: int) -> None:
+    if k < 1:
+        raise BadRecipe(f"{k} answers were asked for; ask for at least 1")
 
 
 def _check_finite(values: Tensor) -> None:

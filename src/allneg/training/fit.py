@@ -48,7 +48,6 @@ def fit(
     watch: Watch | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
     aim: Aim = _WHOLE,
-    world: World = LONE,
 ) -> Report | None:
     """Train a run from where it stands, and report on test; None where there is nothing to rank.
 
@@ -57,10 +56,22 @@ def fit(
     `stopped_by` gives the number of a signal that came in, or 0; the run is then saved, and
     `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
     alone, so a resumed run goes on as if it had never stopped, with as many processes as before
-    or with others. Every process of a `world` calls this.
+    or with others. A run that is being trained already is refused.
     """
+    with run.held():
+        return go_on(run, watch, stopped_by, aim)
+
+
+def go_on(
+    run: Run,
+    watch: Watch | None = None,
+    stopped_by: Callable[[], int] = lambda: 0,
+    aim: Aim = _WHOLE,
+    world: World = LONE,
+) -> Report | None:
+    """As `fit`, with a run that its caller holds. Every process of a `world` calls this."""
     hardware = run.recipe.hardware
-    with prepared(hardware) as device, using(hardware.engine):
+    with prepared(hardware) as device, using(hardware.engine), torch.enable_grad():
         forget_peak(device)
         try:
             with trouble_named(device, _less(run.recipe)):

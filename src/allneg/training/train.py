@@ -14,7 +14,7 @@ from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.run import Run, check_new, new_folder
 from allneg.run.environment import is_ours
-from allneg.training.fit import fit
+from allneg.training.fit import go_on
 from allneg.training.launch import launched, may_restart, n_launched
 from allneg.training.plan import refuse_if_too_large
 from allneg.training.watch import Watch
@@ -63,7 +63,7 @@ def train(
         world.led(begin)
         folder = Path(world.told(str(folder)))
         run = Run.open(folder, writes=world.leads)
-        fit(run, watch, stopped_by, world=world)
+        go_on(run, watch, stopped_by, world=world)
     return run
 
 
@@ -90,7 +90,7 @@ def resume(
         watch = watch if watch is not None and world.leads else Watch()
         if changed:
             watch.said(f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}")
-        fit(replace(run, writes=world.leads), watch, stopped_by, world=world)
+        go_on(replace(run, writes=world.leads), watch, stopped_by, world=world)
     return run
 
 
@@ -107,15 +107,7 @@ def planned(
         tables = recipe.to_tables()
     elif recipe is not None:
         where, tables = Path(recipe).name, load_tables(recipe)
-    if isinstance(settings, Mapping):
-        settings = [f"{name}={_as_text(value)}" for name, value in settings.items()]
-    elif isinstance(settings, str):
-        settings = [settings]
     tables = merged(merged(tables, parse_settings(settings)), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -109,8 +109,7 @@ def _train(place: Place, graph: Graph, stopped_by: Callable[[], int], epochs: in
     if ended is None:
         reason = None
         try:
-            with run.held():
-                fit(run, stopped_by=stopped_by, aim=Aim("valid", epochs))
+            fit(run, stopped_by=stopped_by, aim=Aim("valid", epochs))
         except Diverged as problem:
             reason = str(problem)
         if reason is not None or run.finished:
