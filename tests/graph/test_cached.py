@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -298,3 +299,54 @@ def test_mapped_names_are_a_sequence(tmp_path: Path) -> None:
     assert "ä b" in found
     with pytest.raises(IndexError):
         found[5]
+
+
+@pytest.mark.battery(18)
+def test_the_entry_of_another_graph_is_not_believed(tmp_path: Path) -> None:
+    mine = folder_of(tmp_path / "mine", train=TRAIN)
+    other = folder_of(tmp_path / "other", train=b"x\tr\ty\n")
+    first = read_graph(mine, Data(store="disk"))
+    (entry,) = (tmp_path / "home" / "graphs").glob("[!.]*")
+    read_graph(other, Data(store="disk"))
+    (foreign,) = set((tmp_path / "home" / "graphs").glob("[!.]*")) - {entry}
+    shutil.rmtree(entry)
+    shutil.copytree(foreign, entry)
+    again = read_graph(mine, Data(store="disk"))
+    assert tuple(again.vocabulary.entities) == tuple(first.vocabulary.entities)
+    assert any("is of another graph" in note for note in again.notes)
+
+
+@pytest.mark.battery(18)
+@pytest.mark.parametrize("what", ["a file", "a link that leads nowhere", "a deep manifest"])
+def test_whatever_stands_in_the_place_of_an_entry_makes_way(tmp_path: Path, what: str) -> None:
+    folder = folder_of(tmp_path / "mine", train=TRAIN)
+    first = read_graph(folder, Data(store="disk"))
+    (entry,) = (tmp_path / "home" / "graphs").glob("[!.]*")
+    if what == "a deep manifest":
+        (entry / "manifest.json").write_text("[" * 100_000)
+    else:
+        shutil.rmtree(entry)
+        if what == "a file":
+            entry.write_text("?")
+        else:
+            entry.symlink_to(tmp_path / "nowhere")
+    entry.with_name(f".tmp-{entry.name}").write_text("a file")
+    again = read_graph(folder, Data(store="disk"))
+    assert tuple(again.vocabulary.entities) == tuple(first.vocabulary.entities)
+    assert entry.is_dir()
+
+
+@pytest.mark.battery(18)
+def test_a_text_that_changes_while_it_is_read_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, write = folder_of(tmp_path / "mine", train=TRAIN), cached._write
+
+    def changed(*told: Any) -> None:
+        folder_of(folder, train=b"x\tr\ty\n")
+        write(*told)
+
+    monkeypatch.setattr(cached, "_write", changed)
+    with pytest.raises(BadData, match="changed while it was read"):
+        read_graph(folder, Data(store="disk"))
+    assert not list((tmp_path / "home" / "graphs").glob("[!.]*"))

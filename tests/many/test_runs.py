@@ -160,8 +160,7 @@ def test_many_processes_fall_back_together_to_a_whole_checkpoint(
 def test_a_full_disk_under_one_process_is_every_processs_problem(crew: Crew, sharded: Run) -> None:
     before = last(sharded)
     said = crew("rows=3", troubled, sharded.folder)
-    assert "the disk is full" in said[2]
-    assert all("another process met a problem" in each for each in said[:2])
+    assert all("the disk is full" in each for each in said)  # that of the last process
     assert last(sharded) == before
     assert sharded.last() is not None
 

@@ -66,7 +66,9 @@ def test_nothing_is_overwritten(
     else:
         out.mkdir()
         (out / "mine").write_text("mine")
-    with pytest.raises(BadRecipe, match=r"exists already|is there, and no folder") as caught:
+    with pytest.raises(
+        BadRecipe, match=r"exists already|is not empty, and no run|is there, and no folder"
+    ) as caught:
         Run.create(out, quick(), tiny_graph)
     assert caught.value.exit_code == 2
     assert (out if what == "a file" else out / "mine").read_text() == "mine"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.run.files import write_tensors
+from allneg.run.files import write_json, write_tensors
 from allneg.run.shards import file_name, files_of, own_part, read
 from allneg.scoring.shard import ALONE, Group
 
@@ -19,11 +19,15 @@ def folder(tmp_path: Path) -> Path:
     """A kind in three shards of unlike size."""
     spans = [(0, 1), (1, 19_000), (19_000, 20_000)]
     whole = {"relations": torch.ones(3, 2), "entities.step": torch.tensor(7.0)}
+    manifest = {}
     for rank, (start, stop) in enumerate(spans):
         rows = Group(rank, 3)
         tensors = own_part({**whole, "entities": ROWS[start:stop]}, rows)
         assert ("relations" in tensors) == (rank == 0)
-        write_tensors(tmp_path / file_name("tables", rows), tensors)
+        name = file_name("tables", rows)
+        manifest[name] = write_tensors(tmp_path / name, tensors)
+    write_json(tmp_path / "manifest.json", manifest)
+    (tmp_path / "tables-1-of-2.safetensors").write_bytes(b"of another save")
     return tmp_path
 
 

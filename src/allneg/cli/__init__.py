@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import sys
+import time
 from typing import Any, TextIO
 
 import click
@@ -17,6 +18,7 @@ import click
 from allneg import __version__
 from allneg.errors import OutOfResources, Problem, near, printable
 
+_SECONDS_FOR_THE_FIRST = 5.0
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
 _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
@@ -130,7 +132,10 @@ def main() -> None:
 
         # Most problems are the same in every process of a machine; a full memory or disk is not.
         alike = not isinstance(problem, OutOfResources) and os.environ.get("LOCAL_RANK", "0") != "0"
-        for line in [] if alike else f"allneg: {problem}".splitlines():
+        if alike:
+            # The first one says it, and torchrun ends the others; where it does not, we do.
+            time.sleep(_SECONDS_FOR_THE_FIRST)
+        for line in f"allneg: {problem}".splitlines():
             note(line)
         if "WORLD_SIZE" in os.environ:
             # Threads that talk to other processes may abort an interpreter that ends in order, and

@@ -64,7 +64,8 @@ class _Lines(Watch):
         self._last = time.monotonic()
 
     def said(self, line: str) -> None:
-        print(clean(line), file=sys.stderr)
+        for each in line.splitlines():
+            print(clean(each), file=sys.stderr)
 
     def stepped(self, state: State, n_steps: int) -> None:
         if time.monotonic() - self._last >= _SECONDS_A_LINE:
@@ -105,7 +106,8 @@ class _Bar(Watch):
         self._epochs = epochs
 
     def said(self, line: str) -> None:
-        self._console.print(clean(line), markup=False, highlight=False)
+        for each in line.splitlines():
+            self._console.print(clean(each), markup=False, highlight=False)
 
     def stepped(self, state: State, n_steps: int) -> None:
         self._progress.update(

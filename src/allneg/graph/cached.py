@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadRecipe, OutOfResources
+from allneg.errors import BadData, BadRecipe, OutOfResources
 from allneg.graph.content import file_sha256, text_sha256
 from allneg.graph.files import TripleFile
 from allneg.graph.graph import SPLITS, Graph
@@ -24,7 +24,7 @@ from allneg.graph.vocabulary import Vocabulary
 from allneg.home import cache_folder
 from allneg.recipe import Data
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _TEMPORARY = ".tmp-"  # our own leftovers begin so, and may be swept
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
@@ -44,14 +44,14 @@ def cached_graph(
     target = graphs / _key(name, files, settings)
     why = "" if settings.store == "disk" else "a large text, so "
     kept = f"{name}: {why}its ids are kept in {target} and mapped from there"
-    wrong = _wrong(target) if target.exists() else None
+    wrong = _wrong(target) if os.path.lexists(target) else None
     try:
         if wrong or not target.exists():
             graphs.mkdir(parents=True, exist_ok=True)
             with FileLock(graphs / ".lock"):
                 _sweep(graphs)
                 if _wrong(target):  # else by another process, while this one waited
-                    _make(target, read)
+                    _make(target, read, lambda: _key(name, files, settings))
     except OSError as error:
         raise OutOfResources(
             f"{graphs}: cannot be written ({error.strerror or error}); "
@@ -82,23 +82,24 @@ def _key(name: str, files: Mapping[str, TripleFile], settings: Data) -> str:
     return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()
 
 
-def _make(target: Path, read: Callable[[Path], Graph]) -> None:
+def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -> None:
     """Read the text, and put the graph at `target` at once, or leave nothing."""
     work = target.with_name(_TEMPORARY + "work-" + target.name)
     whole = target.with_name(_TEMPORARY + target.name)
     try:
         work.mkdir()
-        _write(whole, read(work))
-        if target.exists():
-            shutil.rmtree(target)
+        _write(whole, read(work), target.name)
+        if key() != target.name:
+            raise BadData(f"{target}: the text changed while it was read; try again")
+        _remove(target)
         os.rename(whole, target)
         _sync(target.parent)
     finally:
         for each in (work, whole):
-            shutil.rmtree(each, ignore_errors=True)
+            _remove(each)
 
 
-def _write(folder: Path, graph: Graph) -> None:
+def _write(folder: Path, graph: Graph, key: str) -> None:
     folder.mkdir()
     names = graph.vocabulary.entities, graph.vocabulary.relations
     for file, some in zip(_NAMES, names, strict=True):
@@ -106,7 +107,8 @@ def _write(folder: Path, graph: Graph) -> None:
     for split in SPLITS:
         write_triples(folder / f"{split}.ids", graph.split(split))
     proofs = {path.name: _proof(path) for path in sorted(folder.iterdir())}
-    manifest = {"format_version": _FORMAT_VERSION, "name": graph.name, "notes": graph.notes}
+    manifest = {"format_version": _FORMAT_VERSION, "key": key, "name": graph.name}
+    manifest["notes"] = graph.notes
     (folder / _MANIFEST).write_text(json.dumps({**manifest, "files": proofs}, indent=1))
     for path in (*folder.iterdir(), folder):
         _sync(path)
@@ -130,16 +132,19 @@ def _wrong(folder: Path) -> str | None:
                 return f"{name} is not what was written"
         if manifest["format_version"] != _FORMAT_VERSION or not _says_all(manifest):
             return f"{_MANIFEST} does not say what this is"
+        if manifest["key"] != folder.name:
+            return f"{_MANIFEST} is of another graph"
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return f"{_MANIFEST} does not say what this is"
     return None
 
 
 def _says_all(manifest: Mapping[str, Any]) -> bool:
     name, notes = manifest["name"], manifest["notes"]
-    return isinstance(name, str) and all(isinstance(note, str) for note in notes)
+    listed = isinstance(notes, list) and all(isinstance(note, str) for note in notes)
+    return isinstance(name, str) and listed
 
 
 def _proof(path: Path) -> dict[str, Any]:
@@ -149,7 +154,15 @@ def _proof(path: Path) -> dict[str, Any]:
 def _sweep(graphs: Path) -> None:
     """Remove what a killed process was in the middle of writing. Whoever writes holds the lock."""
     for left in graphs.glob(_TEMPORARY + "*"):
-        shutil.rmtree(left, ignore_errors=True)
+        _remove(left)
+
+
+def _remove(path: Path) -> None:
+    """Whatever is there: a folder, a file, a link that leads nowhere."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

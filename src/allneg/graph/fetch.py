@@ -35,12 +35,13 @@ def fetch_folder(
     from filelock import FileLock
 
     target, parts = cache / name, cache / f".{name}.parts"
+    if not target.is_dir() or wrong(target):
+        _refuse_if_offline(name, urls)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with FileLock(cache / f".{name}.lock"):
             if target.is_dir() and not wrong(target):
                 return target  # by another process, while this one waited
-            _refuse_if_offline(name, urls)
             parts.mkdir(exist_ok=True)
             resumed = any(parts.iterdir())
             _fetch_all(name, urls, parts)

@@ -13,7 +13,7 @@ import torch
 from allneg.errors import BadRecipe, BadRun
 from allneg.run import disk as seam
 from allneg.run.checkpoint import last_folder, verify
-from allneg.run.files import TEMPORARY, full_disk_named, need_bytes, proof, write_json
+from allneg.run.files import TEMPORARY, full_disk_named, need_bytes, proof, read_json, write_json
 from allneg.run.run import Run
 from allneg.run.shards import Part, files_of, opened
 
@@ -35,7 +35,7 @@ def export(run: Run, out: Path) -> None:
     run.need_weights()
     where = last_folder(run.folder / "checkpoints")
     verify(where)
-    files = files_of(each.name for each in where.iterdir())
+    files = files_of(read_json(where / "manifest.json"))
     with opened([where / name for name in files["tables"]]) as parts:
         run.check_shapes(parts)
     if out.suffix == ".safetensors":
@@ -53,7 +53,7 @@ def _export_run(run: Run, where: Path, out: Path) -> None:
         target.mkdir(parents=True)
     try:
         manifest: dict[str, Any] = {}
-        for kind, names in files_of(each.name for each in where.iterdir()).items():
+        for kind, names in files_of(read_json(where / "manifest.json")).items():
             _join(where, names, target / f"{kind}.safetensors")
             manifest[f"{kind}.safetensors"] = proof(target / f"{kind}.safetensors")
         _copy(where / "state.json", target / "state.json")

@@ -164,7 +164,7 @@ def _full(path: Path, size: int, free: int | None = None) -> str:
     needed = f" ({size:,} bytes are needed)" if size else ""
     if free is not None:
         needed = f" ({size:,} bytes are needed, {free:,} are free)"
-    return f"{path}: the disk is full{needed}; free some space, then `allneg resume` the run"
+    return f"{path}: the disk is full{needed}; free some space; a run goes on by `allneg resume`"
 
 
 def _refuse_if_odd(path: Path) -> None:

@@ -50,4 +50,6 @@ def take(folder: Path) -> None:
 
 
 def _taken(folder: Path) -> BadRecipe:
+    if not (folder / "run.json").exists():
+        return BadRecipe(f"{folder}: is not empty, and no run; choose another --out")
     return BadRecipe(f"{folder}: exists already; `allneg resume` it, or choose another --out")

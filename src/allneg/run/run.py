@@ -236,8 +236,8 @@ class Run:
 
     def save(self, saved: checkpoint.Checkpoint, world: World = LONE) -> None:
         """Write a checkpoint. The metrics of its epochs are on the disk before it is."""
-        if self.writes and (self.folder / "metrics.jsonl").exists():
-            sync(self.folder / "metrics.jsonl")
+        metrics = self.folder / "metrics.jsonl"
+        world.led(lambda: sync(metrics) if metrics.exists() else None)
         name = f"epoch-{saved.state.epoch:06d}-step-{saved.state.step:08d}"
         checkpoint.save(self.folder / "checkpoints", name, saved, world)
 

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from allneg.errors import BadRun
-from allneg.run.files import read_tensors
+from allneg.run.files import read_json, read_tensors
 from allneg.scoring.shard import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -56,7 +56,7 @@ def read(where: Path, kind: str, span: tuple[int, int] | None = None) -> dict[st
 
     Empty where there are no files of that kind.
     """
-    paths = [where / name for name in files_of(each.name for each in where.iterdir()).get(kind, [])]
+    paths = [where / name for name in files_of(read_json(where / "manifest.json")).get(kind, [])]
     if len(paths) == 1 and span is None:
         return read_tensors(paths[0])
     if not paths:

@@ -139,14 +139,15 @@ class World:
 
     def together(self, work: Callable[[], T]) -> T:
         """What `work` gives; where a process meets a problem in it, every process has one."""
+        met: Problem | None = None
         try:
             done = work()
         except Problem as problem:
-            self.most(problem.exit_code)
-            raise
-        if code := self.most(0):
-            raise problem_of(code, "another process met a problem, and says which")
-        return done
+            met = problem
+        if not (code := self.most(met.exit_code if met else 0)):
+            return done
+        said = self.texts(str(met) if met else "")
+        raise met or problem_of(code, next(text for text in said if text.strip()).rstrip())
 
     def led(self, work: Callable[[], object]) -> None:
         """Do something in the first process, while the others wait; a problem there is all's."""

@@ -122,7 +122,9 @@ class Decision:
             return mine, is_due
         self._sum.wait()
         answer = int(self._number)
-        self._number = torch.tensor(mine + _DUE * (is_due and self.world.leads))
+        # What is about to be saved is not asked for once more.
+        asks = is_due and self.world.leads and answer < _DUE
+        self._number = torch.tensor(mine + _DUE * asks)
         self._sum = self.world.everyone.begin_most(self._number)
         return answer % _DUE, answer >= _DUE
 
