@@ -157,10 +157,13 @@ def test_many_processes_fall_back_together_to_a_whole_checkpoint(
     check_alike(run, straight())
 
 
-def test_a_full_disk_under_one_process_is_every_processs_problem(crew: Crew, sharded: Run) -> None:
+@pytest.mark.parametrize("rank, doing", [(2, "write"), (0, "sync")])
+def test_a_full_disk_under_one_process_is_every_processs_problem(
+    crew: Crew, sharded: Run, rank: int, doing: str
+) -> None:
     before = last(sharded)
-    said = crew("rows=3", troubled, sharded.folder)
-    assert all("the disk is full" in each for each in said)  # that of the last process
+    said = crew("rows=3", troubled, sharded.folder, rank, doing)
+    assert all("the disk is full" in each for each in said)
     assert last(sharded) == before
     assert sharded.last() is not None
 

@@ -85,19 +85,19 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
     return "done"
 
 
-def troubled(world: World, folder: Path) -> str:
-    """What a save says when the disk of the last process is full."""
+def troubled(world: World, folder: Path, rank: int, doing: str) -> str:
+    """What a save says when the disk of a process is full as it writes, or makes last."""
     learner = Learner(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
-    real = seam.disk.write
-    if world.rank == world.size - 1:
-        seam.disk.write = full  # type: ignore[method-assign]
+    real = getattr(seam.disk, doing)
+    if world.rank == rank:
+        setattr(seam.disk, doing, full)
     try:
         with pytest.raises(OutOfResources) as caught:
             Run.open(folder).save(learner.checkpoint(State(epoch=99)), world)
     finally:
-        seam.disk.write = real  # type: ignore[method-assign]
+        setattr(seam.disk, doing, real)
     return str(caught.value)
 
 
-def full(path: Path, parts: Any) -> None:
+def full(*told: Any) -> None:
     raise OSError(errno.ENOSPC, "no space left")
