@@ -13,7 +13,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.say import clean, speaks
+from allneg.cli.say import clean, note, speaks
 from allneg.evaluation import Report
 from allneg.run.checkpoint import State
 from allneg.training import Watch
@@ -41,7 +41,7 @@ def _signals() -> Iterator[Callable[[], int]]:
     once_more = "TORCHELASTIC_RUN_ID" not in os.environ
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def take(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if once_more:
             for each in before:
@@ -49,7 +49,7 @@ def _signals() -> Iterator[Callable[[], int]]:
             print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
 
     for each in before:
-        signal.signal(each, note)
+        signal.signal(each, take)
     try:
         yield lambda: came[0] if came else 0
     finally:
@@ -65,16 +65,16 @@ class _Lines(Watch):
 
     def said(self, line: str) -> None:
         for each in line.splitlines():
-            print(clean(each), file=sys.stderr)
+            note(each)
 
     def stepped(self, state: State, n_steps: int) -> None:
         if time.monotonic() - self._last >= _SECONDS_A_LINE:
             self._last = time.monotonic()
-            print(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}", file=sys.stderr)
+            note(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}")
 
     def ranked(self, state: State, report: Report) -> None:
         best = " (best)" if state.stale == 0 else ""
-        print(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}", file=sys.stderr)
+        note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
 
 
 class _Bar(Watch):

@@ -104,9 +104,9 @@ class Report:
             all(map(_are_metrics, (*whole, found.optimistic, found.pessimistic)))
             and all(_are_metrics(each, "head", "tail") for each in groups)
             and all(isinstance(each.get("category"), str) for each in found.by_relation.values())
-            and all(_is_number(found.unseen.get(name)) for name in ("triples", "dropped"))
+            and all(is_number(found.unseen.get(name)) for name in ("triples", "dropped"))
             and all(isinstance(found.protocol.get(name), str) for name in ("split", "in_words"))
-            and _is_number(found.candidates)
+            and is_number(found.candidates)
         ):
             raise TypeError("no metrics")
         return found
@@ -118,10 +118,11 @@ def _are_metrics(said: Any, *parts: str) -> bool:
         return False
     numbers = [said.get(name) for name in ("mrr", "mr", "count")]
     hits = [said["hits"].get(str(k)) for k in HITS]
-    return all(map(_is_number, numbers + hits)) and all(_are_metrics(said.get(p)) for p in parts)
+    return all(map(is_number, numbers + hits)) and all(_are_metrics(said.get(p)) for p in parts)
 
 
-def _is_number(said: Any) -> bool:
+def is_number(said: Any) -> bool:
+    """Is what a file says a number that is finite?"""
     return type(said) in (int, float) and math.isfinite(said)
 
 

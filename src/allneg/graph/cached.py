@@ -107,9 +107,9 @@ def _write(folder: Path, graph: Graph, key: str) -> None:
     for split in SPLITS:
         write_triples(folder / f"{split}.ids", graph.split(split))
     proofs = {path.name: _proof(path) for path in sorted(folder.iterdir())}
-    manifest = {"format_version": _FORMAT_VERSION, "key": key, "name": graph.name}
-    manifest["notes"] = graph.notes
-    (folder / _MANIFEST).write_text(json.dumps({**manifest, "files": proofs}, indent=1))
+    about = {"format_version": _FORMAT_VERSION, "key": key}
+    manifest = {**about, "name": graph.name, "notes": graph.notes, "files": proofs}
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in (*folder.iterdir(), folder):
         _sync(path)
 

@@ -35,8 +35,11 @@ def fetch_folder(
     from filelock import FileLock
 
     target, parts = cache / name, cache / f".{name}.parts"
-    if not target.is_dir() or wrong(target):
-        _refuse_if_offline(name, urls)
+    if is_offline() and (not target.is_dir() or wrong(target)):
+        raise BadData(
+            f"{name} would have to be fetched from {_host(urls)}, and ALLNEG_OFFLINE forbids it.\n"
+            f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+        )
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with FileLock(cache / f".{name}.lock"):
@@ -69,14 +72,6 @@ def fetch_folder(
 
 def is_offline() -> bool:
     return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
-
-
-def _refuse_if_offline(name: str, urls: Mapping[str, str]) -> None:
-    if is_offline():
-        raise BadData(
-            f"{name} would have to be fetched from {_host(urls)}, and ALLNEG_OFFLINE forbids it.\n"
-            f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
-        )
 
 
 def _fetch_all(name: str, urls: Mapping[str, str], folder: Path) -> None:

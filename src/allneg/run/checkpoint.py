@@ -20,6 +20,7 @@ from allneg.run.files import (
     need_bytes,
     proof,
     read_json,
+    unreadable_named,
     write_json,
     write_tensors,
     write_text,
@@ -198,10 +199,8 @@ def load_or_fall_back(
 
 def names(folder: Path) -> list[str]:
     """The checkpoints in a folder, whole or not, oldest first."""
-    try:
+    with unreadable_named(folder):
         found = list(folder.iterdir()) if folder.is_dir() else []
-    except OSError as error:
-        raise BadRun(f"{folder}: cannot be read ({error.strerror})") from None
     return sorted(
         each.name for each in found if each.is_dir() and not each.name.startswith(TEMPORARY)
     )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import BadRecipe
 from allneg.run import disk as seam
 from allneg.run.checkpoint import last_folder, verify
-from allneg.run.files import TEMPORARY, full_disk_named, need_bytes, proof, read_json, write_json
+from allneg.run.files import (
+    TEMPORARY,
+    full_disk_named,
+    need_bytes,
+    proof,
+    unreadable_named,
+    write_json,
+)
 from allneg.run.run import Run
-from allneg.run.shards import Part, files_of, opened
+from allneg.run.shards import Part, listed, opened
 
 _ALIGNED = 8
 _BYTES = {"F64": 8, "F32": 4, "BF16": 2, "I64": 8, "I32": 4}
@@ -35,7 +42,7 @@ def export(run: Run, out: Path) -> None:
     run.need_weights()
     where = last_folder(run.folder / "checkpoints")
     verify(where)
-    files = files_of(read_json(where / "manifest.json"))
+    files = listed(where)
     with opened([where / name for name in files["tables"]]) as parts:
         run.check_shapes(parts)
     if out.suffix == ".safetensors":
@@ -43,17 +50,17 @@ def export(run: Run, out: Path) -> None:
             out.parent.mkdir(parents=True, exist_ok=True)
         _join(where, files.get("best", files["tables"]), out)
     else:
-        _export_run(run, where, out)
+        _export_run(run, where, files, out)
 
 
-def _export_run(run: Run, where: Path, out: Path) -> None:
+def _export_run(run: Run, where: Path, files: Mapping[str, list[str]], out: Path) -> None:
     """A run that one process could have written; `run.json` comes last, and makes it one."""
     target = out / "checkpoints" / where.name
     with full_disk_named(out):
         target.mkdir(parents=True)
     try:
         manifest: dict[str, Any] = {}
-        for kind, names in files_of(read_json(where / "manifest.json")).items():
+        for kind, names in files.items():
             _join(where, names, target / f"{kind}.safetensors")
             manifest[f"{kind}.safetensors"] = proof(target / f"{kind}.safetensors")
         _copy(where / "state.json", target / "state.json")
@@ -101,10 +108,8 @@ def _bytes(parts: list[Part]) -> Iterator[seam.Part]:
 
 
 def _copy(old: Path, new: Path) -> None:
-    try:
+    with unreadable_named(old):
         data = old.read_bytes()
-    except OSError as error:
-        raise BadRun(f"{old}: cannot be read ({error.strerror})") from None
     with full_disk_named(new):
         seam.disk.write(new, [data])
         seam.disk.sync(new)

@@ -53,13 +53,23 @@ def sync(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """The JSON in `path`; a `BadRun` that names the file when it cannot be had."""
     try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise BadRun(f"{path}: larger than {_LARGEST_JSON:,} bytes; not one of a run's files")
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
+        with unreadable_named(path):
+            if path.stat().st_size > _LARGEST_JSON:
+                raise BadRun(
+                    f"{path}: larger than {_LARGEST_JSON:,} bytes; not one of a run's files"
+                )
+            return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise BadRun(f"{path}: not JSON ({error}); the file is damaged") from None
+
+
+@contextlib.contextmanager
+def unreadable_named(path: Path) -> Iterator[None]:
+    """Make of an `OSError` a `BadRun` that names `path`, as `full_disk_named` does in writing."""
+    try:
+        yield
+    except OSError as error:
+        raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -123,10 +133,8 @@ def check_proof(path: Path, said: Mapping[str, Any]) -> None:
     found = path.stat().st_size
     if found != said["bytes"]:
         raise BadRun(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
-    try:
+    with unreadable_named(path):
         digest = proof(path)["sha256"]
-    except OSError as error:
-        raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
     if digest != said["sha256"]:
         raise BadRun(
             f"{path}: its SHA-256 begins {digest[:12]}, and that of what was written "

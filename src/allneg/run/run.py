@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from allneg.errors import BadRecipe, BadRun, OutOfResources
-from allneg.evaluation.report import Report
+from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
@@ -31,6 +30,7 @@ from allneg.run.files import (
     read_json,
     read_table,
     sync,
+    unreadable_named,
     write_json,
     write_text,
 )
@@ -47,6 +47,13 @@ _WITHOUT = {
     "finished": "its weights are gone; take them from a copy, or train anew",
     "diverged": "diverged before any weights were saved; train anew, with a lower learning_rate",
 }
+
+# Why there is no report.
+_UNREPORTED = {
+    "finished": "it has neither valid nor test, so there is no report",
+    "diverged": "diverged, so there is no report; train anew",
+}
+_UNFINISHED = "not finished, so there is no report; `allneg resume` it"
 
 
 @dataclass(frozen=True)
@@ -152,12 +159,8 @@ class Run:
     def report(self) -> Report:
         """The test report (valid's where there is no test), once training is done."""
         path = self.folder / "report.json"
-        if not path.exists() and self.status["state"] == "finished":
-            raise BadRun(f"{self.folder}: it has neither valid nor test, so there is no report")
-        if not path.exists() and self.status["state"] == "diverged":
-            raise BadRun(f"{self.folder}: diverged, so there is no report; train anew")
         if not path.exists():
-            raise BadRun(f"{self.folder}: not finished, so there is no report; `allneg resume` it")
+            raise BadRun(f"{self.folder}: {_UNREPORTED.get(self.status['state'], _UNFINISHED)}")
         try:
             return Report.from_json(read_json(path))
         except TypeError:
@@ -200,11 +203,10 @@ class Run:
         """One entry an epoch: loss, learning rate, seconds and, where it was ranked, valid."""
         path = self.folder / "metrics.jsonl"
         try:
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            with unreadable_named(path):
+                lines = path.read_text().splitlines(keepends=True) if path.exists() else []
             # A line without its end was cut by a full disk or a kill; its epoch is trained again.
             found = [json.loads(line) for line in lines if line.endswith("\n")]
-        except OSError as error:
-            raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
         if not all(map(_is_epoch, found)):
@@ -297,5 +299,5 @@ def _is_epoch(said: Any) -> bool:
     if not isinstance(said, dict) or type(said.get("epoch")) is not int:
         return False
     valid = said.get("valid", {"mrr": 0.0})
-    mrr, seconds = valid.get("mrr") if isinstance(valid, dict) else None, said.get("seconds")
-    return all(isinstance(each, (int, float)) and math.isfinite(each) for each in (seconds, mrr))
+    mrr = valid.get("mrr") if isinstance(valid, dict) else None
+    return is_number(said.get("seconds")) and is_number(mrr)

@@ -51,12 +51,17 @@ def files_of(names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
+def listed(where: Path) -> dict[str, list[str]]:
+    """The files of each kind that a checkpoint's manifest has; others are not of it."""
+    return files_of(read_json(where / "manifest.json"))
+
+
 def read(where: Path, kind: str, span: tuple[int, int] | None = None) -> dict[str, Tensor]:
     """The tensors of a kind, joined; with a span, those rows of the entities alone.
 
     Empty where there are no files of that kind.
     """
-    paths = [where / name for name in files_of(read_json(where / "manifest.json")).get(kind, [])]
+    paths = [where / name for name in listed(where).get(kind, [])]
     if len(paths) == 1 and span is None:
         return read_tensors(paths[0])
     if not paths:

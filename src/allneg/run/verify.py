@@ -125,7 +125,7 @@ def _check_ranks(run: Run) -> None:
     block = run.recipe.evaluation.block
     found = evaluate(run.model, run.tables(), run.graph, told.protocol["split"], block=block)
     for name, one in told.to_json().items():
-        other = found.to_json()[name]
+        other = getattr(found, name)
         if one != other:
             differs = f"{one}, and {other}" if isinstance(one, (int, float)) else "not the same"
             raise BadRun(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")
