@@ -40,6 +40,22 @@ def test_blocks_come_back_to_their_places() -> None:
     assert returned.whole().equal(ROWS + 1)
 
 
+def test_a_card_has_one_pair_of_streams_by_either_of_its_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who waits for a copy as `cuda` must find it where it was begun as `cuda:1`."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda card: object())
+    feed._pair.cache_clear()
+    try:
+        there, back = feed._streams(torch.device("cuda"))
+        assert there is not back
+        assert feed._streams(torch.device("cuda:1")) == (there, back)
+        assert feed._streams(torch.device("cuda:0")) != (there, back)
+    finally:
+        feed._pair.cache_clear()
+
+
 @pytest.mark.gpu
 def test_rows_go_to_a_gpu_and_come_back() -> None:
     device = torch.device("cuda")

@@ -30,12 +30,12 @@ def fed(rows: Tensor, spans: Sequence[Span], device: torch.device) -> Iterator[T
     try:
         _send(buffers[0], rows, spans[0])
         for number, (start, stop) in enumerate(spans):
-            _arrived(device)  # this span, and the next not yet asked for
+            _wait(device)  # for this span, and not yet for the next
             if number + 1 < len(spans):
                 _send(buffers[(number + 1) % 2], rows, spans[number + 1])
             yield buffers[number % 2][: stop - start]
     finally:
-        _arrived(device)  # nobody else may have a buffer before it is written
+        _wait(device)  # nobody else may have a buffer before it is written
 
 
 def pieces(rows: Tensor, device: torch.device) -> Iterator[Tensor]:
@@ -94,15 +94,18 @@ def _send(buffer: Tensor, rows: Tensor, span: Span) -> None:
         buffer[: stop - start].copy_(rows[start:stop], non_blocking=True)
 
 
-def _arrived(device: torch.device) -> None:
-    """Wait until all copies to the device that were begun are there."""
+def _wait(device: torch.device) -> None:
+    """Let what follows on the device wait for all copies that were begun."""
     if device.type == "cuda":
-        # The host waits, not the device for an event: on a card that several processes share,
-        # blocks were seen to be read before they had come. It costs a launch or two a block.
-        _streams(device)[0].synchronize()
+        torch.cuda.current_stream(device).wait_stream(_streams(device)[0])
+
+
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """One for copies to the device, one for copies back: they run at the same time."""
+    # "cuda" is the card "cuda:0", say, and has to have its streams, or nobody waits for a copy.
+    return _pair(torch.cuda.current_device() if device.index is None else device.index)
 
 
 @cache
-def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    """One for copies to the device, one for copies back: they run at the same time."""
-    return torch.cuda.Stream(device), torch.cuda.Stream(device)
+def _pair(card: int) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    return torch.cuda.Stream(card), torch.cuda.Stream(card)
