@@ -66,7 +66,8 @@ def test_several_seeds_are_told_with_their_spread(
         seeds.add(every(None)[0], RECIPE, entry(mrr, seed))
     said = found(few(0.8), every(0.85))
     assert "ComplEx rises from .800 to .850 ± .010, +.050" in said
-    assert "ComplEx-V2, .8500 where the floor is .860" in said
+    assert "ComplEx-V2, .8500 ± .0100 where the floor is .860" in said
+    assert "epoch 4, 4 and 4 of 100, valid .8600, .8500 and .8700" in said
 
 
 def test_what_was_not_run_is_named(found: Callable[..., str]) -> None:
@@ -80,7 +81,9 @@ def test_models_that_end_together_are_not_told_apart(found: Callable[..., str]) 
         numbers = [Number("table1", "wn18", row) for row in rows]
         return found(*zip(numbers, mrrs, strict=True))
 
-    assert "SimplE-V2, .500, to ComplEx-N3, .502: no difference; " in page(0.5, 0.501, 0.502)
+    assert "SimplE-V2, .500, to ComplEx-N3, .502: .002 apart, called none; " in page(
+        0.5, 0.501, 0.502
+    )
     assert "ComplEx-V2, .450, to SimplE-V2, .500: .050 apart; " in page(0.5, 0.45, 0.48)
 
 

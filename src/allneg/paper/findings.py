@@ -119,7 +119,7 @@ def _apart(known: _Known) -> Iterator[str]:
         best, worst = max(found, key=lambda row: found[row]), min(found, key=lambda row: found[row])
         apart = found[best] - found[worst]
         files = known.cite(*(f"{data}/{row}" for row in rows))
-        verdict = "no difference" if apart < _SMALL else f"{digits(apart, 3)} apart"
+        verdict = f"{digits(apart, 3)} apart{', called none' if apart < _SMALL else ''}"
         printed = [cell.mrr for row in rows if (cell := known.get(data, row).number.paper)]
         if printed:
             verdict += f" (paper {digits(max(printed) - min(printed), 2)})"
@@ -164,7 +164,8 @@ def _flat(known: _Known) -> Iterator[str]:
 def _norms(known: _Known) -> Iterator[str]:
     for model, lost in LOST_BY_L2.items():
         rows = [f"norms/{model}-{norm}" for norm in ("l1", "l2", "squared")]
-        one, two, squared = (known.mrr("fb15k", row) for row in rows)
+        ours = [known.get("fb15k", row) for row in rows]
+        one, two, squared = (each.mrr for each in ours)
         name = {"transe": "TransE", "rotate": "RotatE"}[model]
         if one is None or two is None:
             yield _missing(known, "fb15k", rows[:2])
@@ -173,15 +174,16 @@ def _norms(known: _Known) -> Iterator[str]:
             if one - two < _SMALL:
                 verdict = "no"
             yield (
-                f"{name}: {verdict}; L1 {digits(one, 3)}, L2 {digits(two, 3)}, {signed(two - one)} "
-                f"(paper −{digits(lost, 3)}): {known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
+                f"{name}: {verdict}; L1 {_spread(ours[0])}, L2 {_spread(ours[1])}, "
+                f"{signed(two - one)} (paper −{digits(lost, 3)}): "
+                f"{known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
             )
         if one is None or squared is None:
             yield _missing(known, "fb15k", rows[2:])
         else:
             yield (
                 f"{name}: squared L2 with a bias an entity, a matrix product, has "
-                f"{digits(squared, 3)}, {signed(squared - one)} to L1: "
+                f"{_spread(ours[2])}, {signed(squared - one)} to L1: "
                 f"{known.cite(f'fb15k/{rows[2]}')}."
             )
 
@@ -217,13 +219,12 @@ def _missed(known: _Known) -> Iterator[str]:
         if our.prints_as_the_paper:
             why = f" In the two digits that the paper prints it is {digits(our.mrr, 2)}.{why}"
         others = [
-            f"{link(path.stem, path, known.docs)} {digits(valid, 4)}"
+            f"{link(path.stem, path, known.docs)} {_each(other, 'valid_mrr', 4)}"
             for path, other in known.results.tried(number).items()
-            if (valid := other.seeds[0]["valid_mrr"]) is not None
         ]
         rest = f" Valid of what else was tried: {', '.join(others)}." if others else ""
         yield (
-            f"{TITLES[number.data]}: {TITLES[number.row]}, {digits(our.mrr, 4)} where the floor is "
+            f"{TITLES[number.data]}: {TITLES[number.row]}, {_spread(our, 4)} where the floor is "
             f"{digits(floor, 3)}, by {_in_words(result)} ({known.cite(number.name)}).{why}{rest}"
         )
     if not missed:
@@ -234,7 +235,6 @@ def _in_words(result: Result) -> str:
     """A result's recipe, and what valid said to it."""
     said = tomllib.loads(result.recipe)
     model, penalty, optimizer = said["model"], said["penalty"], said["optimizer"]
-    first = result.seeds[0]  # by which recipes were chosen
     words = [f"dim {model['dim']}"]
     if model["norm"] == 2:
         words.append("L2 norm")
@@ -250,11 +250,16 @@ def _in_words(result: Result) -> str:
     words += [
         f"{optimizer['name']} {optimizer['learning_rate']:g}",
         f"batches of {said['training']['batch_size']:,}",
-        f"epoch {first['best_epoch']} of {said['training']['epochs']}",
+        f"epoch {_each(result, 'best_epoch', 0)} of {said['training']['epochs']}",
+        f"valid {_each(result, 'valid_mrr', 4)}",
     ]
-    if first["valid_mrr"] is not None:
-        words.append(f"valid {digits(first['valid_mrr'], 4)}")
     return ", ".join(words)
+
+
+def _each(result: Result, name: str, places: int) -> str:
+    """One number of each seed: recipes are compared seed by seed."""
+    shown = [digits(each[name], places) for each in result.seeds if each[name] is not None]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown) or "not known"
 
 
 def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
@@ -263,9 +268,9 @@ def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
     return f"{TITLES.get(data, data)}: not run yet ({shown})."
 
 
-def _spread(our: Beside) -> str:
-    spread = f" ± {digits(our.spread, 3)}" if our.spread is not None else ""
-    return f"{digits(our.mrr, 3)}{spread}"
+def _spread(our: Beside, places: int = 3) -> str:
+    spread = f" ± {digits(our.spread, places)}" if our.spread is not None else ""
+    return f"{digits(our.mrr, places)}{spread}"
 
 
 def _how_much(gain: float) -> str:
