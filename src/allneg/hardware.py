@@ -146,8 +146,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def trouble_named(device: torch.device, less: str) -> Iterator[None]:
-    """Turn a device that is full or gone into a `Problem`; `less` says how to need less memory."""
+def trouble_named(
+    device: torch.device,
+    less: str = "Free some, or use --device cpu.",
+    again: str = "See that the device works, then try again.",
+) -> Iterator[None]:
+    """Turn a device that is full or gone into a `Problem`.
+
+    `less` says how to need less memory, `again` what to do once the device is back.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -155,10 +162,7 @@ def trouble_named(device: torch.device, less: str) -> Iterator[None]:
         if is_out_of_memory(error):
             raise OutOfResources(f"{device}: out of memory ({what}).\n{less}") from None
         if isinstance(error, torch.AcceleratorError) or what.startswith("CUDA error"):
-            raise OutOfResources(
-                f"{device}: does not answer any more ({what}).\n"
-                "What was saved is kept; see that the device works, then `allneg resume` the run."
-            ) from None
+            raise OutOfResources(f"{device}: does not answer any more ({what}).\n{again}") from None
         raise
 
 

@@ -70,6 +70,11 @@ def test_a_run_with_nothing_to_rank_says_so_in_json(
     assert done.code == 0
     assert done.json["mrr"] is None
     assert "no valid or test" in done.json["reason"]
+    before = (tmp_path / "run" / "status.json").stat()
+    again = allneg("resume", tmp_path / "run", "--json")
+    assert "finished already" in again.err
+    assert again.json == done.json
+    assert (tmp_path / "run" / "status.json").stat() == before
 
 
 def test_evaluate_has_the_fields_that_scripts_rely_on(allneg: Command, toy_run: Run) -> None:

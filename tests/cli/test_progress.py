@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 
 import pytest
 
@@ -13,7 +15,7 @@ from allneg.run.checkpoint import State
 @pytest.mark.battery(24)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_noted_and_the_second_ends_at_once(
-    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
     with watched(quiet=True) as (_, stopped_by):
@@ -23,7 +25,23 @@ def test_the_first_signal_is_noted_and_the_second_ends_at_once(
         assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(number) == before
-    assert "once more ends at once" in capsys.readouterr().err
+    assert "once more ends at once" in capfd.readouterr().err
+
+
+def test_a_signal_in_the_middle_of_a_line_is_noted(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A stream that is being written to refuses a second writer."""
+
+    class Busy(io.TextIOBase):
+        def write(self, text: str) -> int:
+            raise RuntimeError("reentrant call")
+
+    monkeypatch.setattr(sys, "stderr", Busy())
+    with watched(quiet=True) as (_, stopped_by):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped_by() == signal.SIGINT
+    assert "once more ends at once" in capfd.readouterr().err
 
 
 def test_without_a_terminal_there_is_a_plain_line_now_and_then(

@@ -141,6 +141,7 @@ def test_ranges_are_searched_and_status_knows_how_many_are_left(
     before = allneg("search", *flags, "--status")
     assert before.code == 0
     assert "0 trials" in before.out
+    assert allneg("search", *flags, "--status", "--json").json["trials"] == []
     done = allneg("search", *flags)
     assert done.code == 0
     assert "3 trials: 3 finished" in done.out

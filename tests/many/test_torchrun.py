@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,38 @@ def test_a_killed_process_is_started_anew_and_the_run_goes_on_to_the_same_end(
     losses = [[entry["loss"] for entry in each.metrics()] for each in (run, straight)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert json.loads(done.stdout)["mrr"] == straight.report.mrr
+
+
+def test_processes_of_two_machines_are_started_anew(tiny_folder: Path, tmp_path: Path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def machine(number: int) -> subprocess.Popen[bytes]:
+        with log.open("a") as said:
+            return subprocess.Popen(
+                [
+                    sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1",
+                    "--nnodes", "2", "--node-rank", str(number), "--master-addr", "127.0.0.1",
+                    "--master-port", str(port), "--max-restarts", "1", "-m", "allneg", "train",
+                    tiny_folder, "--out", folder, "--mesh", "rows=2", *options(*SETTINGS),
+                ],
+                stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+
+    with ExitStack() as stack:
+        machines = [machine(number) for number in (0, 1)]
+        for each in machines:
+            stack.callback(each.kill)
+        until((folder / "checkpoints" / "last").exists, log.read_text())
+        os.kill(children(machines[1].pid)[0], signal.SIGKILL)
+        until(lambda: "does not answer any more" in log.read_text(), log.read_text())
+        saved = (folder / "checkpoints" / "last").read_text()
+        until(lambda: (folder / "checkpoints" / "last").read_text() != saved, log.read_text())
+        for each in machines:
+            each.send_signal(signal.SIGTERM)
+        for each in machines:
+            each.wait(SECONDS)
+    assert "exists already" not in log.read_text()
+    assert Run.open(folder).status["state"] == "interrupted"

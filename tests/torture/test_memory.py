@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from allneg.cli import allneg
 from allneg.errors import OutOfResources
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
@@ -92,6 +93,23 @@ def test_memory_for_not_even_one_question_is_a_problem(tiny_graph: Graph) -> Non
 
 
 @pytest.mark.battery(31)
+@pytest.mark.battery(31)
+@pytest.mark.parametrize("command", ["evaluate", "compare", "predict"])
+def test_weights_that_do_not_fit_on_a_device_are_a_problem(
+    made: Made, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    run = made()
+    fit(run)
+    monkeypatch.setattr(Tables, "to", out_of_memory)
+    said = {
+        "evaluate": [run.folder],
+        "compare": [run.folder, run.folder],
+        "predict": [run.folder, "--head", "France", "--relation", "borders"],
+    }
+    with pytest.raises(OutOfResources, match="use --device cpu"):
+        allneg.main([command, *map(str, said[command])], standalone_mode=False)
+
+
 def test_another_error_while_ranking_is_not_taken_for_memory(tiny_graph: Graph) -> None:
     class Wrong(MODELS["transe"]):  # type: ignore[misc]
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:

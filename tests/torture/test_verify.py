@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from allneg.cli import main
-from allneg.errors import BadRun
+from allneg.errors import BadRun, OutOfResources
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
+from allneg.kernels.compiler import find_compiler
+from allneg.recipe import Recipe
 from allneg.run import Run
 from allneg.run.export import export
 from allneg.run.run import FORMAT_VERSION
@@ -175,6 +177,26 @@ def test_a_report_of_another_shape_is_found(run: Path, field: str, value: object
     assert "not a report" in wrong(run)["report"]
 
 
+@pytest.mark.parametrize("engine", ["auto", "cpu", "reference", "compiled"])
+def test_a_whole_run_is_whole_whatever_engine_it_was_trained_by(
+    engine: str, tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]
+) -> None:
+    if engine == "compiled" and find_compiler() is None:
+        pytest.skip("there is no C compiler")
+    recipe = quick("model.name=rotate", "model.dim=33", f"hardware.engine={engine}")
+    made = Run.create(tmp_path / "made", recipe, tiny_graph)
+    fit(made)
+    assert wrong(made.folder, rank=True) == {}
+
+
+def test_a_report_that_rounding_made_is_no_damage(run: Path) -> None:
+    """As of a GPU: a question of many may be at another place."""
+    said = json.loads((run / "report.json").read_text())
+    said["mrr"] *= 1 + 1e-4
+    (run / "report.json").write_text(json.dumps(said))
+    assert wrong(run, rank=True) == {}
+
+
 def test_every_part_of_a_report_is_ranked_again(run: Path) -> None:
     said = json.loads((run / "report.json").read_text())
     said["by_side"]["head"]["mrr"] = 0.99
@@ -217,6 +239,18 @@ def test_a_damaged_run_is_not_exported(run: Path, name: str, tmp_path: Path) -> 
     with pytest.raises(BadRun):
         export(Run.open(run), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.battery(25)
+@pytest.mark.parametrize("name", ["out.safetensors", "out"])
+def test_an_export_to_a_full_disk_leaves_nothing(
+    run: Path, tmp_path: Path, full_disk: Callable[[int], object], name: str
+) -> None:
+    full_disk(100)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OutOfResources):
+        export(Run.open(run), tmp_path / name)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.battery(26)

@@ -172,8 +172,8 @@ def test_without_test_the_report_is_on_valid(trained: Trained, tiny_graph: Graph
 def test_without_valid_and_test_there_is_no_report(made: Trained, tiny_graph: Graph) -> None:
     run = made(graph=replace(tiny_graph, valid=tiny_graph.valid[:0], test=tiny_graph.test[:0]))
     assert fit(run) is None
-    assert run.status["state"] == "finished"
-    assert not run.finished
+    assert run.finished
+    assert not run.has_report
     assert run.tables().entities.isfinite().all()
 
 

@@ -33,7 +33,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows travel even from the CPU to the CPU, through the buffers."""
     monkeypatch.setattr(feed, "is_elsewhere", lambda rows, device: True)
     monkeypatch.setattr(feed, "_PIECE", 5)
-    monkeypatch.setattr("allneg.scoring.streamed._MULTIPLE", 5)
+    monkeypatch.setattr("allneg.scoring.streamed.MULTIPLE", 5)
 
 
 def learnt(recipe: Recipe, graph: Graph, device: torch.device) -> Learner:
@@ -72,7 +72,7 @@ def test_what_is_learnt_is_the_same(
     tiny_graph: Graph,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("allneg.scoring.streamed._MULTIPLE", 5)
+    monkeypatch.setattr("allneg.scoring.streamed.MULTIPLE", 5)
     near = learnt(quick(*settings, STREAMED), tiny_graph, CPU)
     monkeypatch.setattr(feed, "is_elsewhere", lambda rows, device: True)
     far = learnt(quick(*settings, STREAMED, HOST), tiny_graph, CPU)

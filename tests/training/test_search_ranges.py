@@ -167,15 +167,29 @@ def test_a_diverged_trial_counts_as_nothing(
         return {"optimizer.learning_rate": 1e30 if not past else 0.1}
 
     monkeypatch.setattr(module, "suggested", wild)
-    searched = '"optimizer.learning_rate" = { low = 0.01, high = 0.5 }'
+    searched = '"optimizer.learning_rate" = { low = 0.01, high = 1e30 }'
     asked = ranged(searched, 2, "optimizer.name=sgd")
     search_ranges(asked, tmp_path / "out")
     assert told[0].valid_mrr == 0.0
 
 
-def test_a_folder_of_another_space_is_refused(ranged: ReadRanged, tmp_path: Path) -> None:
-    asked = ranged()
-    (tmp_path / "asked.json").write_text('[{"model.dim": 3}]')
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.dim": 3},
+        {"model.dim": 9, "penalty.name": "n3"},
+        {"model.dim": 2.5, "penalty.name": "n3"},
+        {"model.dim": 3, "penalty.name": "l2"},
+    ],
+)
+def test_a_folder_of_another_space_is_refused(
+    ranged: ReadRanged, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    asked = ranged('"model.dim" = { low = 2, high = 8 }\n"penalty.name" = ["n3"]')
+    right = {"model.dim": 8, "penalty.name": "n3"}
+    (tmp_path / "asked.json").write_text(json.dumps([right]))
+    assert asked.asked(tmp_path) == [right]
+    (tmp_path / "asked.json").write_text(json.dumps([right, settings]))
     with pytest.raises(BadRun, match="choose another --out"):
         asked.asked(tmp_path)
 

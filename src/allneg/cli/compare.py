@@ -50,12 +50,13 @@ def _ranked(run: Run, split: str, device: str | None) -> Ranking:
     from allneg.cli.reports import note_if_unfinished
     from allneg.evaluation import PROTOCOLS
     from allneg.evaluation.ranks import rank
-    from allneg.hardware import find_device
+    from allneg.hardware import find_device, trouble_named
 
-    tables = run.tables().to(find_device(device or "auto"))
-    note_if_unfinished(run)
-    block = run.recipe.evaluation.block
-    return rank(run.model, tables, run.graph, split, PROTOCOLS["allneg"], block)
+    place, block = find_device(device or "auto"), run.recipe.evaluation.block
+    with trouble_named(place):
+        tables = run.tables().to(place)
+        note_if_unfinished(run)
+        return rank(run.model, tables, run.graph, split, PROTOCOLS["allneg"], block)
 
 
 def _print(found: Comparison, runs: tuple[Path, Path]) -> None:

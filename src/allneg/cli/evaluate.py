@@ -28,12 +28,13 @@ def command(run: Path, split: str, rules: str, device: str | None, as_json: bool
     """Rank a split by RUN's best weights and print the report."""
     from allneg.cli.reports import note_if_unfinished, show
     from allneg.evaluation import evaluate, protocol
-    from allneg.hardware import find_device
+    from allneg.hardware import find_device, trouble_named
     from allneg.run import Run
 
     opened, place = Run.open(run), find_device(device or "auto")
     block = opened.recipe.evaluation.block
-    tables = opened.tables().to(place)
-    note_if_unfinished(opened)
-    report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)
+    with trouble_named(place):
+        tables = opened.tables().to(place)
+        note_if_unfinished(opened)
+        report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)
     show(report, opened, as_json)

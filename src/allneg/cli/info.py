@@ -19,7 +19,7 @@ def command(run: Path, as_json: bool) -> None:
 
     opened = Run.open(run)
     graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
-    report = opened.report if opened.finished else None
+    report = opened.report if opened.has_report else None
     split = report.protocol["split"] if report else None
     said = {
         "schema_version": SCHEMA_VERSION,

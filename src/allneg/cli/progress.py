@@ -46,7 +46,9 @@ def _signals() -> Iterator[Callable[[], int]]:
         if once_more:
             for each in before:
                 signal.signal(each, signal.SIG_DFL)
-            print("\nsaving; once more ends at once, unsaved", file=sys.stderr)
+            # Not by `print`: the signal may have come in the middle of one.
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nsaving; once more ends at once, unsaved\n")
 
     for each in before:
         signal.signal(each, take)

@@ -16,7 +16,7 @@ _MOST_RELATIONS = 20
 
 def print_report(run: Run, as_json: bool) -> None:
     """The report of a run; where there was nothing to rank, say so."""
-    if not run.finished and run.status["state"] == "finished":
+    if run.finished and not run.has_report:
         why = "trained; there is no valid or test split, so there is no report"
         if as_json:
             about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}

@@ -36,6 +36,6 @@ def command(run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int
             stopped = with_parent(stopped_by, parent)
             resume(run, mesh=mesh, watch=watch, stopped_by=stopped)
     elif speaks():
-        note("it is finished already; this is its report")
+        note("it is finished already")
     if speaks():
         print_report(opened, as_json)

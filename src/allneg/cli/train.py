@@ -84,7 +84,7 @@ def command(
     print_report(run, as_json)
     if (
         not quiet
-        and run.finished
+        and run.has_report
         and run.report.protocol["split"] == "test"
         and len(run.graph.valid)
     ):

@@ -15,7 +15,7 @@ from allneg.graph.benchmarks import DATASETS
 from allneg.paper.beside import Beside
 from allneg.paper.cells import FLAT_FROM
 from allneg.paper.numbers import TITLES
-from allneg.run.files import full_disk_named, write_text
+from allneg.run.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,9 +60,7 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
         figure.savefig(text, format="svg", metadata={"Date": None})
         figure.savefig(image, format="png", dpi=_PIXELS_AN_INCH, metadata={"Software": None})
     write_text(folder / "figure1.svg", text.getvalue())
-    path = folder / "figure1.png"
-    with full_disk_named(path, len(image.getvalue())):
-        path.write_bytes(image.getvalue())
+    write_bytes(folder / "figure1.png", image.getvalue())
 
 
 def _points(data: str, points: Sequence[Beside]) -> list[tuple[int, float, float, float]]:

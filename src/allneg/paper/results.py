@@ -12,6 +12,7 @@ from allneg.errors import BadRecipe, BadRun
 from allneg.paper.numbers import Number
 from allneg.recipe import Evaluation, Hardware, Loss, Recipe, Training
 from allneg.run import Run
+from allneg.run.epochs import best_of
 from allneg.run.files import full_disk_named, read_json, write_json
 
 SCHEMA_VERSION = 1
@@ -171,13 +172,13 @@ def entry(run: Run) -> dict[str, Any]:
     report, metrics, status = run.report.to_json(), run.metrics(), run.status
     kept = ("mrr", "mr", "hits", "count", "by_side", "optimistic", "pessimistic", "unseen")
     ranked = [each for each in metrics if "valid" in each]
-    best = max((each["valid"]["mrr"] for each in ranked), default=None)
+    best = best_of(metrics)
     return {
         "seed": run.recipe.training.seed,
         **{name: report[name] for name in kept},
         "candidates": report["candidates"],
         "protocol": report["protocol"],
-        "valid_mrr": best,
+        "valid_mrr": best["valid"]["mrr"] if best else None,
         "best_epoch": status.get("best_epoch"),
         "epochs": len(metrics),
         "seconds": metrics[-1]["seconds"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,9 +22,8 @@ from allneg.run.files import (
 )
 from allneg.run.run import Run
 from allneg.run.shards import Part, listed, opened
+from allneg.run.tensors import header
 
-_ALIGNED = 8
-_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "I64": 8, "I32": 4}
 _COPIED = (
     "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
     "metrics.jsonl", "status.json", "report.json", "run.json",
@@ -82,27 +80,23 @@ def _join(where: Path, names: list[str], out: Path) -> None:
     temporary = out.with_name(TEMPORARY + out.name)
     need_bytes(out.parent, sum((where / name).stat().st_size for name in names))
     with opened([where / name for name in names]) as parts, full_disk_named(out):
-        seam.disk.write(temporary, _bytes(list(parts.values())))
-        seam.disk.sync(temporary)
-        seam.disk.replace(temporary, out)
+        try:
+            seam.disk.write(temporary, _bytes(parts))
+            seam.disk.sync(temporary)
+            seam.disk.replace(temporary, out)
+        except BaseException:
+            with suppress(OSError):
+                seam.disk.remove(temporary)  # nothing sweeps a folder that is no run's
+            raise
         seam.disk.sync(out.parent)
 
 
-def _bytes(parts: list[Part]) -> Iterator[seam.Part]:
+def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Part]:
     """The bytes that `run/tensors.py` gives of the same tensors, read as they are needed."""
-    parts = sorted(parts, key=lambda part: (-_BYTES[part.dtype], part.name))
-    header, end = {}, 0
-    for part in parts:
-        start, end = end, end + part.n_numbers * _BYTES[part.dtype]
-        header[part.name] = {
-            "dtype": part.dtype, "shape": part.shape, "data_offsets": [start, end],
-        }  # fmt: skip
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNED)
-    yield len(text).to_bytes(8, "little")
-    yield text
-    for part in parts:
-        for block in part.blocks():
+    order, head = header({name: (part.dtype, part.shape) for name, part in parts.items()})
+    yield head
+    for name in order:
+        for block in parts[name].blocks():
             if block.numel():
                 yield block.contiguous().reshape(-1).view(torch.uint8).numpy().data
 

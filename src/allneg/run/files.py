@@ -24,7 +24,12 @@ _LARGEST_JSON = 1 << 28  # bytes; a report of a hundred thousand relations has a
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` at once."""
-    temporary, data = path.with_name(TEMPORARY + path.name), text.encode()
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` at once."""
+    temporary = path.with_name(TEMPORARY + path.name)
     with full_disk_named(path, len(data)):
         _refuse_if_odd(path)
         seam.disk.write(temporary, [data])

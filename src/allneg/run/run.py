@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
-from allneg.errors import BadRecipe, BadRun, OutOfResources
-from allneg.evaluation.report import Report, is_number
+from allneg.errors import BadRecipe, BadRun
+from allneg.evaluation.report import Report
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.run import checkpoint
 from allneg.run import disk as seam
 from allneg.run.environment import environment
+from allneg.run.epochs import read_epochs
 from allneg.run.files import (
-    TEMPORARY,
     append_text,
     full_disk_named,
     read_json,
     read_table,
     sync,
-    unreadable_named,
     write_json,
     write_text,
 )
 from allneg.run.folder import check_new, take
+from allneg.run.lock import held, is_free
 from allneg.run.shards import Part
 from allneg.run.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
@@ -167,8 +164,15 @@ class Run:
             raise BadRun(f"{path}: not a report; `allneg evaluate` ranks again") from None
 
     @property
-    def finished(self) -> bool:
+    def has_report(self) -> bool:
         return (self.folder / "report.json").exists()
+
+    @property
+    def finished(self) -> bool:
+        """Is nothing left to do: not even a report, where it has something to rank?"""
+        if self.has_report or self.status["state"] != "finished":
+            return self.has_report
+        return not (len(self.graph.valid) or len(self.graph.test))
 
     @property
     def status(self) -> dict[str, Any]:
@@ -187,12 +191,7 @@ class Run:
     @property
     def free(self) -> bool:
         """Whether no process trains this run now."""
-        lock = self.folder / ".lock"
-        try:
-            with FileLock(lock, timeout=0) if lock.exists() else contextlib.nullcontext():
-                return True
-        except (Timeout, OSError):  # OSError: not ours to lock, so not ours to know
-            return False
+        return is_free(self.folder)
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -201,17 +200,7 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch: loss, learning rate, seconds and, where it was ranked, valid."""
-        path = self.folder / "metrics.jsonl"
-        try:
-            with unreadable_named(path):
-                lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-            # A line without its end was cut by a full disk or a kill; its epoch is trained again.
-            found = [json.loads(line) for line in lines if line.endswith("\n")]
-        except ValueError as error:
-            raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
-        if not all(map(_is_epoch, found)):
-            raise BadRun(f"{path}: a line is no epoch's; the file is damaged")
-        return found
+        return read_epochs(self.folder / "metrics.jsonl")
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics; `save` makes it last."""
@@ -260,31 +249,9 @@ class Run:
             self.check_shapes(saved.tables, None if shard is None else len(shard))
         return saved
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from training this run; sweep what a killed one left."""
-        lock, holder = FileLock(self.folder / ".lock"), self.folder / ".holder"
-        try:
-            lock.acquire(timeout=1)  # `free` has it for a moment, too
-        except Timeout:
-            who = holder.read_text().strip() if holder.exists() else "another process"
-            raise BadRecipe(f"{self.folder}: is being trained by {who}; wait for it") from None
-        except OSError as error:
-            raise OutOfResources(f"{self.folder}: cannot be written ({error.strerror})") from None
-        try:
-            with full_disk_named(holder):
-                holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-                self._sweep()
-            yield
-        finally:
-            holder.unlink(missing_ok=True)
-            lock.release()
-
-    def _sweep(self) -> None:
-        """Remove what a killed process was in the middle of writing."""
-        for folder in (self.folder, self.folder / "checkpoints"):
-            for left in folder.glob(TEMPORARY + "*"):
-                seam.disk.remove(left)
+        return held(self.folder)
 
 
 def make_model(recipe: Recipe) -> Model:
@@ -292,12 +259,3 @@ def make_model(recipe: Recipe) -> Model:
     return MODELS[settings.name](
         settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
     )
-
-
-def _is_epoch(said: Any) -> bool:
-    """Is this what `note` was told of an epoch, as far as anybody reads it?"""
-    if not isinstance(said, dict) or type(said.get("epoch")) is not int:
-        return False
-    valid = said.get("valid", {"mrr": 0.0})
-    mrr = valid.get("mrr") if isinstance(valid, dict) else None
-    return is_number(said.get("seconds")) and is_number(mrr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,14 @@ import torch
 from allneg.errors import BadRun, Problem
 from allneg.evaluation import evaluate
 from allneg.run import checkpoint
-from allneg.run.files import TEMPORARY, read_json
+from allneg.run.files import read_json
+from allneg.run.lock import leftovers
 from allneg.run.run import Run
 from allneg.run.shards import files_of
 from allneg.run.shards import read as read_kind
 
 _TRIES = 5  # at what a training may be changing
+_ROUNDING = 1e-3  # by which a mean may differ where ranks were computed by something else
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,9 @@ def verify(folder: Path, rank: bool = False) -> list[Check]:
         ("end", lambda: _check_end(run)),
         ("leftovers", lambda: _check_leftovers(run)),
     ]
-    if run.finished:
+    if run.has_report:
         checks.append(("report", lambda: run.report))
-    if run.finished and rank:
+    if run.has_report and rank:
         checks.append(("report, ranked again", lambda: _check_ranks(run)))
     tries = 1 if run.free else _TRIES
     return [_made(what, check, tries) for what, check in [("recipe", lambda: run.recipe), *checks]]
@@ -81,12 +84,12 @@ def _check_metrics(run: Run) -> None:
 def _check_end(run: Run) -> None:
     """Is all there that a run has once it is finished?"""
     state = run.status["state"]
-    if run.finished and state == "new":
+    if run.has_report and state == "new":
         raise BadRun(f"{run.folder / 'status.json'}: missing, and there is a report")
     if state != "finished":
         return
     run.need_weights()
-    if not run.finished and (len(run.graph.valid) or len(run.graph.test)):
+    if not run.finished:
         raise BadRun(f"{run.folder / 'report.json'}: missing, and the run is finished")
 
 
@@ -115,17 +118,35 @@ def _check_finite(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
 def _check_leftovers(run: Run) -> None:
     if not run.free:
         return  # they are its training's
-    for folder in (run.folder, run.folder / "checkpoints"):
-        for left in folder.glob(TEMPORARY + "*"):
-            raise BadRun(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
+    for left in leftovers(run.folder):
+        raise BadRun(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
+
+
+def _alike(one: Any, other: Any, slack: float) -> bool:
+    """Are two parts of a report the same, but for the rounding of another device or engine?"""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        slack = _slack(one["count"]) if "count" in one else slack
+        return one.keys() == other.keys() and all(
+            _alike(one[name], other[name], slack) for name in one
+        )
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=slack, abs_tol=slack)
+    return bool(one == other)
+
+
+def _slack(count: int) -> float:
+    """By how much a mean over so many questions may differ: one may be at another place."""
+    return max(_ROUNDING, 1 / max(1, count))
 
 
 def _check_ranks(run: Run) -> None:
     told = run.report
     block = run.recipe.evaluation.block
     found = evaluate(run.model, run.tables(), run.graph, told.protocol["split"], block=block)
+    again = found.to_json()
     for name, one in told.to_json().items():
-        other = getattr(found, name)
-        if one != other:
-            differs = f"{one}, and {other}" if isinstance(one, (int, float)) else "not the same"
+        if not _alike(one, again[name], _slack(told.count)):
+            differs = "not the same"
+            if isinstance(one, (int, float)):
+                differs = f"{one}, and {again[name]}"
             raise BadRun(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")

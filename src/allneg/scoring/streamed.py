@@ -21,8 +21,7 @@ from allneg.kernels.dot import NarrowDot
 from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
 from allneg.scoring.shard import ALONE, Group, Pending
-
-_MULTIPLE = 64  # of rows in a block: odd widths make matrix products slow
+from allneg.scoring.tables import MULTIPLE
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def block_rows(questions: int, n: int, block: int) -> int:
     """How many of `n` rows are compared at once so that about `block` scores are held."""
     if questions * n <= block:
         return n
-    return min(n, max(_MULTIPLE, block // questions // _MULTIPLE * _MULTIPLE))
+    return min(n, max(MULTIPLE, block // questions // MULTIPLE * MULTIPLE))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from allneg.scoring.far import Fetched, Late, fetch, fetched_rows, look_far
 from allneg.scoring.near import Few, Look, LookSized, Size
 from allneg.scoring.shard import Shard
 
+MULTIPLE = 64  # of rows that are compared at a time: odd widths make matrix products slow
 _ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
 
 

@@ -87,7 +87,7 @@ class Opened:
     @cached_property
     def card(self) -> shapes.ModelCard:
         graph, recipe, metrics = self.predictor.graph, self.run.recipe, self.run.metrics()
-        report = self.run.report if self.run.finished else None
+        report = self.run.report if self.run.has_report else None
         return shapes.ModelCard(
             self.id,
             graph.name,

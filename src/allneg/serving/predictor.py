@@ -14,7 +14,7 @@ from allneg.errors import BadRecipe, Diverged, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.questions import SIDES, Questions, Side
-from allneg.hardware import find_device
+from allneg.hardware import find_device, trouble_named
 from allneg.kernels.packed import packed
 from allneg.models import Model
 from allneg.run import Run
@@ -75,13 +75,15 @@ class Predictor:
         """The best weights of a run, ready to answer."""
         run, place = Run.open(folder), find_device(device)
         graph = run.graph
-        known = {
-            split: KnownAnswers.of([graph.split(split)], graph.n_entities, graph.n_relations, place)
-            for split in SPLITS
-            if len(graph.split(split))
-        }
-        tables = run.tables().to(place).requires_grad_(False)
-        return cls(run.model, tables, graph, known).quick()
+        sizes = graph.n_entities, graph.n_relations
+        with trouble_named(place):
+            known = {
+                split: KnownAnswers.of([graph.split(split)], *sizes, place)
+                for split in SPLITS
+                if len(graph.split(split))
+            }
+            tables = run.tables().to(place).requires_grad_(False)
+            return cls(run.model, tables, graph, known).quick()
 
     def quick(self) -> Predictor:
         """The same with its entity rows packed, where that helps."""

@@ -73,7 +73,7 @@ def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Exampl
 
 def _report(run: Run, predictor: Predictor) -> dict[str, Any] | None:
     """The run's own report, or the same ranking now where the run is not finished."""
-    if run.finished:
+    if run.has_report:
         return run.report.to_json()
     split = _ranked_split(run.graph)
     if split is None:

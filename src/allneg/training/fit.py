@@ -29,6 +29,7 @@ from allneg.training.patience import judged, spent
 from allneg.training.plan import how
 from allneg.training.watch import Watch
 
+_AGAIN = "What was saved is kept; see that the device works, then `allneg resume` the run."
 _STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
 
 
@@ -74,7 +75,7 @@ def go_on(
     with prepared(hardware) as device, using(hardware.engine), torch.enable_grad():
         forget_peak(device)
         try:
-            with trouble_named(device, _less(run.recipe)):
+            with trouble_named(device, _less(run.recipe), _AGAIN):
                 return _fit(run, device, watch or Watch(), Decision(world, stopped_by), aim)
         except OutOfResources as problem:
             with contextlib.suppress(OutOfResources):  # of a full disk, too

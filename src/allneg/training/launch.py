@@ -134,6 +134,11 @@ def n_launched() -> int:
     return _number("WORLD_SIZE", 1)
 
 
+def is_first() -> bool:
+    """Is this process to lead those that were started together?"""
+    return _number("RANK", 0) == 0
+
+
 def may_restart() -> bool:
     """Will torchrun start this anew after a failure?"""
     return _number("TORCHELASTIC_MAX_RESTARTS", 0) > 0

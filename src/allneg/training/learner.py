@@ -17,6 +17,7 @@ from allneg.scoring.candidates import Drawn
 from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
 from allneg.scoring.shard import LONE, World
+from allneg.scoring.tables import MULTIPLE
 from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
     make_optimizer,
@@ -25,8 +26,6 @@ from allneg.training.optimizer import (
     restore_optimizer,
     set_rate,
 )
-
-_MULTIPLE = 64  # of entity rows on a GPU
 
 
 def needs_known(recipe: Recipe) -> bool:
@@ -61,7 +60,7 @@ class Learner:
             recipe.model.reciprocal,
             recipe.training.seed,
         )
-        tables = tables.padded(1 if device.type == "cpu" else _MULTIPLE)
+        tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
         on_host = recipe.hardware.table == "host"
         if on_host and world.size > 1:
             raise BadRecipe(

@@ -17,6 +17,7 @@ from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.run import make_model
 from allneg.scoring.streamed import block_rows
+from allneg.scoring.tables import MULTIPLE
 from allneg.training.captured import is_captured
 from allneg.training.cost import Counts
 from allneg.training.learner import keeps_rounded, needs_known
@@ -61,7 +62,7 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
     counts = graph if isinstance(graph, Counts) else Counts.of(graph)
     n = -(-counts.entities // mesh.rows)  # a float would round a large number
     relations = counts.relations * (2 if recipe.model.reciprocal else 1)
-    padded = n if device.type == "cpu" else -(-n // 64) * 64
+    padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
     size = -(-recipe.training.batch_size // mesh.batch)
     questions = min(size, recipe.training.micro_batch or size)

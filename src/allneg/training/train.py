@@ -15,7 +15,7 @@ from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.run import Run, check_new, new_folder
 from allneg.run.environment import is_ours
 from allneg.training.fit import go_on
-from allneg.training.launch import launched, may_restart, n_launched
+from allneg.training.launch import is_first, launched, may_restart, n_launched
 from allneg.training.plan import refuse_if_too_large
 from allneg.training.watch import Watch
 
@@ -41,7 +41,7 @@ def train(
     # What is missing or taken is said before anything is read or written.
     device = find_device(plan.hardware.device)
     folder = new_folder(plan) if out is None else Path(out)
-    if not is_ours(folder):
+    if is_first() and not is_ours(folder):  # only the first one's torchrun is known
         check_new(folder)
     if out is None and may_restart():
         raise BadRecipe("torchrun may start this anew: say --out, so that it finds its run again")

@@ -52,17 +52,29 @@ class Ranged:
         if not (out / "asked.json").exists():
             return []
         said = read_json(out / "asked.json")
-        if not isinstance(said, list) or not all(
-            isinstance(each, dict) and each.keys() == self.axes.keys() for each in said
-        ):
+        if not isinstance(said, list) or not all(map(self._is_of, said)):
             raise BadRun(
-                f"{out / 'asked.json'}: not of {self.name}'s settings; choose another --out"
+                f"{out / 'asked.json'}: not of {self.name}'s settings and ranges; choose another"
+                " --out"
             )
         return said
+
+    def _is_of(self, said: object) -> bool:
+        """Could these be a trial's settings? The file may have had others when it was asked."""
+        if not isinstance(said, dict) or said.keys() != self.axes.keys():
+            return False
+        return all(_is_on(axis, said[name]) for name, axis in self.axes.items())
 
     def ask(self, out: Path, settings: Mapping[str, Any]) -> None:
         """Add a trial; the caller holds `asking`."""
         write_json(out / "asked.json", [*self.asked(out), dict(settings)])
+
+
+def _is_on(axis: Range | list[Any], value: Any) -> bool:
+    if not isinstance(axis, Range):
+        return value in axis
+    kind = int if axis.is_whole else float
+    return isinstance(value, kind) and axis.low <= value <= axis.high
 
 
 def asking(out: Path) -> FileLock:

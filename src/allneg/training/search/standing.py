@@ -10,10 +10,11 @@ from typing import Any
 from filelock import FileLock
 
 from allneg.run import Run
+from allneg.run.epochs import best_of
 from allneg.run.files import write_json
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.space import Space, Trial
-from allneg.training.search.trial import Place, best_of
+from allneg.training.search.trial import Place
 
 # From the ones that can be chosen to the ones that are not begun.
 _ORDER = ("finished", "running", "paused", "dropped", "diverged", "waiting")
@@ -60,7 +61,7 @@ def results(space: Space, found: Sequence[Standing], halving: bool = False) -> d
     return {
         "schema_version": SCHEMA_VERSION,
         "space": space.name,
-        "data": space.recipe.data.name,
+        "data": space.recipe.data.name if space.trials else None,  # nothing was asked for yet
         "selected_by": "valid MRR",
         "halving": rungs(space) if halving else None,
         "trials": [each.to_json() for each in found],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.run import Run
 from allneg.run import disk as seam
+from allneg.run.epochs import best_of
 from allneg.run.files import full_disk_named, read_json, write_json
 from allneg.training.fit import Aim, fit
 from allneg.training.search.space import Trial
@@ -159,9 +160,3 @@ def _measured(
         data=data_hash(run.graph),
         reason=reason,
     )
-
-
-def best_of(metrics: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The entry with the best valid MRR; of equal ones the first, whose weights were kept."""
-    ranked = [each for each in metrics if "valid" in each]
-    return max(ranked, key=lambda each: float(each["valid"]["mrr"]), default=None)

@@ -1,0 +1,55 @@
+"""Who trains a run: at most one process, or one group of processes, at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from allneg.errors import BadRecipe, OutOfResources
+from allneg.run import disk as seam
+from allneg.run.files import TEMPORARY, full_disk_named
+
+_LOCK = ".lock"
+
+
+def is_free(folder: Path) -> bool:
+    """Does no process train the run in a folder now?"""
+    lock = folder / _LOCK
+    try:
+        with FileLock(lock, timeout=0) if lock.exists() else contextlib.nullcontext():
+            return True
+    except (Timeout, OSError):  # OSError: not ours to lock, so not ours to know
+        return False
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other processes from training the run in a folder; sweep what a killed one left."""
+    lock, holder = FileLock(folder / _LOCK), folder / ".holder"
+    try:
+        lock.acquire(timeout=1)  # `is_free` has it for a moment, too
+    except Timeout:
+        who = holder.read_text().strip() if holder.exists() else "another process"
+        raise BadRecipe(f"{folder}: is being trained by {who}; wait for it") from None
+    except OSError as error:
+        raise OutOfResources(f"{folder}: cannot be written ({error.strerror})") from None
+    try:
+        with full_disk_named(holder):
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            for left in leftovers(folder):
+                seam.disk.remove(left)
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What a killed process was in the middle of writing."""
+    places = (folder, folder / "checkpoints")
+    return [left for place in places for left in sorted(place.glob(TEMPORARY + "*"))]
