@@ -123,6 +123,22 @@ def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:
     page.get_by_text("There is one model only").wait_for()
 
 
+def test_where_one_model_has_no_answers_nothing_is_said_to_have_moved(
+    explorer: Explorer, page: Page
+) -> None:
+    def failing(route: Route) -> None:
+        if "distmult" in route.request.url:
+            route.fulfill(status=500, body="{}")
+        else:
+            route.continue_()
+
+    page.route("**/v1/predict?*", failing)
+    page.goto(explorer.at(view="compare", head="France", relation="borders"))
+    page.locator(".rows li").first.wait_for()
+    assert page.locator(".rows li").count() == 10
+    assert page.locator(".move").count() == 0
+
+
 def test_nothing_is_left_when_all_is_known(explorer: Explorer, page: Page) -> None:
     def none(route: Route) -> None:
         answer = route.fetch()

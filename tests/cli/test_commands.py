@@ -132,6 +132,14 @@ def test_resuming_a_finished_run_prints_its_report(allneg: Command, toy_copy: Ru
     assert done.json["mrr"] == toy_copy.report.mrr
 
 
+def test_resume_says_anew_that_a_run_is_finished(allneg: Command, toy_copy: Run) -> None:
+    (toy_copy.folder / "status.json").unlink()
+    done = allneg("resume", toy_copy.folder, "--json")
+    assert done.code == 0
+    assert done.json["mrr"] == toy_copy.report.mrr
+    assert toy_copy.status["state"] == "finished"
+
+
 def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
     before = toy_copy.report.to_json()
     (toy_copy.folder / "report.json").unlink()

@@ -238,7 +238,9 @@ def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) 
     "content, ending, advice",
     [
         (b"a r b\n", "txt", "put tabs between them"),
-        (b"a;r;b\n", "csv", "by semicolons: put tabs between them"),
+        (b"a;r;b\n", "csv", "by semicolons: put commas between them"),
+        (b"a b;r;c\n", "tsv", "by semicolons: put tabs between them"),
+        (b"# my data\n", "tsv", "comments are not read: take them out"),
         (b"a,r,b\n", "txt", "call the file .csv"),
         (b"a\tr\tb\n", "csv", "call the file .tsv"),
     ],

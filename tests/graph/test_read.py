@@ -89,6 +89,13 @@ def test_a_packed_file_that_is_cut_off_is_refused(
         read_graph(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["valid", "validation", "dev"])
+def test_valid_has_more_than_one_usual_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.txt").write_bytes(CONTENT["train"])
+    (tmp_path / f"{name}.txt").write_bytes(CONTENT["valid"])
+    assert len(read_graph(tmp_path).valid) == len(CONTENT["valid"].splitlines())
+
+
 def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
     for ending in ("txt", "tsv"):
         (tmp_path / f"train.{ending}").write_bytes(CONTENT["train"])

@@ -53,6 +53,18 @@ def test_more_tiles_than_a_grid_takes_are_started_in_turn(
 
 
 @kernels
+@every_engine()
+@pytest.mark.parametrize("n", [101, 700])
+def test_rows_that_are_equal_tie(kernel, parts, name, n):
+    """To the bit, wherever in the table they are: ranks tell equal scores from others."""
+    engine, _ = engine_and_reference(kernel, name)
+    query, row = torch.randn(9, parts * 50), torch.randn(1, parts * 50)
+    device = device_of(engine)
+    found = engine.scores(query.to(device), row.repeat(n, 1).to(device))
+    assert found.eq(found[:, :1]).all()
+
+
+@kernels
 @every_engine("reference", "cpu", "compiled")
 def test_float64_stays_float64(kernel, parts, name):
     engine, reference = engine_and_reference(kernel, name)

@@ -106,6 +106,22 @@ def test_a_curve_is_flat_where_it_stays_near_its_end(
     assert f"- FB15k: {'no' if where.startswith('nowhere') else 'yes'}; " in page
 
 
+@pytest.mark.parametrize(
+    "mrrs, verdict",
+    [
+        ((0.3, 0.496, 0.5), "perhaps, as nothing was run between 1,000 and 4,000"),
+        ((0.499, 0.496, 0.5), "yes"),
+        ((0.499, 0.4, 0.5), "no"),
+    ],
+)
+def test_a_curve_is_not_judged_where_nothing_was_run(
+    found: Callable[..., str], mrrs: tuple[float, ...], verdict: str
+) -> None:
+    rows = ("figure1/k-1000", "figure1/k-4000", "figure1/all")
+    numbers = [Number("figure1", "wn18rr", row) for row in rows]
+    assert f"- WN18RR: {verdict}; " in found(*zip(numbers, mrrs, strict=True))
+
+
 @pytest.mark.parametrize("l2, verdict", [(0.63, "yes, or more"), (0.65, "less"), (0.699, "no")])
 def test_norms_are_compared_with_l1(found: Callable[..., str], l2: float, verdict: str) -> None:
     rows = ("norms/rotate-l1", "norms/rotate-l2", "norms/rotate-squared")

@@ -52,6 +52,15 @@ def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
         load_best(tmp_path)
 
 
+def test_without_a_pointer_to_one_of_several_there_is_no_last(tmp_path: Path) -> None:
+    save(tmp_path, "one", made(1))
+    save(tmp_path, "two", made(2))
+    (tmp_path / "last").unlink()
+    for read in (load, load_best):
+        with pytest.raises(BadRun, match="last: missing, so nobody knows which"):
+            read(tmp_path)
+
+
 def test_the_best_tables_are_the_last_ones_unless_said_otherwise(tmp_path: Path) -> None:
     save(tmp_path, "one", made(1))
     assert load_best(tmp_path)["entities"].eq(1).all()

@@ -37,6 +37,12 @@ def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: 
     assert planned("countries") == Recipe()
 
 
+def test_settings_that_name_other_data_are_refused() -> None:
+    with pytest.raises(BadRecipe, match=r"data\.name is 'wn18' in the settings, and 'tiny' is"):
+        planned("tiny", settings=["data.name=wn18"])
+    assert planned("tiny", settings=["data.name=tiny"]).data.name == "tiny"
+
+
 def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("model.dimm = 7\n")

@@ -52,10 +52,14 @@ def _advice(line: str, separator: str) -> str:
         return "the fields are separated by tabs: call the file .tsv"
     if separator == "\t" and line.count(",") == 2 and "\t" not in line:
         return "the fields are separated by commas: call the file .csv"
-    if separator not in line and len(line.split()) == 3:
-        return "the fields are separated by spaces: put tabs between them"
-    if line.count(";") == 2 and separator not in line:
-        return "the fields are separated by semicolons: put tabs between them"
+    if separator not in line:
+        right = {"\t": "tabs", ",": "commas"}[separator]
+        if line.startswith("#"):
+            return "comments are not read: take them out"
+        if line.count(";") == 2:
+            return f"the fields are separated by semicolons: put {right} between them"
+        if len(line.split()) == 3:
+            return f"the fields are separated by spaces: put {right} between them"
     if "\r" in line:
         return "the line has carriage returns in it: end lines with line feeds"
     return "data.skip_bad_lines=N leaves out up to N such lines a file"

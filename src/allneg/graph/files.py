@@ -22,7 +22,8 @@ from allneg.graph.graph import SPLITS
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
 
 _UNPACKED = 5  # bytes of triples to a packed one, about
-_SPLIT_FILE = re.compile(rf"({'|'.join(SPLITS)})\.(txt|tsv|csv)(\.gz|\.xz)?")
+_NAMES = {**{split: split for split in SPLITS}, **dict.fromkeys(["validation", "dev"], "valid")}
+_SPLIT_FILE = re.compile(rf"({'|'.join(_NAMES)})\.(txt|tsv|csv)(\.gz|\.xz)?")
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
         match = _SPLIT_FILE.fullmatch(name.rpartition("/")[2])
         if not match:
             continue
-        split = match[1]
+        split = _NAMES[match[1]]
         if split in chosen:
             raise BadData(
                 f"{where}: {printable(chosen[split])} and {printable(name)} are both {split}; "

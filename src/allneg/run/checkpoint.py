@@ -168,11 +168,7 @@ def load(folder: Path, shard: Shard | None = None) -> Checkpoint | None:
     With a shard, its rows of the entities alone are read, whoever wrote them.
     """
     name = _pointed(folder)
-    if name is not None:
-        return _load(folder / name, shard)
-    if names(folder):
-        raise BadRun(f"{folder / 'last'}: missing, so nobody knows which checkpoint is the last")
-    return None
+    return None if name is None else _load(folder / name, shard)
 
 
 def load_or_fall_back(
@@ -272,7 +268,9 @@ def _pointed(folder: Path) -> str | None:
         name = path.read_bytes()[:_LITTLE].decode("ascii").strip("\r\n")
     except FileNotFoundError:
         found = names(folder)
-        return found[0] if len(found) == 1 else None
+        if len(found) > 1:
+            raise BadRun(f"{path}: missing, so nobody knows which checkpoint is the last") from None
+        return found[0] if found else None
     except (OSError, UnicodeDecodeError) as error:
         raise BadRun(f"{path}: cannot be read ({error})") from None
     if not name or name.startswith(".") or "/" in name or not name.isprintable():

@@ -109,7 +109,7 @@ class Run:
         try:
             return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
         except BadRecipe as wrong:
-            raise BadRun(str(wrong)) from None
+            raise BadRun(f"{folder}: {wrong}") from None
 
     @cached_property
     def graph(self) -> Graph:
@@ -169,10 +169,10 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Is nothing left to do: not even a report, where it has something to rank?"""
-        if self.has_report or self.status["state"] != "finished":
-            return self.has_report
-        return not (len(self.graph.valid) or len(self.graph.test))
+        """Is nothing left to do, not even a report where there is something to rank?"""
+        if self.status["state"] != "finished":
+            return False
+        return self.has_report or not (len(self.graph.valid) or len(self.graph.test))
 
     @property
     def status(self) -> dict[str, Any]:

@@ -107,7 +107,10 @@ def planned(
         tables = recipe.to_tables()
     elif recipe is not None:
         where, tables = Path(recipe).name, load_tables(recipe)
-    tables = merged(merged(tables, parse_settings(settings)), {"data": {"name": str(data)}})
+    said = parse_settings(settings)
+    if (other := said.get("data", {}).get("name", str(data))) != str(data):
+        raise BadRecipe(f"data.name is {other!r} in the settings, and {str(data)!r} is to be read")
+    tables = merged(merged(tables, said), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)

@@ -28,9 +28,12 @@ def scores(query: Tensor, table: Tensor) -> Tensor:
     for start, stop in row_blocks(table):
         columns = (table[start:stop] * _STRETCH).T.contiguous()
         apart = torch.empty_like(columns)
+        # Not straight into `out`: where a line of it begins decides the order in which a product
+        # sums, and rows that are equal would not tie.
+        line = query.new_empty(1, stop - start)
         for i in range(len(query)):
             _huber(query[i, :, None], columns, _NO_REDUCTION, 1.0, out=apart)
-            torch.mm(sums, apart, out=out[i : i + 1, start:stop])
+            out[i, start:stop] = torch.mm(sums, apart, out=line)[0]
     return out
 
 

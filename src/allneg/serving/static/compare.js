@@ -74,6 +74,7 @@ function page(here, models, ids, [left, right]) {
   const lists = [left, right].map((said) =>
     (said.answers ?? []).map((each) => ({ ...each, name: each[key] })),
   );
+  const both = Boolean(left.answers && right.answers); // else nothing moved anywhere
   const shared = lists[0].filter((each) => lists[1].some((theirs) => theirs.name === each.name));
   const size = Math.max(lists[0].length, lists[1].length);
   return [
@@ -81,8 +82,7 @@ function page(here, models, ids, [left, right]) {
       "div",
       { class: "answers-top" },
       el("h2", {}, inWords(here)),
-      left.answers &&
-        right.answers &&
+      both &&
         el(
           "p",
           { class: "muted agree" },
@@ -92,14 +92,14 @@ function page(here, models, ids, [left, right]) {
     el(
       "div",
       { class: "sides" },
-      column(here, models, ids, 0, left, lists),
+      column(here, models, ids, 0, left, lists, both),
       el("div", { class: "moves", "aria-hidden": "true" }, moves(lists)),
-      column(here, models, ids, 1, right, lists),
+      column(here, models, ids, 1, right, lists, both),
     ),
   ];
 }
 
-function column(here, models, ids, side, said, lists) {
+function column(here, models, ids, side, said, lists, both) {
   const field = side === 0 ? "model" : "other";
   const options = models.map((each) =>
     el("option", { value: each.id, selected: each.id === ids[side] }, each.id),
@@ -115,12 +115,14 @@ function column(here, models, ids, side, said, lists) {
       : el(
           "ol",
           { class: "rows", "aria-label": ids[side] },
-          lists[side].map((each) => row(here, ids[side], each, lists[1 - side], side)),
+          lists[side].map((each) =>
+            row(here, ids[side], each, both && move(each, lists[1 - side], side)),
+          ),
         ),
   );
 }
 
-function row(here, model, answer, theirs, side) {
+function row(here, model, answer, moved) {
   const link =
     asked(here) === "relation"
       ? address({ model, head: here.head, relation: answer.name })
@@ -137,7 +139,7 @@ function row(here, model, answer, theirs, side) {
     el(
       "span",
       { class: "aside" },
-      move(answer, theirs, side),
+      moved,
       " ",
       numbers.share(answer.probability),
       " ",
