@@ -43,31 +43,41 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def torchrun(log: Path, data: Path, out: Path, *flags: str) -> subprocess.Popen[bytes]:
+    with log.open("a") as said:
+        return subprocess.Popen(
+            [
+                sys.executable, "-m", "torch.distributed.run", "--max-restarts", "1", *flags,
+                "-m", "allneg", "train", data, "--out", out, "--mesh", "rows=2",
+                *options(*SETTINGS),
+            ],
+            stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+
+def goes_on_without(launcher: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
+    """Kill the last process that a launcher started, once the run was saved, and wait for more."""
+    last = folder / "checkpoints" / "last"
+    until(last.exists, log.read_text())
+    first = children(launcher.pid)
+    os.kill(first[-1], signal.SIGKILL)
+    until(lambda: "does not answer any more" in log.read_text(), log.read_text())
+    saved = last.read_text()
+    until(lambda: last.read_text() != saved, log.read_text())
+    assert not set(children(launcher.pid)) & set(first)
+
+
 def test_a_killed_process_is_started_anew_and_the_run_goes_on_to_the_same_end(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
     folder, log = tmp_path / "run", tmp_path / "log"
-    with log.open("w") as said:
-        torchrun = subprocess.Popen(
-            [
-                sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                "--max-restarts", "1", "--standalone", "-m", "allneg", "train", tiny_folder,
-                "--out", folder, "--mesh", "rows=2", *options(*SETTINGS),
-            ],
-            stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+    launcher = torchrun(log, tiny_folder, folder, "--nproc-per-node", "2", "--standalone")
     try:
-        until((folder / "checkpoints" / "last").exists, log.read_text())
-        first = children(torchrun.pid)
-        os.kill(first[1], signal.SIGKILL)
-        until(lambda: "does not answer any more" in log.read_text(), log.read_text())
-        saved = (folder / "checkpoints" / "last").read_text()
-        until(lambda: (folder / "checkpoints" / "last").read_text() != saved, log.read_text())
-        assert not set(children(torchrun.pid)) & set(first)
-        torchrun.send_signal(signal.SIGTERM)
-        torchrun.wait(SECONDS)
+        goes_on_without(launcher, folder, log)
+        launcher.send_signal(signal.SIGTERM)
+        launcher.wait(SECONDS)
     finally:
-        torchrun.kill()
+        launcher.kill()
     assert "stopped and saved" in log.read_text()
     run = Run.open(folder)
     assert run.status["state"] == "interrupted"
@@ -90,29 +100,14 @@ def test_processes_of_two_machines_are_started_anew(tiny_folder: Path, tmp_path:
     folder, log = tmp_path / "run", tmp_path / "log"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def machine(number: int) -> subprocess.Popen[bytes]:
-        with log.open("a") as said:
-            return subprocess.Popen(
-                [
-                    sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1",
-                    "--nnodes", "2", "--node-rank", str(number), "--master-addr", "127.0.0.1",
-                    "--master-port", str(port), "--max-restarts", "1", "-m", "allneg", "train",
-                    tiny_folder, "--out", folder, "--mesh", "rows=2", *options(*SETTINGS),
-                ],
-                stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-
+        place = ("--master-addr", "127.0.0.1", "--master-port", str(free.getsockname()[1]))
     with ExitStack() as stack:
-        machines = [machine(number) for number in (0, 1)]
-        for each in machines:
-            stack.callback(each.kill)
-        until((folder / "checkpoints" / "last").exists, log.read_text())
-        os.kill(children(machines[1].pid)[0], signal.SIGKILL)
-        until(lambda: "does not answer any more" in log.read_text(), log.read_text())
-        saved = (folder / "checkpoints" / "last").read_text()
-        until(lambda: (folder / "checkpoints" / "last").read_text() != saved, log.read_text())
+        machines = []
+        for number in "01":
+            flags = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", number, *place)
+            machines.append(torchrun(log, tiny_folder, folder, *flags))
+            stack.callback(machines[-1].kill)
+        goes_on_without(machines[1], folder, log)
         for each in machines:
             each.send_signal(signal.SIGTERM)
         for each in machines:

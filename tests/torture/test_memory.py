@@ -93,7 +93,6 @@ def test_memory_for_not_even_one_question_is_a_problem(tiny_graph: Graph) -> Non
 
 
 @pytest.mark.battery(31)
-@pytest.mark.battery(31)
 @pytest.mark.parametrize("command", ["evaluate", "compare", "predict"])
 def test_weights_that_do_not_fit_on_a_device_are_a_problem(
     made: Made, monkeypatch: pytest.MonkeyPatch, command: str
@@ -110,6 +109,7 @@ def test_weights_that_do_not_fit_on_a_device_are_a_problem(
         allneg.main([command, *map(str, said[command])], standalone_mode=False)
 
 
+@pytest.mark.battery(31)
 def test_another_error_while_ranking_is_not_taken_for_memory(tiny_graph: Graph) -> None:
     class Wrong(MODELS["transe"]):  # type: ignore[misc]
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:

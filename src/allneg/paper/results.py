@@ -172,7 +172,7 @@ def entry(run: Run) -> dict[str, Any]:
     report, metrics, status = run.report.to_json(), run.metrics(), run.status
     kept = ("mrr", "mr", "hits", "count", "by_side", "optimistic", "pessimistic", "unseen")
     ranked = [each for each in metrics if "valid" in each]
-    best = best_of(metrics)
+    best = best_of(ranked)
     return {
         "seed": run.recipe.training.seed,
         **{name: report[name] for name in kept},

@@ -13,12 +13,12 @@ from allneg.errors import BadRecipe
 from allneg.run import disk as seam
 from allneg.run.checkpoint import last_folder, verify
 from allneg.run.files import (
-    TEMPORARY,
     full_disk_named,
     need_bytes,
     proof,
     unreadable_named,
     write_json,
+    write_parts,
 )
 from allneg.run.run import Run
 from allneg.run.shards import Part, listed, opened
@@ -77,18 +77,9 @@ def _export_run(run: Run, where: Path, files: Mapping[str, list[str]], out: Path
 
 def _join(where: Path, names: list[str], out: Path) -> None:
     """One safetensors file from several, whole or not there."""
-    temporary = out.with_name(TEMPORARY + out.name)
     need_bytes(out.parent, sum((where / name).stat().st_size for name in names))
-    with opened([where / name for name in names]) as parts, full_disk_named(out):
-        try:
-            seam.disk.write(temporary, _bytes(parts))
-            seam.disk.sync(temporary)
-            seam.disk.replace(temporary, out)
-        except BaseException:
-            with suppress(OSError):
-                seam.disk.remove(temporary)  # nothing sweeps a folder that is no run's
-            raise
-        seam.disk.sync(out.parent)
+    with opened([where / name for name in names]) as parts:
+        write_parts(out, _bytes(parts))
 
 
 def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Part]:

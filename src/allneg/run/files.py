@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,22 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data` at once."""
+    write_parts(path, [data], len(data))
+
+
+def write_parts(path: Path, parts: Iterable[seam.Part], size: int = 0) -> None:
+    """Replace `path` by `parts` at once, or leave it as it was; `size` is what they need."""
     temporary = path.with_name(TEMPORARY + path.name)
-    with full_disk_named(path, len(data)):
+    with full_disk_named(path, size):
         _refuse_if_odd(path)
-        seam.disk.write(temporary, [data])
-        seam.disk.sync(temporary)
-        seam.disk.replace(temporary, path)
+        try:
+            seam.disk.write(temporary, parts)
+            seam.disk.sync(temporary)
+            seam.disk.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                seam.disk.remove(temporary)  # nothing sweeps a folder that is no run's
+            raise
         seam.disk.sync(path.parent)
 
 

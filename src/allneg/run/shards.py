@@ -5,7 +5,6 @@ Rows of entities are in the order of the files; all that is not a row of theirs 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -81,10 +80,6 @@ class Part:
     def shape(self) -> list[int]:
         shapes = [file.get_slice(self.name).get_shape() for file in self.files]
         return [sum(each[0] for each in shapes), *shapes[0][1:]] if shapes[0] else []
-
-    @property
-    def n_numbers(self) -> int:
-        return math.prod(self.shape)
 
     @property
     def dtype(self) -> str:

@@ -26,8 +26,7 @@ def scores(query: Tensor, table: Tensor) -> Tensor:
         columns = table[start:stop].T.contiguous()
         apart = torch.empty_like(columns)
         size = apart[:dim]
-        # Not straight into `out`: where a line of it begins decides the order in which a product
-        # sums, and rows that are equal would not tie.
+        # Not straight into `out`, as in `l1`: rows that are equal would not tie.
         line = query.new_empty(1, stop - start)
         for i in range(len(query)):
             _squared_difference(query[i, :, None], columns, _NO_REDUCTION, out=apart)
