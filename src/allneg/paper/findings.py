@@ -23,10 +23,10 @@ _TOP = """# Findings
 The claims of Jain et al. (2020) as questions, answered data set by data set. Written by `allneg
 reproduce` from the result files that each sentence links to; test MRR, filtered, where there are
 several seeds their mean ± standard deviation. A difference under {small} is called none: seeds
-alone make as much.
+alone make as much. From {much} on it is called much.
 """
 _SMALL = 0.003
-_MUCH = 0.02  # a gain from here on is called one of much
+_MUCH = 0.02
 _FLAT = 0.005  # this near to its end a curve is called flat
 
 
@@ -43,7 +43,7 @@ def findings(results: Results, numbers: Sequence[Number], docs: Path) -> str:
         ("Beyond the paper", _beyond(known)),
         ("What is below its floor", _missed(known)),
     )
-    text = _TOP.format(small=digits(_SMALL, 3))
+    text = _TOP.format(small=digits(_SMALL, 3), much=digits(_MUCH, 3))
     for title, sentences in sections:
         text += f"\n## {title}\n\n" + "".join(f"- {each}\n" for each in sentences)
     return text
@@ -118,14 +118,14 @@ def _apart(known: _Known) -> Iterator[str]:
                 yield _missing(known, data, rows)
             continue
         best, worst = max(found, key=lambda row: found[row]), min(found, key=lambda row: found[row])
-        apart = found[best] - found[worst]
+        apart = round(found[best] - found[worst], 3)  # as printed
         files = known.cite(*(f"{data}/{row}" for row in rows))
         verdict = f"{digits(apart, 3)} apart{', called none' if apart < _SMALL else ''}"
         printed = [cell.mrr for row in rows if (cell := known.get(data, row).number.paper)]
         if printed:
             verdict += f" (paper {digits(max(printed) - min(printed), 2)})"
         yield (
-            f"{TITLES[data]}: {'yes' if apart < _MUCH else 'no'}; from {TITLES[worst]}, "
+            f"{TITLES[data]}: {_how_alike(apart)}; from {TITLES[worst]}, "
             f"{_spread(known.get(data, worst))}, to {TITLES[best]}, "
             f"{_spread(known.get(data, best))}: {verdict}; {files}."
         )
@@ -284,6 +284,12 @@ def _how_much(gain: float) -> str:
     if gain >= _MUCH:
         return "yes"
     return "a little" if gain >= _SMALL else "no"
+
+
+def _how_alike(apart: float) -> str:
+    if apart < _SMALL:
+        return "yes"
+    return "nearly" if apart < _MUCH else "no"
 
 
 def _goes(gain: float) -> str:
