@@ -42,6 +42,10 @@ class OutOfResources(Problem):
     exit_code = 6
 
 
+class OutOfMemory(OutOfResources):
+    """Of a device or this machine, by what was asked for and not by what happened there."""
+
+
 class Interrupted(Problem):
     def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
         super().__init__(message)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from allneg.errors import BadRecipe, OutOfResources
+from allneg.errors import BadRecipe, OutOfMemory, OutOfResources
 from allneg.recipe import Hardware
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
@@ -160,7 +160,7 @@ def trouble_named(
     except (RuntimeError, MemoryError) as error:
         what = str(error).partition("\n")[0]
         if is_out_of_memory(error):
-            raise OutOfResources(f"{device}: out of memory ({what}).\n{less}") from None
+            raise OutOfMemory(f"{device}: out of memory ({what}).\n{less}") from None
         if isinstance(error, torch.AcceleratorError) or what.startswith("CUDA error"):
             raise OutOfResources(f"{device}: does not answer any more ({what}).\n{again}") from None
         raise

@@ -161,6 +161,18 @@ def test_a_search_in_which_all_diverge_says_so(
     assert "every trial has diverged" in done.err
 
 
+@pytest.mark.battery(31)
+def test_a_search_in_which_nothing_fits_says_so(
+    allneg: Command, space: Path, tmp_path: Path
+) -> None:
+    done = allneg("search", space, "--out", tmp_path / "out", "--set", f"model.dim={10**15}")
+    assert done.code == 6
+    assert "no trial has ended well; search lower model.dim" in done.err
+    assert "too large" in done.out
+    assert "out of memory" in done.out
+    assert "To try that one again, remove " in done.out
+
+
 def test_a_mistake_in_the_space_is_a_mistake_in_the_command(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:

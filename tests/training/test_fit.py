@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from allneg.errors import BadRecipe, BadRun, Diverged
 from allneg.evaluation import Report, evaluate
@@ -14,6 +15,7 @@ from allneg.models import MODELS
 from allneg.run import Run
 from allneg.run.checkpoint import State
 from allneg.training import Watch, fit
+from allneg.training.learner import Learner
 
 Trained = Callable[..., Run]
 
@@ -145,11 +147,32 @@ def test_the_best_weights_survive_a_divergence(made: Trained, trained: Trained) 
     settings = ("optimizer.schedule=step", "optimizer.every=2", "optimizer.decay=1e30")
     run = made(*settings, "optimizer.name=sgd", "evaluation.every=2", "training.epochs=10")
     good = trained("optimizer.name=sgd", "evaluation.every=2", "training.epochs=2")
-    for _ in range(2):  # resumed, it diverges again and keeps the same
-        with pytest.raises(Diverged):
+    for _ in range(2):  # it does not go on from there, either
+        with pytest.raises(Diverged, match="of epoch 2, are kept"):
             fit(run)
         assert run.tables().entities.equal(good.tables().entities)
         assert run.status["state"] == "diverged"
+
+
+def test_what_has_diverged_does_not_go_on_without_its_memory(
+    made: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, n_steps = Learner.step, 0
+
+    def spoiled(learner: Learner, *rest: Any) -> Tensor:
+        nonlocal n_steps
+        n_steps += 1
+        return step(learner, *rest) * (torch.inf if n_steps == 20 else 1.0)
+
+    monkeypatch.setattr(Learner, "step", spoiled)
+    run = made("optimizer.name=adagrad", "training.epochs=10")
+    with pytest.raises(Diverged):
+        fit(run)
+    at = n_steps
+    with pytest.raises(Diverged, match="is not finite"):
+        fit(run)
+    assert n_steps == at
+    assert not run.finished
 
 
 def test_without_valid_the_last_weights_count(trained: Trained, tiny_graph: Graph) -> None:

@@ -231,6 +231,21 @@ def test_a_trial_that_diverges_is_noted_and_the_search_goes_on(
     assert everything(out / "trials") == before
 
 
+@pytest.mark.battery(31)
+@pytest.mark.parametrize("halving", [False, True])
+def test_a_trial_that_is_too_large_is_noted_and_the_search_goes_on(
+    spaced: Spaced, tmp_path: Path, halving: bool
+) -> None:
+    space, out = spaced(f'"model.dim" = [{10**15}, 4]'), tmp_path / "out"
+    search(space, out, halving=halving)
+    good, bad = standings(space, out, halving)
+    assert (good.state, bad.state) == ("finished", "too large")
+    assert good.trial.settings["model.dim"] == 4
+    assert bad.valid_mrr is None
+    assert bad.reason is not None
+    assert "out of memory" in bad.reason
+
+
 @pytest.mark.battery(36)
 def test_a_search_that_was_stopped_goes_on_from_the_checkpoint(
     spaced: Spaced, tmp_path: Path

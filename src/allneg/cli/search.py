@@ -16,7 +16,7 @@ import click
 from allneg.cli.options import json_option, quiet_option, set_option
 from allneg.cli.say import clean, json_document, note, table
 from allneg.cli.workers import Worker, oversee, start, with_parent
-from allneg.errors import BadRecipe, Diverged
+from allneg.errors import BadRecipe, Diverged, OutOfMemory
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 10
 _SECONDS_A_LOOK = 1.0
-_STATES = ("finished", "running", "paused", "dropped", "diverged", "waiting")
-_ENDED = ("finished", "diverged", "dropped")
+_FAILED = ("diverged", "too large")
+_ENDED = ("finished", "dropped", *_FAILED)
 
 
 @click.command()
@@ -82,8 +82,11 @@ def command(
                 oversee(asked.started(workers), stopped_by, asked.n_left)
     _draw(asked)
     _print(asked, as_json)
-    if all(each.state == "diverged" for each in asked.standings()):
+    ends = {each.state for each in asked.standings()}
+    if ends == {"diverged"}:
         raise Diverged(f"{out}: every trial has diverged; search lower optimizer.learning_rate")
+    if ends <= {*_FAILED}:
+        raise OutOfMemory(f"{out}: no trial has ended well; search lower model.dim")
 
 
 @dataclass(frozen=True)
@@ -185,13 +188,18 @@ def _print(asked: _Asked, as_json: bool) -> None:
     )
     if len(found) > _MOST_ROWS:
         print(f"and {len(found) - _MOST_ROWS:,} trials more (--json has all)")
+    if large := [each for each in found if each.state == "too large"]:
+        folder = asked.out / "trials" / large[0].trial.id
+        print(f"{large[0].reason}\nTo try that one again, remove {folder} first.")
     if found and found[0].state == "finished":
         best = asked.out / "trials" / found[0].trial.id
         print(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has seen")
 
 
 def _summary(found: list[Standing]) -> str:
-    counts = {state: sum(each.state == state for each in found) for state in _STATES}
+    from allneg.training.search import STATES
+
+    counts = {state: sum(each.state == state for each in found) for state in STATES}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     return f"{len(found)} trials: {said}"
 

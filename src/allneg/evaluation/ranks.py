@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import BadData, Diverged, OutOfResources
+from allneg.errors import BadData, Diverged, OutOfMemory
 from allneg.evaluation.protocol import Protocol
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
@@ -123,11 +123,11 @@ def _fewer(size: int, error: Exception, shard: Shard) -> int:
         raise error
     if shard.world.size > 1:
         # The others wait for this process's part of as many questions as they have.
-        raise OutOfResources(
+        raise OutOfMemory(
             f"out of memory while ranking {size} questions at a time; lower evaluation.block"
         ) from None
     if size == 1:
-        raise OutOfResources(
+        raise OutOfMemory(
             "out of memory while ranking one question at a time; free some, or use --device cpu"
         ) from None
     return size // 2

@@ -71,6 +71,9 @@ def go_on(
     world: World = LONE,
 ) -> Report | None:
     """As `fit`, with a run that its caller holds. Every process of a `world` calls this."""
+    if (status := run.status)["state"] == "diverged":
+        # The optimizer's memory is gone: what came next would not be the recipe's.
+        raise Diverged(status.get("reason", "it has diverged; train anew, at a lower rate"))
     hardware = run.recipe.hardware
     with prepared(hardware) as device, using(hardware.engine), torch.enable_grad():
         forget_peak(device)
@@ -198,12 +201,13 @@ def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:
         state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
         run.save(learner.checkpoint(state), learner.tables.shard.world)
         kept = f"The best weights, of epoch {state.epoch}, are kept"
-    run.say("diverged", epoch=state.epoch, step=state.step)
     rate = learner.recipe.optimizer.learning_rate
-    raise Diverged(
+    reason = (
         f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
         f"{kept}; train anew with a lower optimizer.learning_rate or a higher penalty.weight."
     )
+    run.say("diverged", epoch=state.epoch, step=state.step, reason=reason)
+    raise Diverged(reason)
 
 
 def _less(recipe: Recipe) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allneg.errors import OutOfResources
+from allneg.errors import OutOfMemory
 from allneg.graph.graph import Graph
 from allneg.hardware import memory
 from allneg.kernels.choose import why
@@ -110,7 +110,7 @@ def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, part
     size = _FLOAT * graph.n_entities * model.entity_width // parts
     there_is = memory(holder)
     if there_is is not None and size > there_is:
-        raise OutOfResources(
+        raise OutOfMemory(
             f"the entities' rows alone take {size / 2**30:,.1f} GiB, and {holder} has "
             f"{there_is / 2**30:,.1f}; lower model.dim (`allneg plan` counts all of it)"
         )

@@ -3,10 +3,11 @@
 from allneg.training.search.asking import search_ranges
 from allneg.training.search.ranges import Ranged, read_ranged
 from allneg.training.search.space import Space, Trial, read_space
-from allneg.training.search.standing import Standing, results, standings, write_results
+from allneg.training.search.standing import STATES, Standing, results, standings, write_results
 from allneg.training.search.work import checked, search
 
 __all__ = [
+    "STATES",
     "Ranged",
     "Space",
     "Standing",

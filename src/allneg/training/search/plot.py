@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _GREY, _INK = "#b9b9b9", "#222222"
 _MOST_TICKS = 8  # of an axis
-_BELOW = -0.12  # where the lines of diverged trials end
+_BELOW = -0.12  # where the lines of failed trials end
 
 
 def draw(space: Space, found: Sequence[Standing], path: Path) -> None:
@@ -45,7 +45,7 @@ def draw(space: Space, found: Sequence[Standing], path: Path) -> None:
 def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
     axes, last = figure.add_subplot(), len(space.names)
     values = {name: _ordered(each.trial.settings[name] for each in found) for name in space.names}
-    drawn = [each for each in found if each.state in ("finished", "diverged")]
+    drawn = [each for each in found if each.state == "finished" or each.reason is not None]
     mrrs = [each.valid_mrr for each in drawn if each.valid_mrr is not None]
     low, high = (min(mrrs), max(mrrs)) if mrrs else (0.0, 1.0)
     for i, each in reversed(list(enumerate(drawn))):  # the best on top
@@ -62,8 +62,8 @@ def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
         _axis(axes, i, name, ticks)
     steps = range(5) if high > low else [4]
     ticks = [(i / 4, f"{low + (high - low) * i / 4:.4f}") for i in steps]
-    if len(mrrs) < len(drawn):
-        ticks.append((_BELOW, "diverged"))
+    if failed := sorted({each.state for each in drawn} - {"finished"}):
+        ticks.append((_BELOW, " or ".join(failed)))
     _axis(axes, last, "valid MRR", ticks)
     axes.set(xlim=(-0.5, last + 0.6), ylim=(_BELOW - 0.04, 1.14))
     axes.set_title(_title(space, found), loc="left")
@@ -71,7 +71,7 @@ def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
 
 
 def _line(axes: Axes, heights: list[float], share: float | None, is_best: bool) -> None:
-    """One trial; without a share of the MRR it has diverged."""
+    """One trial; without a share of the MRR it has failed."""
     from matplotlib import colormaps
 
     axes.plot(

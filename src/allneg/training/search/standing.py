@@ -17,7 +17,7 @@ from allneg.training.search.space import Space, Trial
 from allneg.training.search.trial import Place
 
 # From the ones that can be chosen to the ones that are not begun.
-_ORDER = ("finished", "running", "paused", "dropped", "diverged", "waiting")
+STATES = ("finished", "running", "paused", "dropped", "diverged", "too large", "waiting")
 SCHEMA_VERSION = 1
 
 
@@ -26,12 +26,12 @@ class Standing:
     """How far a trial came."""
 
     trial: Trial
-    state: str  # finished, running, paused, dropped (by halving), diverged or waiting
+    state: str  # one of STATES; it is halving that drops
     valid_mrr: float | None = None  # the best so far
     best_epoch: int | None = None
     epochs: int = 0  # trained
     seconds: float = 0.0  # spent training
-    reason: str | None = None  # why it has diverged
+    reason: str | None = None  # why it has failed
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -52,7 +52,7 @@ def standings(space: Space, out: Path, halving: bool = False) -> list[Standing]:
     found = [_standing(Place(out, trial), goes_on) for trial in space.trials]
     return sorted(
         found,
-        key=lambda each: (_ORDER.index(each.state), -(each.valid_mrr or 0.0), each.trial.id),
+        key=lambda each: (STATES.index(each.state), -(each.valid_mrr or 0.0), each.trial.id),
     )
 
 

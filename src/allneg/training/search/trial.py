@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from allneg.errors import BadRun, Diverged
+from allneg.errors import BadRun, Diverged, OutOfMemory
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.run import Run
@@ -27,13 +27,13 @@ class Result:
 
     trial: str  # its id
     settings: Mapping[str, Any]  # the ones that are searched, by dotted name
-    state: str  # finished, diverged; in a rung's file also paused
-    valid_mrr: float | None  # the best one; None where the trial has diverged
+    state: str  # finished, diverged, too large; in a rung's file also paused
+    valid_mrr: float | None  # the best one; None where the trial has failed
     best_epoch: int | None
     epochs: int  # trained
     seconds: float  # spent training, in all sessions
     data: str  # a hash of the triples and the names
-    reason: str | None = None  # why it has diverged
+    reason: str | None = None  # why it has failed
 
 
 @dataclass(frozen=True)
@@ -108,19 +108,22 @@ def attempt(
 def _train(place: Place, graph: Graph, stopped_by: Callable[[], int], epochs: int | None) -> None:
     run, ended = _opened(place, graph), place.result()
     if ended is None:
-        reason = None
+        state, reason = "finished", None
         try:
             fit(run, stopped_by=stopped_by, aim=Aim("valid", epochs))
         except Diverged as problem:
-            reason = str(problem)
+            state, reason = "diverged", str(problem)
+        except OutOfMemory as problem:
+            state, reason = "too large", str(problem)
         if reason is not None or run.finished:
-            ended = _measured(place.trial, run, reason=reason)
+            ended = _measured(place.trial, run, state, reason=reason)
             place.write(ended)
     if epochs is not None:
         # A trial that ended later counts for what it had then: a rung compares at equal cost.
-        early = ended is not None and ended.state == "diverged" and ended.epochs < epochs
-        reason = ended.reason if ended is not None and early else None
-        place.write(_measured(place.trial, run, epochs, reason), epochs)
+        state, reason = "paused", None
+        if ended is not None and ended.reason is not None and ended.epochs < epochs:
+            state, reason = ended.state, ended.reason
+        place.write(_measured(place.trial, run, state, epochs, reason), epochs)
 
 
 def _opened(place: Place, graph: Graph) -> Run:
@@ -143,12 +146,11 @@ def other_data(folder: Path, there: str, here: str) -> str:
 
 
 def _measured(
-    trial: Trial, run: Run, epochs: int | None = None, reason: str | None = None
+    trial: Trial, run: Run, state: str, epochs: int | None = None, reason: str | None = None
 ) -> Result:
     """What a run has reached, by its end or after so many epochs."""
     metrics = [each for each in run.metrics() if epochs is None or each["epoch"] <= epochs]
     best = None if reason else best_of(metrics)
-    state = "diverged" if reason else "paused" if epochs else "finished"
     return Result(
         trial=trial.id,
         settings=trial.settings,
