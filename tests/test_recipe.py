@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,7 +96,8 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "mine.toml: model.name must be one of complex, distmult, simple, transe, rotate, "
         "not 'complx'; did you mean complex?",
         "mine.toml: model.reciprocal must be true or false, not 1",
-        "mine.toml: loss.count is for loss.negatives shared or own; all means every entity",
+        "mine.toml: loss.count is for loss.negatives shared or own; leave it out "
+        "(--set loss.count=)",
     ]
 
 
@@ -130,6 +132,7 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
         (["data.columns=hrx"], "data.columns must be the letters h, r, t"),
         (["data.valid_share=0.5", "data.test_share=0.5"], "leave nothing to train on"),
         (["model.norm=2"], "model.norm is for transe and rotate"),
+        (["loss.temperature=3"], "loss.temperature is for loss.name self-adversarial"),
         (["model.name=transe", "model.squared=true"], "model.squared is for model.norm 2"),
         (
             ["model.name=simple", "penalty.name=dura"],
@@ -226,7 +229,8 @@ def test_what_cannot_be_read_is_a_bad_recipe(tmp_path: Path) -> None:
         ("cuda:1", "cuda:1"),
         ("../data/x=y", "../data/x=y"),
         ('"10"', "10"),
-        ("", ""),
+        ("", None),
+        ('""', ""),
         (" spaced ", "spaced"),
     ],
 )
@@ -256,6 +260,28 @@ def test_merging_changes_neither_of_the_two() -> None:
     assert merged(base, top) == {"a": {"x": 1, "y": 3}, "b": {"z": 4}}
     assert base == {"a": {"x": 1, "y": 2}}
     assert top == {"a": {"y": 3}, "b": {"z": 4}}
+
+
+@pytest.mark.parametrize("text", ["2020", "true", "'x'", "a=b", " x "])
+def test_a_text_among_names_and_values_is_taken_as_it_is(text: str) -> None:
+    assert Recipe().with_settings({"data.name": text}).data.name == text
+
+
+def test_numbers_and_paths_of_other_libraries_are_taken_among_names_and_values() -> None:
+    settings = {"model.dim": np.int64(8), "model.scale": np.float32(0.5), "data.name": Path("a/b")}
+    recipe = Recipe().with_settings(settings)
+    assert (recipe.model.dim, recipe.model.scale, recipe.data.name) == (8, 0.5, "a/b")
+
+
+@pytest.mark.parametrize(
+    "back",
+    [["loss.count=", "loss.negatives=all"], {"loss.count": None, "loss.negatives": "all"}],
+)
+def test_a_setting_can_be_taken_back(back: Any) -> None:
+    few = Recipe().with_settings(["loss.negatives=shared", "loss.count=5"])
+    with pytest.raises(BadRecipe, match=r"leave it out \(--set loss.count=\)"):
+        few.with_settings("loss.negatives=all")
+    assert few.with_settings(back) == Recipe()
 
 
 def test_settings_are_one_text_many_or_names_and_values() -> None:

@@ -19,7 +19,7 @@ from allneg.cli.trainings import Trainings
 from allneg.errors import Problem
 from allneg.paper import Number, Results
 from allneg.paper.cells import Cell
-from allneg.paper.tasks import tasks
+from allneg.paper.tasks import held, tasks
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 
@@ -190,7 +190,17 @@ def test_at_the_limit_nothing_is_begun(reproduce: Command, tmp_path: Path) -> No
     done = reproduce("table1", "--limit-seconds", 0)
     assert done.code == 0
     assert "2 are left; the same command goes on" in done.err
-    assert not (tmp_path / "runs").exists()
+    assert not list((tmp_path / "runs").rglob("run.json"))
+
+
+def test_two_at_once_do_not_make_the_same_runs(reproduce: Command, tmp_path: Path) -> None:
+    with held(tmp_path / "runs"):
+        done = reproduce("table1")
+        assert done.code == 2
+        assert "another `allneg reproduce` trains there" in done.err
+        assert reproduce("table1", "--status").code == 0
+        assert reproduce().code == 0  # the pages alone
+    assert reproduce("table1", "--limit-seconds", 0).code == 0
 
 
 @pytest.mark.parametrize("by", ["signal", "limit"])

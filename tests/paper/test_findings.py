@@ -46,6 +46,10 @@ def every(mrr: float | None) -> tuple[Number, float | None]:
         (0.81, "a little; ComplEx rises from .800 to .810, +.010 (paper from .81 to .86)"),
         (0.7, "no; ComplEx falls from .800 to .700, −.100 (paper from .81 to .86)"),
         (0.801, "no; ComplEx does not move from .800 to .801, +.001 (paper from .81 to .86)"),
+        # What is said is what the printed digits say.
+        (0.8197, "yes; ComplEx rises from .800 to .820, +.020 (paper from .81 to .86)"),
+        (0.8027, "a little; ComplEx rises from .800 to .803, +.003 (paper from .81 to .86)"),
+        (0.7999, "no; ComplEx does not move from .800 to .800, +.000 (paper from .81 to .86)"),
     ],
 )
 def test_a_gain_is_told_beside_the_papers(
@@ -68,6 +72,7 @@ def test_several_seeds_are_told_with_their_spread(
     assert "ComplEx rises from .800 to .850 ± .010, +.050" in said
     assert "ComplEx-V2, .8500 ± .0100 where the floor is .860" in said
     assert "epoch 4, 4 and 4 of 100, valid .8600, .8500 and .8700" in said
+    assert "On test 1 of 3 seeds hold the floor." in said
 
 
 def test_what_was_not_run_is_named(found: Callable[..., str]) -> None:

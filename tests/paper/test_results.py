@@ -124,7 +124,14 @@ def test_quick_results_are_not_set_aside(
 
 @pytest.mark.parametrize(
     "setting",
-    ["training.seed=5", "training.save_seconds=1", "hardware.threads=1", "evaluation.block=99"],
+    [
+        "training.seed=5",
+        "training.save_seconds=1",
+        "training.micro_batch=10",
+        "data.store=disk",
+        "hardware.threads=1",
+        "evaluation.block=99",
+    ],
 )
 def test_what_changes_no_number_makes_no_other_recipe(
     setting: str, entry: Callable[..., dict[str, Any]]
@@ -139,6 +146,7 @@ def test_a_setting_that_came_later_makes_no_other_recipe() -> None:
     assert Result("tiny", "complex", text, ()).is_of(RECIPE)
     gone = RECIPE.to_toml() + "[gone]\nsetting = 1\n"
     assert not Result("tiny", "complex", gone, ()).is_of(RECIPE)
+    assert not Result("tiny", "complex", "no TOML", ()).is_of(RECIPE)
 
 
 def test_two_numbers_by_one_recipe_share_a_result(
@@ -206,6 +214,19 @@ def test_a_bundle_of_an_older_recipe_replaces_nothing_of_todays(
     found = results.get(NUMBER)
     assert found is not None
     assert found.values("mrr") == [0.1]
+
+
+def test_a_bundle_of_settings_that_are_not_known_here_is_taken_as_another_recipes(
+    results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
+) -> None:
+    results.add(NUMBER, RECIPE.with_settings(["model.dim=7"]), entry(0.1))
+    gone = RECIPE.to_toml() + "[gone]\nsetting = 1\n"
+    new = Result("tiny", "complex", gone, (entry(0.2),))
+    bundle = tmp_path / "bundle.json"
+    bundle.write_text(json.dumps({"schema_version": 1, "results": [new.to_json()]}))
+    assert list(results.take(bundle, [NUMBER], recipes)) == []
+    assert results.get(NUMBER) == new
+    assert [each.values("mrr") for each in results.tried(NUMBER).values()] == [[0.1]]
 
 
 def test_quick_and_unknown_results_are_not_taken(

@@ -3,13 +3,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from allneg.errors import BadRun, OutOfResources
-from allneg.run.files import read_json, read_tensors, write_json, write_tensors, write_text
+from allneg.run.files import (
+    read_json,
+    read_tensors,
+    write_json,
+    write_parts,
+    write_tensors,
+    write_text,
+)
 
 
 def full(*_: object, **__: object) -> None:
@@ -21,6 +31,22 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
     write_text(path, "old\n")
     write_text(path, "new é\n")
     assert path.read_bytes() == "new é\n".encode()
+    assert [each.name for each in tmp_path.iterdir()] == ["note"]
+
+
+def test_two_processes_that_write_one_file_write_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    code = "import pathlib, sys; from allneg.run.files import write_text; "
+    code += "write_text(pathlib.Path(sys.argv[1]), 'theirs')"
+
+    def mine() -> Iterator[bytes]:
+        yield b"my "
+        subprocess.check_call([sys.executable, "-c", code, path])
+        assert path.read_text() == "theirs"
+        yield b"own"
+
+    write_parts(path, mine())
+    assert path.read_text() == "my own"
     assert [each.name for each in tmp_path.iterdir()] == ["note"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from allneg.run import disk as seam
-from allneg.run.disk import Disk, Part
+from allneg.run.disk import Bytes, Disk
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ class FullDisk(Disk):
         self.room = room
         self.failures = 0
 
-    def write(self, path: Path, parts: Iterable[Part]) -> None:
+    def write(self, path: Path, parts: Iterable[Bytes]) -> None:
         super().write(path, self._fitting(parts))
 
     def append(self, path: Path, data: bytes) -> None:
@@ -42,7 +42,7 @@ class FullDisk(Disk):
     def free_bytes(self, folder: Path) -> int:
         return 1 << 60  # as a quota does: the disk has room, but not for us
 
-    def _fitting(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def _fitting(self, parts: Iterable[Bytes]) -> Iterator[Bytes]:
         for part in parts:
             fits = min(self.room, len(part))
             self.room -= fits
@@ -85,7 +85,7 @@ class CutDisk(Disk):
         self.root, self.left = root, calls
         self.top = self._seen(root)
 
-    def write(self, path: Path, parts: Iterable[Part]) -> None:
+    def write(self, path: Path, parts: Iterable[Bytes]) -> None:
         self._tick()
         content = b"".join(parts)
         super().write(path, [content])

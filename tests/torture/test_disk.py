@@ -217,7 +217,7 @@ def test_a_link_left_under_a_temporary_name_is_not_followed(made: Made, tmp_path
     other = tmp_path / "other"
     other.write_text("mine")
     run = made("run")
-    (run.folder / ".tmp-status.json").symlink_to(other)
+    (run.folder / f".tmp-{os.getpid()}-status.json").symlink_to(other)
     fit(run)
     assert other.read_text() == "mine"
     assert run.status["state"] == "finished"

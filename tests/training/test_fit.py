@@ -15,6 +15,7 @@ from allneg.models import MODELS
 from allneg.run import Run
 from allneg.run.checkpoint import State
 from allneg.training import Watch, fit
+from allneg.training.fit import Aim
 from allneg.training.learner import Learner
 
 Trained = Callable[..., Run]
@@ -173,6 +174,16 @@ def test_what_has_diverged_does_not_go_on_without_its_memory(
         fit(run)
     assert n_steps == at
     assert not run.finished
+
+
+def test_the_peak_of_memory_is_that_of_all_sessions(
+    made: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made("training.epochs=4")
+    for peak, epochs in ((7 << 40, 2), (1 << 40, None)):
+        monkeypatch.setitem(fit.__globals__, "peak_bytes", lambda _, peak=peak: peak)
+        fit(run, aim=Aim("test", epochs))
+    assert run.status["peak_bytes"] == 7 << 40
 
 
 def test_without_valid_the_last_weights_count(trained: Trained, tiny_graph: Graph) -> None:

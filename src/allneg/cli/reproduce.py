@@ -171,6 +171,7 @@ class _Work:
         """Train what no result file has, and write the files."""
         from allneg.cli.progress import watched
         from allneg.cli.trainings import Shown, Trainings
+        from allneg.paper.tasks import held
 
         left = [task for task in asked if not self._is_done(task)]
         if not self.quiet:
@@ -188,7 +189,11 @@ class _Work:
             if not self.quiet:
                 shown.ended(task, self.results.get(task.number), trainings)
 
-        with watched(quiet=True) as (_, stopped_by), shown.bar(self.quiet) as looked:
+        with (
+            held(left[0].runs),
+            watched(quiet=True) as (_, stopped_by),
+            shown.bar(self.quiet) as looked,
+        ):
             trainings = Trainings(
                 left, parallel, stopped_by, ended, looked, limit_seconds=limit_seconds
             )

@@ -98,7 +98,7 @@ def _gains(known: _Known, few: str, every: str) -> Iterator[str]:
             if one.number.part and other.number.part:
                 yield missing
             continue
-        gain, printed = other.mrr - one.mrr, ""
+        gain, printed = _difference(other.mrr, one.mrr), ""
         if one.number.paper and other.number.paper:
             theirs = (digits(each.mrr, 2) for each in (one.number.paper, other.number.paper))
             printed = f" (paper from {' to '.join(theirs)})"
@@ -118,7 +118,7 @@ def _apart(known: _Known) -> Iterator[str]:
                 yield _missing(known, data, rows)
             continue
         best, worst = max(found, key=lambda row: found[row]), min(found, key=lambda row: found[row])
-        apart = round(found[best] - found[worst], 3)  # as printed
+        apart = _difference(found[best], found[worst])
         files = known.cite(*(f"{data}/{row}" for row in rows))
         verdict = f"{digits(apart, 3)} apart{', called none' if apart < _SMALL else ''}"
         printed = [cell.mrr for row in rows if (cell := known.get(data, row).number.paper)]
@@ -177,12 +177,13 @@ def _norms(known: _Known) -> Iterator[str]:
         if one is None or two is None:
             yield _missing(known, "fb15k", rows[:2])
         else:
-            verdict = "yes, or more" if one - two >= lost - _SMALL else "less"
-            if one - two < _SMALL:
+            loss = _difference(one, two)
+            verdict = "yes, or more" if loss >= lost - _SMALL else "less"
+            if loss < _SMALL:
                 verdict = "no"
             yield (
                 f"{name}: {verdict}; L1 {_spread(ours[0])}, L2 {_spread(ours[1])}, "
-                f"{signed(two - one)} (paper −{digits(lost, 3)}): "
+                f"{signed(-loss)} (paper −{digits(lost, 3)}): "
                 f"{known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
             )
         if one is None or squared is None:
@@ -190,7 +191,7 @@ def _norms(known: _Known) -> Iterator[str]:
         else:
             yield (
                 f"{name}: squared L2 with a bias an entity, a matrix product, has "
-                f"{_spread(ours[2])}, {signed(squared - one)} to L1: "
+                f"{_spread(ours[2])}, {signed(_difference(squared, one))} to L1: "
                 f"{known.cite(f'fb15k/{rows[2]}')}."
             )
 
@@ -223,19 +224,31 @@ def _missed(known: _Known) -> Iterator[str]:
             continue
         missed = True
         why = f" {number.aim.why}" if number.aim.why else ""
+        if above := _above(our.mrrs, floor):
+            why = f" On test {above}.{why}"
         if our.prints_as_the_paper:
             why = f" In the two digits that the paper prints it is {digits(our.mrr, 2)}.{why}"
+        tried = known.results.tried(number)
         others = [
             f"{link(path.stem, path, known.docs)} {_each(other, 'valid_mrr', 4)}"
-            for path, other in known.results.tried(number).items()
+            for path, other in tried.items()
         ]
-        rest = f" Valid of what else was tried: {', '.join(others)}." if others else ""
+        rest = f" Valid of what else was tried: {', '.join(others)}" if others else ""
+        if above := _above([mrr for other in tried.values() for mrr in other.values("mrr")], floor):
+            rest += f"; on test {above}"
+        rest += "." if others else ""
         yield (
             f"{TITLES[number.data]}: {TITLES[number.row]}, {_spread(our, 4)} where the floor is "
             f"{digits(floor, 3)}, by {_in_words(result)} ({known.cite(number.name)}).{why}{rest}"
         )
     if not missed:
         yield "Nothing that was run."
+
+
+def _above(mrrs: Sequence[float], floor: float) -> str:
+    """How many seeds hold a floor that their mean misses; nothing where none does."""
+    count = sum(mrr >= floor for mrr in mrrs)
+    return f"{count} of {len(mrrs)} seeds hold the floor" if count else ""
 
 
 def _in_words(result: Result) -> str:
@@ -278,6 +291,11 @@ def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
 def _spread(our: Beside, places: int = 3) -> str:
     spread = f" ± {digits(our.spread, places)}" if our.spread is not None else ""
     return f"{digits(our.mrr, places)}{spread}"
+
+
+def _difference(one: float, other: float) -> float:
+    """As it is printed, so that what is said of it is what a reader would say."""
+    return round(one - other, 3)
 
 
 def _how_much(gain: float) -> str:

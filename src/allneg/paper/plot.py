@@ -20,7 +20,7 @@ from allneg.run.files import write_bytes, write_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c")
+_COLOURS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c", "#8a6d1f")  # a data set each
 _PIXELS_AN_INCH = 160
 
 
@@ -44,7 +44,7 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
         heights = [3, 2] if others else [1]
         grid = figure.add_gridspec(len(heights), max(1, len(others)), height_ratios=heights)
         places = {first: grid[0, :], **{data: grid[1, i] for i, data in enumerate(others)}}
-        for colour, (data, points) in zip(_COLOURS, drawn.items(), strict=False):
+        for colour, (data, points) in zip(_COLOURS[: len(drawn)], drawn.items(), strict=True):
             axes = figure.add_subplot(places[data], title=TITLES.get(data, data))
             if data in (first, *others[:1]):
                 axes.set_ylabel("filtered test MRR")

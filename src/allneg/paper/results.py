@@ -10,7 +10,7 @@ from typing import Any
 
 from allneg.errors import BadRecipe, BadRun
 from allneg.paper.numbers import Number
-from allneg.recipe import Evaluation, Hardware, Loss, Recipe, Training
+from allneg.recipe import Data, Evaluation, Hardware, Loss, Recipe, Training
 from allneg.run import Run
 from allneg.run.epochs import best_of
 from allneg.run.files import full_disk_named, read_json, write_json
@@ -43,13 +43,17 @@ class Result:
             found.append(float(value))
         return found
 
-    def is_of(self, recipe: Recipe) -> bool:
+    def is_of(self, recipe: Recipe | None) -> bool:
         """Was it made by a recipe that gives the same numbers?"""
+        mine = self.parsed()
+        return mine is not None and recipe is not None and what_counts(mine) == what_counts(recipe)
+
+    def parsed(self) -> Recipe | None:
+        """Its recipe; None where today's settings have none like it."""
         try:
-            mine = Recipe.from_tables(tomllib.loads(self.recipe))
-        except BadRecipe:
-            return False
-        return what_counts(mine) == what_counts(recipe)
+            return Recipe.from_tables(tomllib.loads(self.recipe))
+        except (BadRecipe, tomllib.TOMLDecodeError):
+            return None
 
     def seed(self, seed: int) -> Mapping[str, Any] | None:
         return next((each for each in self.seeds if each["seed"] == seed), None)
@@ -160,7 +164,7 @@ class Results:
                 self._set_aside(new)
                 yield f"{new.name}: not by {number.recipe_file(recipes)}; put with what was tried"
                 continue
-            if old is not None and old.is_of(Recipe.from_tables(tomllib.loads(new.recipe))):
+            if old is not None and old.is_of(new.parsed()):
                 new = old.joined(new.seeds)
             else:
                 self._set_aside(old)
@@ -194,9 +198,9 @@ def entry(run: Run) -> dict[str, Any]:
 def machine(run: Run) -> dict[str, Any]:
     """Where a run was trained, and by what."""
     said = run.environment
-    gpu = said.get("cuda") if run.recipe.hardware.device != "cpu" else None
+    device = said.get("cuda") or said.get("device", "cpu")  # a GPU's name, mps or cpu
     return {
-        "device": gpu or f"CPU, {said['threads']} threads",
+        "device": f"CPU, {said['threads']} threads" if device == "cpu" else device,
         **{name: said.get(name) for name in ("platform", "python", "torch", "allneg", "started")},
     }
 
@@ -205,7 +209,13 @@ def what_counts(recipe: Recipe) -> Recipe:
     """A recipe with what does not change its numbers, but for rounding, as it is by default."""
     return replace(
         recipe,
-        training=replace(recipe.training, seed=0, save_seconds=Training.save_seconds),
+        data=replace(recipe.data, store=Data.store),
+        training=replace(
+            recipe.training,
+            seed=0,
+            micro_batch=Training.micro_batch,
+            save_seconds=Training.save_seconds,
+        ),
         loss=replace(recipe.loss, block=Loss.block),
         evaluation=replace(recipe.evaluation, block=Evaluation.block),
         hardware=Hardware(precision=recipe.hardware.precision),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from allneg.errors import BadRecipe
 from allneg.graph.benchmarks import DATASETS
@@ -103,6 +106,24 @@ class Task:
         with full_disk_named(self.folder):
             seam.disk.remove(self.folder)
             seam.disk.remove(self.folder.with_suffix(".toml"))
+
+
+@contextlib.contextmanager
+def held(runs: Path) -> Iterator[None]:
+    """Keep other processes from making and collecting the runs in a folder."""
+    with full_disk_named(runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(runs / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise BadRecipe(
+                f"{runs}: another `allneg reproduce` trains there; wait for it, or say --runs"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def tasks(

@@ -30,7 +30,9 @@ def clashes(recipe: Recipe) -> list[str]:
     if loss.negatives != "all" and loss.count is None:
         found.append(f"loss.negatives is {loss.negatives}: say how many in loss.count")
     if loss.negatives == "all" and loss.count is not None:
-        found.append("loss.count is for loss.negatives shared or own; all means every entity")
+        found.append(
+            "loss.count is for loss.negatives shared or own; leave it out (--set loss.count=)"
+        )
     if loss.correction and (loss.name != "softmax" or loss.negatives != "shared"):
         found.append("loss.correction is for loss.name softmax with loss.negatives shared")
     if not loss.answers_too and loss.negatives != "shared":
@@ -39,6 +41,8 @@ def clashes(recipe: Recipe) -> list[str]:
         found.append("loss.correction reckons with loss.answers_too: leave one of them as it is")
     if loss.smoothing and loss.name != "softmax":
         found.append(f"loss.smoothing is for loss.name softmax, not {loss.name}")
+    if loss.temperature != 1 and loss.name != "self-adversarial":
+        found.append(f"loss.temperature is for loss.name self-adversarial, not {loss.name}")
     if loss.margin and loss.name == "softmax":
         found.append("loss.margin changes nothing in a softmax: leave it out")
     if loss.name == "margin" and loss.margin <= 0:

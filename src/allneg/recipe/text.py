@@ -19,27 +19,34 @@ _LARGEST_FILE = 1 << 14
 def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word.
 
-    One text alone will do, and so will names and values.
+    One text alone will do, and so will names and values. No value, or None, is as if the setting
+    had not been made.
     """
     if isinstance(settings, Mapping):
-        settings = [f"{name}={_as_text(value)}" for name, value in settings.items()]
-    elif isinstance(settings, str):
-        settings = [settings]
+        pairs = [(name, "=", _plain(value)) for name, value in settings.items()]
+    else:
+        texts = [settings] if isinstance(settings, str) else settings
+        split = (text.partition("=") for text in texts)
+        pairs = [(name, equals, _value(text.strip())) for name, equals, text in split]
     tables: dict[str, dict[str, Any]] = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
+    for key, equals, value in pairs:
         part, dot, name = key.strip().partition(".")
         if not equals or not dot or not name:
-            raise BadRecipe(f"--set {setting}: write part.field=value, such as training.epochs=10")
-        tables.setdefault(part, {})[name] = _value(text.strip())
+            raise BadRecipe(f"--set {key}: write part.field=value, such as training.epochs=10")
+        tables.setdefault(part, {})[name] = value
     return tables
 
 
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _plain(value: object) -> Any:
+    """A value given in Python: a text as it is, numbers of NumPy and paths as what they print."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return _value(str(value))
 
 
 def _value(text: str) -> Any:
+    if not text:
+        return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -66,11 +73,12 @@ def load_tables(path: Path | str) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Nested tables `base`, with those of `top` over them."""
+    """Nested tables `base`, with those of `top` over them; a None there takes a setting back."""
     both = dict(base)
     for part, table in top.items():
         under = both.get(part, {})
-        both[part] = {**(under if isinstance(under, Mapping) else {}), **table}
+        over = {**(under if isinstance(under, Mapping) else {}), **table}
+        both[part] = {name: value for name, value in over.items() if value is not None}
     return both
 
 

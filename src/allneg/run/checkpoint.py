@@ -46,6 +46,7 @@ class State:
     drops: int = 0  # times a plateau lowered the learning rate
     since_drop: int = 0  # rankings since the best or the last drop
     seconds: float = 0.0  # spent training, in all sessions
+    peak_bytes: int = 0  # held at once, in any session; 0: not measured
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-Part: TypeAlias = bytes | memoryview  # of a file's content
+Bytes: TypeAlias = bytes | memoryview  # a part of a file
 
 
 class Disk:
     """The real one. Nothing lasts before it is synced: a file's content nor a folder's names."""
 
-    def write(self, path: Path, parts: Iterable[Part]) -> None:
+    def write(self, path: Path, parts: Iterable[Bytes]) -> None:
         """A new file; one of that name is removed first, so that no link is followed."""
         path.unlink(missing_ok=True)
         with path.open("xb") as file:

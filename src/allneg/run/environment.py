@@ -16,11 +16,14 @@ import safetensors
 import torch
 
 from allneg import __version__
+from allneg.hardware import find_device
+from allneg.recipe import Hardware
 from allneg.run.files import read_table
 
 
-def environment(threads: int | None = None) -> dict[str, Any]:
-    """Versions, device and command of this process, which will take so many threads."""
+def environment(hardware: Hardware) -> dict[str, Any]:
+    """Versions, device and command of this process."""
+    device = find_device(hardware.device)
     return {
         "command": shlex.join(["allneg", *sys.argv[1:]]),
         "python": platform.python_version(),
@@ -29,8 +32,9 @@ def environment(threads: int | None = None) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "safetensors": safetensors.__version__,
-        "threads": threads or torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": hardware.threads or torch.get_num_threads(),
+        "device": str(device),
+        "cuda": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "launcher": _launcher(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

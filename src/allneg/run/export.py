@@ -16,9 +16,11 @@ from allneg.run.files import (
     full_disk_named,
     need_bytes,
     proof,
+    sync,
     unreadable_named,
     write_json,
     write_parts,
+    write_text,
 )
 from allneg.run.run import Run
 from allneg.run.shards import Part, listed, opened
@@ -28,6 +30,7 @@ _COPIED = (
     "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
     "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
+_BLOCK = 1 << 24  # bytes copied at a time
 
 
 def export(run: Run, out: Path) -> None:
@@ -64,11 +67,12 @@ def _export_run(run: Run, where: Path, files: Mapping[str, list[str]], out: Path
         _copy(where / "state.json", target / "state.json")
         manifest["state.json"] = proof(target / "state.json")
         write_json(target / "manifest.json", manifest)
-        with full_disk_named(out):
-            seam.disk.write(out / "checkpoints" / "last", [f"{where.name}\n".encode()])
+        write_text(target.parent / "last", f"{where.name}\n")
         for name in _COPIED:
             if (run.folder / name).exists():
                 _copy(run.folder / name, out / name)
+        for folder in (target, target.parent, out, out.parent):
+            sync(folder)
     except BaseException:
         with suppress(OSError):
             seam.disk.remove(out)  # a part of a run is of no use
@@ -82,7 +86,7 @@ def _join(where: Path, names: list[str], out: Path) -> None:
         write_parts(out, _bytes(parts))
 
 
-def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Part]:
+def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Bytes]:
     """The bytes that `run/tensors.py` gives of the same tensors, read as they are needed."""
     order, head = header({name: (part.dtype, part.shape) for name, part in parts.items()})
     yield head
@@ -94,7 +98,7 @@ def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Part]:
 
 def _copy(old: Path, new: Path) -> None:
     with unreadable_named(old):
-        data = old.read_bytes()
-    with full_disk_named(new):
-        seam.disk.write(new, [data])
+        file = old.open("rb")
+    with file, full_disk_named(new):
+        seam.disk.write(new, iter(lambda: file.read(_BLOCK), b""))
         seam.disk.sync(new)

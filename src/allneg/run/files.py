@@ -32,9 +32,10 @@ def write_bytes(path: Path, data: bytes) -> None:
     write_parts(path, [data], len(data))
 
 
-def write_parts(path: Path, parts: Iterable[seam.Part], size: int = 0) -> None:
+def write_parts(path: Path, parts: Iterable[seam.Bytes], size: int = 0) -> None:
     """Replace `path` by `parts` at once, or leave it as it was; `size` is what they need."""
-    temporary = path.with_name(TEMPORARY + path.name)
+    # Of its own: another process may be writing the same file.
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     with full_disk_named(path, size):
         _refuse_if_odd(path)
         try:
@@ -105,7 +106,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
     needed, size, digest = sum(each.nbytes for each in tensors.values()), 0, hashlib.sha256()
 
-    def hashed() -> Iterator[seam.Part]:
+    def hashed() -> Iterator[seam.Bytes]:
         nonlocal size
         for part in parts(tensors):
             size += len(part)

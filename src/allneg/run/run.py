@@ -81,7 +81,7 @@ class Run:
     @staticmethod
     def _write(folder: Path, recipe: Recipe, graph: Graph) -> None:
         proofs = write_graph(folder, graph)
-        write_json(folder / "environment.json", environment(recipe.hardware.threads))
+        write_json(folder / "environment.json", environment(recipe.hardware))
         write_text(folder / "recipe.toml", recipe.to_toml())
         # Last: a folder without this file is not a run.
         about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": proofs}

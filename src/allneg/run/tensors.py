@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from allneg.run.disk import Part
+from allneg.run.disk import Bytes
 
 _NAMES = {
     torch.float64: "F64",
@@ -22,7 +22,7 @@ _WIDTHS = {name: dtype.itemsize for dtype, name in _NAMES.items()}  # bytes a nu
 _ALIGNED = 8
 
 
-def parts(tensors: Mapping[str, Tensor]) -> Iterator[Part]:
+def parts(tensors: Mapping[str, Tensor]) -> Iterator[Bytes]:
     """The header with its length, then each tensor's bytes.
 
     safetensors' own `save_file` neither syncs nor leaves the usual permissions, replaces links

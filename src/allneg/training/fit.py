@@ -105,7 +105,7 @@ def _fit(
     n_steps = math.ceil(2 * len(train) / size)
     exact = torch.float32 if device.type == "mps" else torch.float64  # which MPS does not have
     total = torch.tensor(state.loss, dtype=exact, device=device)
-    clock = _Clock(state.seconds)
+    cost = _Cost(state, device)
     until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
     while state.epoch < until and not spent(state, recipe):
         rate = learner.set_rate(state)
@@ -125,7 +125,7 @@ def _fit(
             state = replace(state, step=step + 1)
             watch.stepped(state, n_steps)
             if signal_number or (due and state.step < n_steps):
-                state = replace(state, loss=float(total), seconds=clock.seconds)
+                state = cost.of(replace(state, loss=float(total)))
                 keeper.save(learner.checkpoint(state), must=signal_number != 0)
             if signal_number:
                 run.say("interrupted", epoch=state.epoch, step=state.step)
@@ -151,18 +151,18 @@ def _fit(
             watch.ranked(state, report)
         elif last and _is_ruined(learner.tables):
             _diverge(run, learner, state, f"a row after epoch {state.epoch}")
-        keeper.note({**entry, "seconds": clock.seconds})
+        keeper.note({**entry, "seconds": cost.seconds})
         ends = state.epoch == until or spent(state, recipe)
         if ends or world.most(world.leads and keeper.due()):
-            state = replace(state, seconds=clock.seconds)
+            state = cost.of(state)
             keeper.save(learner.checkpoint(state), must=ends)
     if state.epoch < recipe.training.epochs and not spent(state, recipe):
         run.say("interrupted", epoch=state.epoch, step=0)
         return None
-    return _finish(run, learner, state, aim.split)
+    return _finish(run, learner, state, cost, aim.split)
 
 
-def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | None:
+def _finish(run: Run, learner: Learner, state: State, cost: _Cost, split: str) -> Report | None:
     """Report on a split by the best weights; on valid where that one is empty."""
     learner.return_to_best()
     graph = run.graph
@@ -178,7 +178,7 @@ def _finish(run: Run, learner: Learner, state: State, split: str) -> Report | No
         report,
         epoch=state.epoch,
         best_epoch=state.best_epoch or state.epoch,
-        peak_bytes=peak_bytes(learner.tables.device),
+        peak_bytes=cost.of(state).peak_bytes or None,
     )
     return report
 
@@ -224,12 +224,18 @@ def _less(recipe: Recipe) -> str:
     )
 
 
-class _Clock:
-    """Seconds spent training, counted from those of earlier sessions."""
+class _Cost:
+    """What training has taken, sessions before this one included."""
 
-    def __init__(self, before: float) -> None:
-        self._start = time.perf_counter() - before
+    def __init__(self, before: State, device: torch.device) -> None:
+        self._start = time.perf_counter() - before.seconds
+        self._peak, self._device = before.peak_bytes, device
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self._start
+
+    def of(self, state: State) -> State:
+        """A state that knows it."""
+        peak = max(self._peak, peak_bytes(self._device) or 0)
+        return replace(state, seconds=self.seconds, peak_bytes=peak)

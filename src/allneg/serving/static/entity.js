@@ -7,20 +7,12 @@ import { el, put } from "./dom.js";
 import { neighbourhood } from "./graph.js";
 import { count, metric } from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./places.js";
-import { chip } from "./question.js";
+import { chip, entities } from "./question.js";
 import { get } from "./service.js";
 
 export function entity() {
-  const find = async (q, signal) => {
-    const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-    return said.entities.map(({ name, label, degree }) => ({
-      name,
-      gloss: label,
-      aside: count(degree),
-    }));
-  };
   const choose = (name) => go({ view: "entity", model: state().model, name });
-  const box = combobox({ label: "Entity", placeholder: "an entity", find, choose });
+  const box = combobox({ label: "Entity", placeholder: "an entity", find: entities, choose });
   const form = el(
     "form",
     {

@@ -6,6 +6,7 @@ import { combobox } from "./combobox.js";
 import { el, put } from "./dom.js";
 import { count } from "./numbers.js";
 import { fillFrom, skeleton } from "./places.js";
+import { entities } from "./question.js";
 import { get } from "./service.js";
 
 export function map() {
@@ -27,16 +28,8 @@ export function map() {
     el("option", { value: "pca" }, "PCA"),
     el("option", { value: "tsne" }, "t-SNE"),
   );
-  const find = async (q, signal) => {
-    const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-    return said.entities.map(({ name, label, degree }) => ({
-      name,
-      gloss: label,
-      aside: count(degree),
-    }));
-  };
   const choose = (name) => go({ ...state(), name: name || undefined });
-  const box = combobox({ label: "Find", placeholder: "an entity", find, choose });
+  const box = combobox({ label: "Find", placeholder: "an entity", find: entities, choose });
   const place = el("div", { class: "map-place" }, skeleton(12));
   let drawn = null; // { key, map }
   let listed = "";

@@ -9,6 +9,16 @@ import { get } from "./service.js";
 
 const PARTS = ["head", "relation", "tail"];
 
+/** Entities that begin with or hold a text, as a combobox suggests them. */
+export async function entities(q, signal) {
+  const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
+  return said.entities.map(({ name, label, degree }) => ({
+    name,
+    gloss: label,
+    aside: count(degree),
+  }));
+}
+
 /** The form; `update(state)` shows a question, and what is asked goes to the address. */
 export function questionForm() {
   const boxes = {
@@ -109,15 +119,6 @@ export function questionForm() {
       return PARTS.filter((each) => each !== part && !wanted[each]);
     },
   };
-
-  async function entities(q, signal) {
-    const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-    return said.entities.map(({ name, label, degree }) => ({
-      name,
-      gloss: label,
-      aside: count(degree),
-    }));
-  }
 
   async function relations(q, signal) {
     const head = ask === "tail" ? boxes.head.value : undefined;

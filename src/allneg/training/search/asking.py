@@ -11,9 +11,7 @@ from allneg.training.search.ranges import Ranged, asking
 from allneg.training.search.standing import write_results
 from allneg.training.search.tpe import Told, suggested
 from allneg.training.search.trial import Place
-from allneg.training.search.work import Work, checked
-
-_SECONDS_A_LOOK = 0.5  # at what other processes have done, when they do all that is left
+from allneg.training.search.work import SECONDS_A_LOOK, Work, checked
 
 
 def search_ranges(ranged: Ranged, out: Path, *, stopped_by: Callable[[], int] = lambda: 0) -> None:
@@ -33,7 +31,7 @@ def search_ranges(ranged: Ranged, out: Path, *, stopped_by: Callable[[], int] = 
         if not left and ranged.space(out).trials == space.trials:
             break  # nobody has asked for more while the last ones were tried
         work.heed()
-        time.sleep(_SECONDS_A_LOOK)
+        time.sleep(SECONDS_A_LOOK)
     write_results(space, out)
 
 

@@ -18,7 +18,7 @@ from allneg.training.search.space import Space, Trial
 from allneg.training.search.standing import write_results
 from allneg.training.search.trial import Place, attempt, data_hash, other_data
 
-_SECONDS_A_LOOK = 0.5  # at what other processes have done, when they do all that is left
+SECONDS_A_LOOK = 0.5  # at what other processes have done, when they do all that is left
 
 
 def search(
@@ -80,7 +80,7 @@ class Work:
             left = [trial for trial in left if not self.done(trial, epochs)]
             if left:
                 self.heed()
-                time.sleep(_SECONDS_A_LOOK)
+                time.sleep(SECONDS_A_LOOK)
 
     def done(self, trial: Trial, epochs: int | None = None) -> bool:
         """Has a trial ended, perhaps just now, by this process? False where another has it."""
