@@ -15,7 +15,7 @@ def entry() -> Entry:
     """What a run says for its seed, made up: `entry(0.5, seed=1)`."""
 
     def make(mrr: float, seed: int = 0, **more: Any) -> dict[str, Any]:
-        hits = {"1": mrr - 0.05, "3": mrr, "10": mrr + 0.1}
+        hits = {"1": max(0.0, mrr - 0.05), "3": mrr, "10": min(1.0, mrr + 0.1)}
         same = {"mrr": mrr, "mr": 9.0, "hits": hits, "count": 6}
         return {
             "seed": seed,

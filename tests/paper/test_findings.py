@@ -75,6 +75,18 @@ def test_several_seeds_are_told_with_their_spread(
     assert "On test 1 of 3 seeds hold the floor." in said
 
 
+def test_what_else_two_recipes_differ_in_is_named(
+    found: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    other = RECIPE.with_settings(
+        ["loss.negatives=shared", "loss.count=5", "penalty.weight=0.9", "training.batch_size=7"]
+    )
+    Results(tmp_path / "results").add(few(None)[0], other, entry(0.8))
+    assert "+.050 (paper from .81 to .86); they differ in penalty weight, batch size, too: " in (
+        found(every(0.85), few(None))
+    )
+
+
 def test_what_was_not_run_is_named(found: Callable[..., str]) -> None:
     assert "- WN18: not run yet (`complex-v2`).\n" in found(few(0.8), every(None))
 
@@ -181,5 +193,5 @@ def test_a_recipe_is_told_by_what_is_special_in_it(
 
 def test_goals_are_judged(found: Callable[..., str]) -> None:
     number = Number("beyond", "wn18", "bilinear", None, Aim(goal=0.9))
-    assert "has .910 and reaches the best public figure, .900" in found((number, 0.91))
-    assert "has .890 and stays below the best public figure, .900" in found((number, 0.89))
+    assert "has .910 and reaches its goal, .900" in found((number, 0.91))
+    assert "has .890 and stays below its goal, .900" in found((number, 0.89))

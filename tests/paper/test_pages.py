@@ -35,12 +35,12 @@ NUMBERS = (
 def write(tmp_path: Path) -> Callable[..., str]:
     """Write the pages; the text of results.md. The recipes are all alike."""
 
-    def pages(results: Results, quick: bool = False) -> str:
+    def pages(results: Results) -> str:
         for number in NUMBERS:
             path = number.recipe_file(tmp_path / "recipes")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(RECIPE.to_toml())
-        list(write_pages(tmp_path / "docs", results, NUMBERS, tmp_path / "recipes", quick))
+        write_pages(tmp_path / "docs", results, NUMBERS, tmp_path / "recipes", print)
         return (tmp_path / "docs" / "results.md").read_text()
 
     return pages
@@ -138,11 +138,27 @@ def test_a_lost_norm_is_ours_less_ours(
     assert "TransE, from L1 to L2: paper −.078, ours −.050." in write(results)
 
 
-def test_quick_pages_begin_with_a_warning_and_judge_nothing(
+def test_a_figure_is_there_where_there_is_a_curve(
     write: Callable[..., str], results: Results, entry: Entry, tmp_path: Path
 ) -> None:
-    results.add(NUMBERS[0], RECIPE.with_settings(["model.dim=7"]), entry(0.6), quick=True)
-    text = write(results, quick=True)
+    pytest.importorskip("matplotlib", reason="the figure takes matplotlib")
+    figure = tmp_path / "docs" / "figures" / "figure1.svg"
+    results.add(NUMBERS[4], RECIPE, entry(0.7))
+    assert "figure1.svg" not in write(results)  # one point is no curve
+    results.add(NUMBERS[5], RECIPE, entry(0.8))
+    assert "figure1.svg" in write(results)
+    assert figure.exists()
+    NUMBERS[5].result_file(results.folder).unlink()
+    assert "figure1.svg" not in write(results)
+    assert not figure.exists()  # it would not be of these results
+
+
+def test_quick_pages_begin_with_a_warning_and_judge_nothing(
+    write: Callable[..., str], entry: Entry, tmp_path: Path
+) -> None:
+    results = Results(tmp_path / "results", quick=True)
+    results.add(NUMBERS[0], RECIPE.with_settings(["model.dim=7"]), entry(0.6))
+    text = write(results)
     assert text.startswith("**QUICK")
     assert ".6000" in text
     assert "earlier recipe" not in text

@@ -11,32 +11,35 @@ import pytest
 from allneg.errors import BadRecipe
 from allneg.paper import Number
 from allneg.paper.beside import Beside
-from allneg.paper.plot import _points, draw
+from allneg.paper.plot import _point, draw
 
 
-def a_point(row: str, *mrrs: float) -> Beside:
-    mean = sum(mrrs) / len(mrrs) if mrrs else None
-    return Beside(Number("figure1", "fb15k", row), mrr=mean, mrrs=mrrs)
+def a_point(negatives: int, *mrrs: float) -> Beside:
+    return Beside(Number("figure1", "fb15k", "a point"), mrrs=mrrs, negatives=negatives)
 
 
-CURVE = [a_point("figure1/all", 0.7), a_point("figure1/k-100", 0.4, 0.6), a_point("figure1/k-200")]
+CURVE = [a_point(14_951, 0.7), a_point(100, 0.4, 0.6)]
 
 
-def test_points_have_their_mean_and_spread_and_all_is_every_entity() -> None:
-    assert _points("fb15k", CURVE) == [(100, 0.5, 0.4, 0.6), (14_951, 0.7, 0.7, 0.7)]
+def test_points_have_their_mean_and_spread() -> None:
+    assert [_point(each) for each in CURVE] == [(14_951, 0.7, 0.7, 0.7), (100, 0.5, 0.4, 0.6)]
 
 
-def test_both_pictures_are_written_with_the_data_sets_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_both_pictures_are_written_with_the_data_sets_name(tmp_path: Path, quick: bool) -> None:
     pytest.importorskip("matplotlib", reason="the figure takes matplotlib")
-    draw({"fb15k": CURVE, "wn18": [a_point("figure1/all", 0.9)]}, tmp_path)
-    text = (tmp_path / "figure1.svg").read_text()
+    written = draw({"fb15k": CURVE, "wn18": CURVE}, tmp_path, quick)
+    assert written == [tmp_path / "figure1.svg", tmp_path / "figure1.png"]
+    text = written[0].read_text()
     assert ">FB15k<" in text
-    assert ">WN18<" not in text  # one point is no curve
-    assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert ">WN18<" in text
+    assert ("QUICK" in text) == quick
+    assert written[1].read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_points_there_is_no_figure(tmp_path: Path) -> None:
-    draw({"fb15k": [a_point("figure1/k-100")]}, tmp_path)
+    (tmp_path / "figure1.svg").write_text("an older one")
+    assert draw({}, tmp_path) == []
     assert not list(tmp_path.iterdir())
 
 

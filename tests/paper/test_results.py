@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from allneg.errors import BadRun
 from allneg.paper import NUMBERS, Number, Result, Results
 from allneg.paper.results import entry as entry_of
+from allneg.paper.results import what_counts
 from allneg.recipe import Recipe
 from allneg.run import Run
 
@@ -117,9 +119,10 @@ def test_results_of_another_recipe_do_not_count_and_are_set_aside(
 def test_quick_results_are_not_set_aside(
     results: Results, entry: Callable[..., dict[str, Any]]
 ) -> None:
-    results.add(NUMBER, RECIPE, entry(0.1), quick=True)
-    results.add(NUMBER, RECIPE.with_settings(["model.dim=7"]), entry(0.2))
-    assert not results.tried(NUMBER)
+    quick = replace(results, quick=True)
+    quick.add(NUMBER, RECIPE, entry(0.1))
+    quick.add(NUMBER, RECIPE.with_settings(["model.dim=7"]), entry(0.2))
+    assert not quick.tried(NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +150,71 @@ def test_a_setting_that_came_later_makes_no_other_recipe() -> None:
     gone = RECIPE.to_toml() + "[gone]\nsetting = 1\n"
     assert not Result("tiny", "complex", gone, ()).is_of(RECIPE)
     assert not Result("tiny", "complex", "no TOML", ()).is_of(RECIPE)
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"mrr": None}, "mrr is None"),
+        ({"mrr": 17.5}, "mrr is 17.5"),
+        ({"mrr": float("nan")}, "mrr is nan"),
+        ({"mrr": "0.9"}, "mrr is '0.9'"),
+        ({"hits": {}}, "'1' is missing"),
+        ({"valid_mrr": -1}, "valid_mrr is -1"),
+        ({"seconds": True}, "seconds is True"),
+        ({"machine": None}, "damaged"),
+        ({"machine": {"device": 3}}, "machine.device is 3"),
+    ],
+)
+def test_a_result_that_was_changed_is_refused_with_its_file(
+    results: Results, entry: Callable[..., dict[str, Any]], change: dict[str, Any], message: str
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.5))
+    path = NUMBER.result_file(results.folder)
+    said = json.loads(path.read_text())
+    said["seeds"][0] |= change
+    path.write_text(json.dumps(said))
+    with pytest.raises(BadRun, match=re.escape(message)) as caught:
+        results.get(NUMBER)
+    assert str(caught.value).startswith(f"{path}: damaged (")
+
+
+@pytest.mark.battery(26)
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"data": "other"}, "is the result of other/complex"),
+        ({"quick": True}, "is of a small size (--quick), as the others are not"),
+        ({"recipe": "[data"}, "damaged"),
+        ({"recipe": 5}, "recipe is 5"),
+        ({"seeds": {}}, "seeds is {}"),
+    ],
+)
+def test_a_result_that_is_not_the_numbers_is_refused_with_its_file(
+    results: Results, entry: Callable[..., dict[str, Any]], change: dict[str, Any], message: str
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.5))
+    path = NUMBER.result_file(results.folder)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadRun, match=re.escape(message)):
+        results.get(NUMBER)
+
+
+@pytest.mark.battery(26)
+def test_a_seed_that_is_there_twice_and_a_link_that_leads_nowhere_are_refused(
+    results: Results, entry: Callable[..., dict[str, Any]]
+) -> None:
+    results.add(NUMBER, RECIPE, entry(0.5))
+    path = NUMBER.result_file(results.folder)
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps(said | {"seeds": 2 * said["seeds"]}))
+    with pytest.raises(BadRun, match=r"its seeds are \[0, 0\]"):
+        results.get(NUMBER)
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(BadRun, match="cannot be read"):
+        results.get(NUMBER)
 
 
 def test_two_numbers_by_one_recipe_share_a_result(
@@ -232,15 +300,15 @@ def test_a_bundle_of_settings_that_are_not_known_here_is_taken_as_another_recipe
 def test_quick_and_unknown_results_are_not_taken(
     results: Results, recipes: Path, tmp_path: Path, entry: Callable[..., dict[str, Any]]
 ) -> None:
-    away, bundle = Results(tmp_path / "away"), tmp_path / "bundle.json"
-    unknown = replace(NUMBER, row="else")
-    away.add(NUMBER, RECIPE, entry(0.2), quick=True)
+    bundle, unknown = tmp_path / "bundle.json", replace(NUMBER, row="else")
+    away = Results(tmp_path / "away", quick=True)
+    away.add(NUMBER, RECIPE, entry(0.2))
+    away.bundle([NUMBER], bundle)
+    assert list(results.take(bundle, [NUMBER], recipes)) == ["tiny/complex: a quick result; left"]
+    away = Results(tmp_path / "far away")
     away.add(unknown, RECIPE, entry(0.2))
-    away.bundle([NUMBER, unknown], bundle)
-    assert list(results.take(bundle, [NUMBER], recipes)) == [
-        "tiny/complex: a quick result; left",
-        "tiny/else: no such number; left",
-    ]
+    away.bundle([unknown], bundle)
+    assert list(results.take(bundle, [NUMBER], recipes)) == ["tiny/else: no such number; left"]
     assert results.get(NUMBER) is None
 
 
@@ -270,3 +338,12 @@ def test_another_schema_version_is_refused(
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
     with pytest.raises(BadRun, match="schema version 2 is not known"):
         results.get(NUMBER)
+
+
+def test_numbers_that_one_recipe_makes_have_the_same_runs() -> None:
+    results, found = Results(ROOT / "results"), dict[tuple[str, str], Result]()
+    for number in NUMBERS:
+        if (result := results.get(number)) is not None and (recipe := result.parsed()) is not None:
+            other = found.setdefault((number.data, what_counts(recipe).to_toml()), result)
+            assert other.seeds == result.seeds, number.name
+    assert len(found) < sum(results.get(number) is not None for number in NUMBERS)

@@ -11,13 +11,14 @@ import click
 
 from allneg.cli.options import a_number, json_option, quiet_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
-from allneg.errors import BadRecipe, Interrupted, Problem
+from allneg.errors import BadRecipe, Interrupted, Problem, problem_of
 
 if TYPE_CHECKING:
     from allneg.paper import Number, Results
     from allneg.paper.tasks import Task
 
 _PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+_SEEDS = 1 << 63
 _QUICK = "QUICK: small data, small sizes. These are not the paper's numbers, nor ours."
 
 
@@ -27,8 +28,8 @@ def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 
 def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
     words = _words(ctx, option, text)
-    if not all(word.isdecimal() for word in words):
-        raise click.BadParameter("write whole numbers, such as 0,1,2")
+    if not all(word.isdecimal() and int(word) < _SEEDS for word in words):
+        raise click.BadParameter(f"write whole numbers below {_SEEDS}, such as 0,1,2")
     return tuple(dict.fromkeys(map(int, words))) or None
 
 
@@ -38,7 +39,7 @@ def _path(name: str, default: str, what: str) -> Callable[[Any], Any]:
 
 
 @click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="PART...")
+@click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="[PART]...")
 @click.option("--datasets", callback=_words, metavar="A,B", help="Only on these data sets.")
 @click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
 @click.option("--seeds", callback=_seeds, metavar="0,1,2", help="0; of figure1 0,1,2.")
@@ -86,6 +87,7 @@ def command(
     """
     from allneg.paper import NUMBERS, Results
     from allneg.paper.numbers import chosen
+    from allneg.paper.pages import write_pages
     from allneg.paper.tasks import tasks
 
     if only_status and (take or bundle):
@@ -94,8 +96,10 @@ def command(
         raise BadRecipe("--quick makes no results to --bundle or to --take")
     if quick and (_is_given("results") or _is_given("docs")):
         raise BadRecipe(
-            "--quick keeps results and pages in its --runs; leave out --results, --docs"
+            f"--quick keeps results and pages in {runs}-quick; leave out --results, --docs"
         )
+    if _is_given("results") and not _is_given("docs") and not only_status:
+        raise BadRecipe("--results: say --docs too, or its pages would replace those of others")
     if not parts and (datasets or rows or quick):
         raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
     if not any(each.recipe_file(recipes).exists() for each in NUMBERS):
@@ -103,7 +107,7 @@ def command(
     if quick:
         runs = runs.with_name(f"{runs.name}-quick")
         results, docs = runs / "results", runs / "docs"
-    work = _Work(Results(results), docs, quick, drop_runs, quiet)
+    work = _Work(Results(results, quick), drop_runs, quiet)
     # Without a part nothing is trained, and all that is there is meant.
     numbers = chosen(NUMBERS, parts or _PARTS, datasets, rows)
     asked = tasks(numbers, seeds, recipes, runs, quick) if parts or only_status else []
@@ -118,19 +122,20 @@ def command(
             work.train(asked, numbers, parallel, limit_seconds, bundle)
     finally:
         # Also after a signal: what is done is done.
-        if not only_status:
-            work.write_pages(recipes)
+        written = [] if only_status else write_pages(docs, work.results, NUMBERS, recipes, note)
         if bundle is not None:
             work.results.bundle(numbers, bundle)
+            written.append(bundle)
+        if written and not quiet:
+            note(f"written from {results}: {', '.join(map(str, written))}")
     if asked:
-        _print(work.results, numbers, asked, as_json, quick)
-    elif not quiet:
-        written = [docs / name for name in ("results.md", "findings.md", "figures/figure1.svg")]
-        note(f"written from {results}: {', '.join(str(each) for each in written if each.exists())}")
+        _print(work.results, numbers, asked, as_json)
     if work.failed:
-        for name, why in work.failed.items():
-            note(f"{name}: {why}")
-        raise Problem(f"{len(work.failed)} of {len(asked)} could not be trained")
+        for name, problem in work.failed.items():
+            note(f"{name}: {problem}")
+        codes = {problem.exit_code for problem in work.failed.values()}
+        said = f"{len(work.failed)} of {len(asked)} could not be trained"
+        raise problem_of(codes.pop() if len(codes) == 1 else Problem.exit_code, said)
 
 
 def _is_given(name: str) -> bool:
@@ -152,13 +157,11 @@ class _Work:
     """A call of the command."""
 
     results: Results
-    docs: Path
-    quick: bool
     drop_runs: bool
     quiet: bool
 
     def __post_init__(self) -> None:
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, Problem] = {}
 
     def train(
         self,
@@ -181,7 +184,7 @@ class _Work:
         shown = Shown(left)
 
         def ended(task: Task) -> None:
-            task.collect(self.results, self.quick)
+            task.collect(self.results)
             if self.drop_runs and all(task.folder != other.folder for other in trainings.waiting):
                 task.drop()
             if bundle is not None:
@@ -214,19 +217,12 @@ class _Work:
             return True
         entry = self.results.borrowed(task.number, task.recipe, task.seed, NUMBERS)
         if entry is not None:
-            self.results.add(task.number, task.recipe, entry, self.quick)
+            self.results.add(task.number, task.recipe, entry)
         return entry is not None
-
-    def write_pages(self, recipes: Path) -> None:
-        from allneg.paper import NUMBERS
-        from allneg.paper.pages import write_pages
-
-        for line in write_pages(self.docs, self.results, NUMBERS, recipes, self.quick):
-            note(line)
 
 
 def _print(
-    results: Results, numbers: Sequence[Number], asked: Sequence[Task], as_json: bool, quick: bool
+    results: Results, numbers: Sequence[Number], asked: Sequence[Task], as_json: bool
 ) -> None:
     """The paper's cell, ours, the difference."""
     from allneg.paper.beside import beside
@@ -241,21 +237,21 @@ def _print(
             {**each.to_json(), "lacking": [_lacking(task) for task in lacking[each.number.name]]}
             for each in rows
         ]
-        json_document({"schema_version": SCHEMA_VERSION, "quick": quick, "numbers": cells})
+        json_document({"schema_version": SCHEMA_VERSION, "quick": results.quick, "numbers": cells})
         return
     table(
-        _QUICK if quick else "filtered test MRR, mean over seeds",
+        _QUICK if results.quick else "filtered test MRR, mean over seeds",
         ("number", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "s#"),
         [
             (
                 each.number.name,
                 f"{each.number.paper.mrr:.2f}" if each.number.paper else None,
-                each.mrr if each.mrr is not None else _why(lacking[each.number.name]),
+                each.mrr if each.mrr is not None else _why(each.number, lacking[each.number.name]),
                 each.spread,
                 f"{each.difference:+.3f}" if each.difference is not None else None,
                 each.hits.get("1"),
                 each.hits.get("10"),
-                _seeds_shown(each.seeds, [task.seed for task in lacking[each.number.name]]),
+                _seeds_shown(each.seeds, lacking[each.number.name]),
                 f"{each.seconds:.0f}" if each.seconds is not None else None,
             )
             for each in rows
@@ -263,18 +259,24 @@ def _print(
     )
 
 
-def _seeds_shown(there: Sequence[int], lacking: Sequence[int]) -> str:
+def _seeds_shown(there: Sequence[int], lacking: Sequence[Task]) -> str:
     shown = ",".join(map(str, there))
-    return f"{shown} (not {','.join(map(str, lacking))})" if there and lacking else shown
+    if not there or not lacking:
+        return shown
+    if any(task.seed in there for task in lacking):
+        return f"{shown} (by an earlier recipe)"
+    return f"{shown} (not {','.join(str(task.seed) for task in lacking)})"
 
 
 def _lacking(task: Task) -> dict[str, object]:
     return {"seed": task.seed, "state": task.state}
 
 
-def _why(lacking: Sequence[Task]) -> str:
+def _why(number: Number, lacking: Sequence[Task]) -> str:
     """Why there is no number; of several seeds, the first that was begun says so."""
+    from allneg.paper.numbers import NOT_HERE
+
     begun = [task.state for task in lacking if task.state != "new"]
     if not begun:
-        return "not run yet"
+        return NOT_HERE.get(number.data, "not run yet")
     return "cut off" if begun[0] == "interrupted" else begun[0]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from allneg.cli.say import note
 from allneg.cli.workers import Worker, shares
+from allneg.errors import Diverged, Problem, problem_of
 from allneg.paper.results import Result
 from allneg.paper.tasks import Task
 
@@ -33,7 +34,7 @@ class Trainings:
     looked: Callable[[Trainings], None] = lambda _: None  # told now and then
     limit_seconds: float | None = None  # then nothing is begun, and what is at work is saved
     at_work: dict[int, tuple[Task, Worker]] = field(default_factory=dict)  # by seat
-    failed: dict[str, str] = field(default_factory=dict)  # a task's name: why
+    failed: dict[str, Problem] = field(default_factory=dict)  # a task's name: why
     finished: int = 0
     signal_number: int = 0  # that ended it before its time
 
@@ -63,7 +64,7 @@ class Trainings:
             return
         self.waiting.remove(task)
         if task.state == "diverged":
-            self.failed[task.name] = f"{task.folder} has diverged; change its recipe"
+            self.failed[task.name] = Diverged(f"{task.folder} has diverged; change its recipe")
         elif task.state == "finished":
             self._end(task)
         else:
@@ -82,7 +83,8 @@ class Trainings:
             self.waiting.insert(0, task)  # saved, to go on another time
         else:
             said = "; ".join(worker.lines()[-2:]) or "it said nothing"
-            self.failed[task.name] = f"exit code {worker.process.returncode}: {said}"
+            code = worker.process.returncode
+            self.failed[task.name] = problem_of(code, f"exit code {code}: {said}")
 
     def _end(self, task: Task) -> None:
         self.finished += 1

@@ -23,6 +23,7 @@ class Beside:
     hits: Mapping[str, float] = field(default_factory=dict)  # means
     valid_mrr: float | None = None
     seeds: tuple[int, ...] = ()
+    negatives: int = 0  # that its recipe compares with; 0: not known
     seconds: float | None = None  # mean of a seed's training
     peak_bytes: int | None = None
     device: str | None = None
@@ -63,6 +64,7 @@ def beside(number: Number, result: Result | None) -> Beside:
         hits={str(k): statistics.fmean(result.values("hits", str(k))) for k in HITS},
         valid_mrr=statistics.fmean(valid) if valid else None,
         seeds=tuple(each["seed"] for each in result.seeds),
+        negatives=result.negatives,
         seconds=statistics.fmean(result.values("seconds")),
         peak_bytes=max(peaks, default=None),
         device=", ".join(sorted({each["machine"]["device"] for each in result.seeds})),

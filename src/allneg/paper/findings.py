@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from allneg.paper.beside import Beside, beside
 from allneg.paper.cells import FLAT_FROM, LOST_BY_L2
 from allneg.paper.markdown import digits, link, signed
 from allneg.paper.numbers import NOT_HERE, TITLES, Number
-from allneg.paper.results import Result, Results
+from allneg.paper.results import Result, Results, what_counts
+from allneg.recipe import Recipe
 
 _TOP = """# Findings
 
@@ -28,6 +29,9 @@ alone make as much. From {much} on it is called much.
 _SMALL = 0.003
 _MUCH = 0.02
 _FLAT = 0.005  # this near to its end a curve is called flat
+# Settings that a comparison is about.
+_NEGATIVES = {"loss.negatives", "loss.count"}
+_SQUARED = {"model.norm", "model.squared", "model.bias"}
 
 
 def findings(results: Results, numbers: Sequence[Number], docs: Path) -> str:
@@ -63,8 +67,16 @@ class _Known:
         return [name for name in names if name not in NOT_HERE]
 
     def get(self, data: str, row: str) -> Beside:
-        number = self.numbers.get(f"{data}/{row}", Number("", data, row))
+        number = self._number(data, row)
         return beside(number, self.results.get(number))
+
+    def recipe(self, data: str, row: str) -> Recipe | None:
+        """By which a row's result was made."""
+        result = self.results.get(self._number(data, row))
+        return result.parsed() if result is not None else None
+
+    def _number(self, data: str, row: str) -> Number:
+        return self.numbers.get(f"{data}/{row}", Number("", data, row))
 
     def mrr(self, data: str, row: str) -> float | None:
         return self.get(data, row).mrr
@@ -77,9 +89,9 @@ class _Known:
 
 def _gain_of_products(known: _Known) -> Iterator[str]:
     yield (
-        "The rows of few negatives are trained as their models were published: dim 200, 1 to 10 "
-        "negatives, no reciprocal relations; the others as valid liked best. So the gain is not of "
-        "the negatives alone; figure 1 changes nothing else."
+        "The rows of few negatives have the sizes at which their models were published, the others "
+        "what valid liked best. So the gain is not of the negatives alone: each line says what "
+        "else its two recipes differ in. Figure 1 changes nothing else."
     )
     for few, every in (("simple", "simple-v2"), ("complex", "complex-v2")):
         yield from _gains(known, few, every)
@@ -104,7 +116,8 @@ def _gains(known: _Known, few: str, every: str) -> Iterator[str]:
             printed = f" (paper from {' to '.join(theirs)})"
         yield (
             f"{TITLES[data]}: {_how_much(gain)}; {name} {_goes(gain)} from {_spread(one)} to "
-            f"{_spread(other)}, {signed(gain)}{printed}: "
+            f"{_spread(other)}, {signed(gain)}{printed}"
+            f"{_besides(known, data, few, every, _NEGATIVES)}: "
             f"{known.cite(f'{data}/{few}', f'{data}/{every}')}."
         )
 
@@ -183,7 +196,8 @@ def _norms(known: _Known) -> Iterator[str]:
                 verdict = "no"
             yield (
                 f"{name}: {verdict}; L1 {_spread(ours[0])}, L2 {_spread(ours[1])}, "
-                f"{signed(-loss)} (paper −{digits(lost, 3)}): "
+                f"{signed(-loss)} (paper −{digits(lost, 3)})"
+                f"{_besides(known, 'fb15k', rows[0], rows[1], {'model.norm'})}: "
                 f"{known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
             )
         if one is None or squared is None:
@@ -191,7 +205,8 @@ def _norms(known: _Known) -> Iterator[str]:
         else:
             yield (
                 f"{name}: squared L2 with a bias an entity, a matrix product, has "
-                f"{_spread(ours[2])}, {signed(_difference(squared, one))} to L1: "
+                f"{_spread(ours[2])}, {signed(_difference(squared, one))} to L1"
+                f"{_besides(known, 'fb15k', rows[0], rows[2], _SQUARED)}: "
                 f"{known.cite(f'fb15k/{rows[2]}')}."
             )
 
@@ -207,8 +222,8 @@ def _beyond(known: _Known) -> Iterator[str]:
             continue
         reached = "reaches" if mrr >= number.aim.goal else "stays below"
         yield (
-            f"{TITLES[number.data]}: {TITLES[number.row]} has {digits(mrr, 3)} and {reached} the "
-            f"best public figure, {digits(number.aim.goal, 3)}; by {_in_words(result)}: "
+            f"{TITLES[number.data]}: {TITLES[number.row]} has {digits(mrr, 3)} and {reached} its "
+            f"goal, {digits(number.aim.goal, 3)}; by {_in_words(result)}: "
             f"{known.cite(number.name)}."
         )
 
@@ -243,6 +258,22 @@ def _missed(known: _Known) -> Iterator[str]:
         )
     if not missed:
         yield "Nothing that was run."
+
+
+def _besides(known: _Known, data: str, one: str, other: str, meant: Set[str]) -> str:
+    """What the recipes of two rows differ in besides what is `meant` to; nothing: in no more."""
+    recipes = [recipe for row in (one, other) if (recipe := known.recipe(data, row)) is not None]
+    if len(recipes) < 2:
+        return ""
+    mine, theirs = (what_counts(each).to_tables() for each in recipes)
+    named = {
+        f"{part}.{name}": f"{part} {name}" if name in ("name", "weight", "every") else name
+        for part in ("model", "loss", "penalty", "optimizer", "training")  # what is learnt from
+        for name in {**mine[part], **theirs[part]}
+        if mine[part].get(name) != theirs[part].get(name)
+    }
+    words = [word.replace("_", " ") for name, word in named.items() if name not in meant]
+    return f"; they differ in {', '.join(words)}, too" if words else ""
 
 
 def _above(mrrs: Sequence[float], floor: float) -> str:

@@ -109,9 +109,10 @@ NUMBERS = tuple(_all())
 
 
 def _listed(names: Iterable[str]) -> str:
-    """All of them, the points of figure 1 but one left out."""
-    points = {point(negatives) for negatives in NEGATIVES[1:]}
-    return f"; there are {', '.join(sorted(set(names) - points))}"
+    """All of them, the points of figure 1 as one."""
+    points = {point(negatives) for negatives in NEGATIVES}
+    shown = sorted({"figure1/k-100, …, figure1/all" if each in points else each for each in names})
+    return f"; there are {', '.join(shown)}"
 
 
 def chosen(
@@ -139,5 +140,7 @@ def chosen(
         and (not rows or each.row in rows)
     ]
     if not found:
-        raise BadRecipe(f"no number of {', '.join(parts)} is in these --datasets and --rows")
+        parted = sorted({each.part for each in numbers if each.row in rows and each.part})
+        said = f"; those rows are of {', '.join(parted)}" if parted else ""
+        raise BadRecipe(f"no number of {', '.join(parts)} is in these --datasets and --rows{said}")
     return found

@@ -23,8 +23,10 @@ _TOP = """# Results
 Written by `allneg reproduce` from the result files; not by hand. "Paper" is Jain et al. (2020),
 which prints two digits. Each of our numbers links to its result file, which holds the whole
 recipe, and each row to its recipe. ± is the standard deviation over seeds, where there are
-several. Recipes and weights were chosen by valid alone, and what other recipes of full size reached
-is in results/tried; where a recipe ranks valid at its end only, the weights are the last epoch's.
+several. Weights were chosen by valid alone, and so were recipes, by its mean over the seeds that
+both were trained with; what other recipes of full size reached is in results/tried. Where a recipe
+ranks valid at its end only, the weights are the last epoch's. Numbers that one recipe makes share
+its runs.
 Valid is filtered by train and valid, not by test, so that its MRR is below test's: by far on FB15k
 and WN18, where test holds the inverses of what train says. "Not run yet" is a recipe that waits for
 its run. Seconds are those of a card that several trainings may have shared; a peak that is not
@@ -43,7 +45,11 @@ class _Page:
     docs: Path
     results: Results
     recipes: Path
-    quick: bool = False  # of small sizes: neither the recipes' numbers nor ones to judge
+
+    @property
+    def quick(self) -> bool:
+        """Of small sizes: neither the recipes' numbers nor ones to judge."""
+        return self.results.quick
 
     def beside(self, number: Number) -> Beside:
         return beside(number, self.results.get(number))
@@ -57,34 +63,46 @@ class _Page:
 
 
 def write_pages(
-    docs: Path, results: Results, numbers: Sequence[Number], recipes: Path, quick: bool
-) -> Iterator[str]:
-    """Write results.md, findings.md and the figure; a line about each that could not be."""
+    docs: Path,
+    results: Results,
+    numbers: Sequence[Number],
+    recipes: Path,
+    said: Callable[[str], None],
+) -> list[Path]:
+    """Write results.md, findings.md and the figure, and give their paths; say what could not be."""
     page = _Page(docs, results, recipes)
     with full_disk_named(docs):
         (docs / "figures").mkdir(parents=True, exist_ok=True)
-    curves = {
-        data: [page.beside(each) for each in numbers if each.data == data and each.is_point]
-        for data in dict.fromkeys(each.data for each in numbers)
-    }
+    texts = {docs / "results.md": results_text(docs, results, numbers, recipes)}
+    if not page.quick:
+        texts[docs / "findings.md"] = findings(results, numbers, docs)
+    for path, text in texts.items():
+        write_text(path, text)
+    figures = []
     try:
-        draw(curves, docs / "figures")
+        figures = draw(_curves(page, numbers), docs / "figures", page.quick)
     except BadRecipe as missing:
-        yield str(missing)
-    warning = _QUICK if quick else ""
-    write_text(docs / "results.md", warning + results_text(docs, results, numbers, recipes, quick))
-    if not quick:
-        write_text(docs / "findings.md", findings(results, numbers, docs))
+        said(str(missing))
+    return [*texts, *figures]
 
 
-def results_text(
-    docs: Path, results: Results, numbers: Sequence[Number], recipes: Path, quick: bool = False
-) -> str:
+def _curves(page: _Page, numbers: Sequence[Number]) -> dict[str, list[Beside]]:
+    """The points of figure 1 that were run, of data sets with a line to draw."""
+    found: dict[str, list[Beside]] = {}
+    for number in numbers:
+        if number.is_point and (our := page.beside(number)).mrr is not None:
+            found.setdefault(number.data, []).append(our)
+    return {data: points for data, points in found.items() if len(points) > 1}
+
+
+def results_text(docs: Path, results: Results, numbers: Sequence[Number], recipes: Path) -> str:
     """The whole of results.md."""
-    return "".join(_results(_Page(docs, results, recipes, quick), numbers))
+    return "".join(_results(_Page(docs, results, recipes), numbers))
 
 
 def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
+    if page.quick:
+        yield _QUICK
     yield _TOP
     protocols = {page.beside(each).protocol for each in numbers} - {None}
     for said in sorted(each for each in protocols if each):
@@ -96,7 +114,8 @@ def _results(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
     points = [each for each in numbers if each.part == "figure1"]
     if points:
         yield f"\n## {PARTS['figure1'][0].upper()}{PARTS['figure1'][1:]}\n"
-        yield "\n![Test MRR by the number of negatives](figures/figure1.svg)\n"
+        if _curves(page, numbers):
+            yield "\n![Test MRR by the number of negatives](figures/figure1.svg)\n"
         yield from _table(page, points, _point_title)
     norms = [each for each in numbers if each.row.startswith("norms/")]
     if norms:
@@ -123,7 +142,8 @@ def _at_a_glance(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
     shown = [each for each in numbers if each.data not in NOT_HERE and "/" not in each.row]
     if not shown:
         return
-    by_name = {each.name: each for each in shown}
+    # What stands among the norms on one data set may stand alone on another.
+    by_name = {each.name.replace("/norms/", "/"): each for each in numbers}
     datasets = dict.fromkeys(each.data for each in shown)
     yield "\n## At a glance\n\nTest MRR: ours, and the paper's in brackets.\n\n"
     yield line(["", *map(_called, datasets)]) + line(["---", *["---:"] * len(datasets)])
@@ -222,8 +242,8 @@ def _aims(page: _Page, numbers: Sequence[Number]) -> Iterator[str]:
         return
     yield (
         "\n## Floors and goals\n\nThe floor is what the paper prints, or the same in three digits "
-        "where its models were published\nelsewhere; the goal is the best public figure of that "
-        "kind.\n\n"
+        "where its models were published\nelsewhere; the goal is at or above the best public "
+        "figure of that kind.\n\n"
     )
     yield line(["", "data", "floor", "goal", "ours", ""]) + line(
         ["---"] * 2 + ["---:"] * 3 + ["---"]

@@ -8,14 +8,15 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from allneg.errors import BadRecipe
-from allneg.graph.benchmarks import DATASETS
 from allneg.paper.beside import Beside
 from allneg.paper.cells import FLAT_FROM
 from allneg.paper.numbers import TITLES
-from allneg.run.files import write_bytes, write_text
+from allneg.run import disk as seam
+from allneg.run.files import full_disk_named, write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,15 +25,19 @@ _COLOURS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c", "#8a6d1f")  # a data set
 _PIXELS_AN_INCH = 160
 
 
-def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
+def draw(curves: Mapping[str, Sequence[Beside]], folder: Path, quick: bool = False) -> list[Path]:
     """Write figure1.svg and figure1.png: the same bytes for the same results and matplotlib.
 
-    A panel a data set, each with its own scale: the paper's at the top, the others below.
+    A panel a data set, each with its own scale: the paper's at the top, the others below. Where
+    there is nothing to draw, an older figure is taken away: it would not be of these results.
     """
-    drawn = {data: _points(data, points) for data, points in curves.items()}
-    drawn = {data: points for data, points in drawn.items() if len(points) > 1}
-    if not drawn:
-        return
+    paths = [folder / "figure1.svg", folder / "figure1.png"]
+    if not curves:
+        for path in paths:
+            with full_disk_named(path):
+                seam.disk.remove(path)
+        return []
+    drawn = {data: sorted(map(_point, points)) for data, points in curves.items()}
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -50,7 +55,8 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
                 axes.set_ylabel("filtered test MRR")
             _curve(axes, points, colour)
             axes.axvline(FLAT_FROM, color="#888888", linestyle=":", linewidth=1)
-        figure.suptitle("ComplEx by the number of negatives")
+        title = "ComplEx by the number of negatives"
+        figure.suptitle(f"QUICK, of small data and sizes: {title}" if quick else title)
         figure.supxlabel(
             "negatives, shared by a batch (the last point: every entity)\n"
             "bars: least and most over seeds; dotted: flat from here, says the paper",
@@ -59,21 +65,14 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path) -> None:
         text, image = io.StringIO(), io.BytesIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
         figure.savefig(image, format="png", dpi=_PIXELS_AN_INCH, metadata={"Software": None})
-    write_text(folder / "figure1.svg", text.getvalue())
-    write_bytes(folder / "figure1.png", image.getvalue())
+    write_text(paths[0], text.getvalue())
+    write_bytes(paths[1], image.getvalue())
+    return paths
 
 
-def _points(data: str, points: Sequence[Beside]) -> list[tuple[int, float, float, float]]:
-    """Negatives, mean, least and most MRR of each point that was run."""
-    found = []
-    for each in points:
-        if each.mrr is None:
-            continue
-        k = each.number.row.partition("-")[2]
-        known = DATASETS.get(data)
-        negatives = int(k) if k else known.n_entities if known else 0
-        found.append((negatives, each.mrr, min(each.mrrs), max(each.mrrs)))
-    return sorted(found)
+def _point(our: Beside) -> tuple[int, float, float, float]:
+    """Negatives, mean, least and most MRR of a point that was run."""
+    return our.negatives, fmean(our.mrrs), min(our.mrrs), max(our.mrrs)
 
 
 def _curve(axes: Axes, points: Sequence[tuple[int, float, float, float]], colour: str) -> None:

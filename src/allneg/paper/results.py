@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import BadRecipe, BadRun
+from allneg.evaluation.report import HITS
 from allneg.paper.numbers import Number
 from allneg.recipe import Data, Evaluation, Hardware, Loss, Recipe, Training
+from allneg.recipe.text import shown
 from allneg.run import Run
 from allneg.run.epochs import best_of
 from allneg.run.files import full_disk_named, read_json, write_json
@@ -27,7 +30,7 @@ class Result:
     row: str
     recipe: str  # whole, as TOML; its seed is not meant
     seeds: tuple[Mapping[str, Any], ...]  # see `entry`, by rising seed
-    quick: bool = False  # of a small size, to try the command out: no number to publish
+    quick: bool = False  # of a small size
 
     @property
     def name(self) -> str:
@@ -42,6 +45,11 @@ class Result:
                 value = value[name]
             found.append(float(value))
         return found
+
+    @property
+    def negatives(self) -> int:
+        """How many its recipe compares an answer with."""
+        return int(tomllib.loads(self.recipe)["loss"].get("count", self.seeds[0]["candidates"]))
 
     def is_of(self, recipe: Recipe | None) -> bool:
         """Was it made by a recipe that gives the same numbers?"""
@@ -72,8 +80,39 @@ class Result:
             raise BadRun(f"{where}: not a result file")
         if said["schema_version"] != SCHEMA_VERSION:
             raise BadRun(f"{where}: schema version {said['schema_version']} is not known here")
+        try:
+            _check(said)
+        except (KeyError, TypeError, ValueError) as wrong:
+            what = f"{wrong} is missing" if isinstance(wrong, KeyError) else wrong
+            raise BadRun(f"{where}: damaged ({what}); take it from a copy, or remove it") from None
         fields = {name: said[name] for name in _KEYS - {"schema_version", "seeds"}}
         return cls(**fields, seeds=tuple(said["seeds"]))
+
+
+def _check(said: Mapping[str, Any]) -> None:
+    """Raise what a result that is edited by hand, or by another program, lacks or has wrong."""
+    for name, kind in (("data", str), ("row", str), ("recipe", str), ("quick", bool)):
+        if type(said[name]) is not kind:
+            raise TypeError(f"{name} is {shown(said[name])}")
+    tomllib.loads(said["recipe"])
+    if not isinstance(said["seeds"], list):
+        raise TypeError(f"seeds is {shown(said['seeds'])}")
+    seeds = [each["seed"] for each in said["seeds"]]
+    if sorted(set(seeds)) != seeds:
+        raise ValueError(f"its seeds are {shown(seeds)}")
+    for each in said["seeds"]:
+        most = {"mrr": 1.0, "seconds": math.inf, "epochs": math.inf, "candidates": math.inf}
+        perhaps = {"valid_mrr": 1.0, "peak_bytes": math.inf, "best_epoch": math.inf}
+        most |= {name: most for name, most in perhaps.items() if each[name] is not None}
+        for name, value, high in [
+            *((name, each[name], high) for name, high in most.items()),
+            *((f"hits of {k}", each["hits"][str(k)], 1.0) for k in HITS),
+        ]:
+            if type(value) not in (int, float) or not 0 <= value <= high:
+                raise ValueError(f"{name} is {shown(value)}")
+        for part, name in (("machine", "device"), ("protocol", "in_words")):
+            if not isinstance(each[part][name], str):
+                raise TypeError(f"{part}.{name} is {shown(each[part][name])}")
 
 
 @dataclass(frozen=True)
@@ -81,25 +120,30 @@ class Results:
     """A folder of result files."""
 
     folder: Path
+    quick: bool = False  # of small sizes, to try the command out: no numbers to publish
 
     def get(self, number: Number) -> Result | None:
         path = number.result_file(self.folder)
-        if not path.exists():
+        if not path.exists() and not path.is_symlink():
             return None
-        return Result.from_json(read_json(path), str(path))
+        found = Result.from_json(read_json(path), str(path))
+        if found.name != number.name:
+            raise BadRun(f"{path}: is the result of {found.name}; put it where it belongs")
+        if found.quick != self.quick:
+            size = "a small size (--quick)" if found.quick else "full size"
+            raise BadRun(f"{path}: is of {size}, as the others are not; move it away")
+        return found
 
     def has(self, number: Number, recipe: Recipe, seed: int) -> bool:
         found = self.get(number)
         return found is not None and found.seed(seed) is not None and found.is_of(recipe)
 
-    def add(
-        self, number: Number, recipe: Recipe, entry: Mapping[str, Any], quick: bool = False
-    ) -> None:
+    def add(self, number: Number, recipe: Recipe, entry: Mapping[str, Any]) -> None:
         """Put a seed's entry into the number's file; those of another recipe are set aside."""
         found = self.get(number)
         if found is None or not found.is_of(recipe):
             self._set_aside(found)
-            found = Result(number.data, number.row, recipe.to_toml(), (), quick)
+            found = Result(number.data, number.row, recipe.to_toml(), (), self.quick)
         self.write(found.joined([entry]))
 
     def tried(self, number: Number) -> dict[Path, Result]:

@@ -97,9 +97,9 @@ class Task:
         data = self.recipe.data.name
         return ["train", data, "--recipe", str(written), "--out", str(self.folder), "--quiet"]
 
-    def collect(self, results: Results, quick: bool = False) -> None:
+    def collect(self, results: Results) -> None:
         """Put what the finished run says into its number's file."""
-        results.add(self.number, self.recipe, entry(self.run), quick)
+        results.add(self.number, self.recipe, entry(self.run))
 
     def drop(self) -> None:
         """Delete the run."""
