@@ -87,7 +87,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadRecipe) as caught:
         Recipe.read(tmp_path / "mine.toml")
     assert caught.value.exit_code == 2
-    assert str(caught.value).splitlines() == [
+    assert str(caught.value).replace(f"{tmp_path}/", "").splitlines() == [
         "mine.toml: traning is not a part; did you mean training?",
         "mine.toml: training.lerning_rate is not a setting; did you mean optimizer.learning_rate?",
         "mine.toml: training.batch_size must be more than 0, not -5",
@@ -199,7 +199,7 @@ def test_a_number_may_be_written_whole() -> None:
 )
 def test_a_hostile_file_is_a_bad_recipe(tmp_path: Path, text: str) -> None:
     (tmp_path / "deep.toml").write_text(text)
-    with pytest.raises(BadRecipe, match=r"^deep\.toml: ") as caught:
+    with pytest.raises(BadRecipe, match=r"/deep\.toml: ") as caught:
         Recipe.read(tmp_path / "deep.toml")
     assert len(str(caught.value)) < 500
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -63,7 +64,8 @@ def test_a_search_prints_its_results_and_keeps_them(
     done = allneg("search", space, "--out", out)
     assert done.code == 0
     assert "6 trials: 6 finished" in done.out
-    assert f"{out}: 6 trials, 0 of them done" in done.err
+    assert f"{out}: 6 trials on " in done.err
+    assert ", 0 of them done" in done.err
     assert "6 of 6: penalty.weight" in done.err
     assert re.search(r"finished, valid MRR 0\.\d{4}", done.err)
     again = allneg("search", space, "--out", out, "-q", "--json")
@@ -146,7 +148,47 @@ def test_ranges_are_searched_and_status_knows_how_many_are_left(
     assert done.code == 0
     assert "3 trials: 3 finished" in done.out
     assert "3 of 3: " in done.err
+    for known in ((), ("--trials", 2)):  # how many were asked for is known without --trials
+        after = allneg("search", *flags[:-2], *known, "--status")
+        assert after.code == 0
+        assert "3 trials: 3 finished" in after.out
     assert (tmp_path / "out" / "search.svg").exists()
+
+
+def test_a_range_of_few_values_says_that_there_are_no_more(
+    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "allneg.training.search.asking.suggested",
+        lambda _, told: {"model.dim": 2 + len(told) % 2},
+    )
+    head = space.read_text().partition("[search]")[0]
+    space.write_text(head + '[search]\n"model.dim" = { low = 2, high = 3 }\n')
+    done = allneg("search", space, "--out", tmp_path / "out", "--trials", 5)
+    assert done.code == 0
+    assert "2 trials: 2 finished" in done.out
+    assert "3 suggestions had been tried before" in done.out
+
+
+def test_halving_without_a_rung_is_refused(allneg: Command, space: Path, tmp_path: Path) -> None:
+    late = ("--set", "evaluation.every=1000")
+    done = allneg("search", space, "--out", tmp_path / "out", "--halving", *late)
+    assert done.code == 2
+    assert "lower evaluation.every" in done.err
+
+
+@pytest.mark.battery(26)
+def test_a_result_of_the_wrong_kind_is_no_result(
+    allneg: Command, space: Path, tmp_path: Path
+) -> None:
+    flags = (space, "--out", tmp_path / "out")
+    assert allneg("search", *flags, "-q").code == 0
+    path = next((tmp_path / "out" / "trials").glob("*/result.json"))
+    whole = path.read_text()
+    path.write_text(json.dumps(json.loads(whole) | {"valid_mrr": "x"}))
+    assert "5 finished" in allneg("search", *flags, "--status").out
+    assert allneg("search", *flags, "-q").code == 0
+    assert path.read_text() == whole
 
 
 @pytest.mark.battery(30)

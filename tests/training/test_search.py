@@ -126,6 +126,8 @@ def test_a_base_lies_under_the_spaces_own_tables(tmp_path: Path) -> None:
         ('"penalty.weight" = {low = "a", high = 1}', r"must have numbers as its ends"),
         ('"penalty.weight" = {low = 1, high = 2, log = 3}', r"must have true or false as its log"),
         ('"penalty.weight" = {low = 1, high = 1}', r"must have a low below its high, not 1 and 1"),
+        ('"penalty.weight" = {low = 1, high = inf}', r"must have finite ends, not 1 and inf"),
+        ('"model" = [0.1]', r"search.model is no setting: write its part, too"),
         ('"penalty.weight" = {low = 0, high = 1, log = true}', r"must begin above 0 for log"),
         ('"data.name" = ["a", "b"]', r"data\.name cannot be searched"),
         ('"model.dim" = [4, -1]', r"model\.dim must be more than 0.*\(in model\.dim -1\)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import click
 from allneg.cli.options import json_option, quiet_option, set_option
 from allneg.cli.say import clean, json_document, note, table
 from allneg.cli.workers import Worker, oversee, start, with_parent
-from allneg.errors import BadRecipe, Diverged, OutOfMemory
+from allneg.errors import BadRecipe, Diverged, OutOfMemory, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +66,10 @@ def command(
         raise BadRecipe("--halving is for lists of values; leave out --halving, or the ranges")
     if (out / "run.json").exists():
         raise BadRecipe(f"{out}: is a run, and no search; choose another --out")
-    read = read_ranged(space, trials, settings) if trials else read_space(space, settings)
+    if trials or (only_status and (out / "asked.json").exists()):
+        read: Space | Ranged = read_ranged(space, trials or 0, settings)
+    else:
+        read = read_space(space, settings)
     asked = _Asked(read, out, halving)
     if only_status:
         _print(asked, as_json)
@@ -109,7 +113,9 @@ class _Asked:
         """How many trials there are going to be."""
         from allneg.training.search import Space
 
-        return len(self.read.trials) if isinstance(self.read, Space) else self.read.count
+        if isinstance(self.read, Space):
+            return len(self.read.trials)
+        return max(self.read.count, len(self.read.asked(self.out)))
 
     def search(self, stopped_by: Callable[[], int]) -> None:
         from allneg.training.search import Space, search, search_ranges
@@ -132,10 +138,22 @@ class _Asked:
 
         return self.read if isinstance(self.read, Space) else self.read.corners
 
+    @property
+    def data(self) -> str:
+        return self._some.recipe.data.name
+
     def standings(self) -> list[Standing]:
         from allneg.training.search import standings
 
         return standings(self.space, self.out, self.halving)
+
+    def n_twice(self) -> int:
+        """How many suggestions had been made before, as where a range has few values."""
+        from allneg.training.search import Space
+
+        if isinstance(self.read, Space):
+            return 0
+        return len(self.read.asked(self.out)) - len(self.space.trials)
 
     def n_left(self) -> int:
         """How many trials have not ended."""
@@ -186,13 +204,15 @@ def _print(asked: _Asked, as_json: bool) -> None:
             for each in found[:_MOST_ROWS]
         ],
     )
+    if twice := asked.n_twice():
+        print(f"{counted(twice, 'suggestion')} had been tried before: there is little left to try")
     if len(found) > _MOST_ROWS:
         print(f"and {len(found) - _MOST_ROWS:,} trials more (--json has all)")
     if large := [each for each in found if each.state == "too large"]:
-        folder = asked.out / "trials" / large[0].trial.id
+        folder = shlex.quote(str(asked.out / "trials" / large[0].trial.id))
         print(f"{large[0].reason}\nTo try that one again, remove {folder} first.")
     if found and found[0].state == "finished":
-        best = asked.out / "trials" / found[0].trial.id
+        best = shlex.quote(str(asked.out / "trials" / found[0].trial.id))
         print(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has seen")
 
 
@@ -252,7 +272,8 @@ class _Lines:
     def __init__(self, asked: _Asked) -> None:
         self._asked = asked
         self._told = {each.trial.id for each in asked.standings() if each.state in _ENDED}
-        note(f"{asked.out}: {asked.total} trials, {len(self._told)} of them done")
+        data = asked.data
+        note(f"{asked.out}: {asked.total} trials on {data}, {len(self._told)} of them done")
 
     def go_on_until(self, ended: threading.Event) -> None:
         while not ended.wait(_SECONDS_A_LOOK):

@@ -59,7 +59,7 @@ class Recipe:
     @classmethod
     def read(cls, path: Path | str) -> Recipe:
         """A recipe from a TOML file."""
-        return cls.from_tables(load_tables(path), Path(path).name)
+        return cls.from_tables(load_tables(path), str(path))
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
         """This recipe with `part.field=value` texts, or names and values, on top."""

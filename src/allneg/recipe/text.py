@@ -62,14 +62,14 @@ def load_tables(path: Path | str) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE + 1)
         if len(text) > _LARGEST_FILE:
-            raise BadRecipe(f"{path.name}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
+            raise BadRecipe(f"{path}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
         return tomllib.loads(text.decode())
     except OSError as error:
         raise BadRecipe(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise BadRecipe(f"{path.name}: not TOML: {error}") from None
+        raise BadRecipe(f"{path}: not TOML: {error}") from None
     except RecursionError:
-        raise BadRecipe(f"{path.name}: nested too deeply; a recipe has two levels") from None
+        raise BadRecipe(f"{path}: nested too deeply; a recipe has two levels") from None
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def planned(
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
     elif recipe is not None:
-        where, tables = Path(recipe).name, load_tables(recipe)
+        where, tables = str(recipe), load_tables(recipe)
     said = parse_settings(settings)
     if (other := said.get("data", {}).get("name", str(data))) != str(data):
         raise BadRecipe(f"data.name is {other!r} in the settings, and {str(data)!r} is to be read")

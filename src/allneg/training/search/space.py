@@ -125,7 +125,9 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
     mistakes: list[str] = []
     axes: dict[str, Range | list[Any]] = {}
     for name, values in _flat(searched):
-        if name.startswith("data."):
+        if "." not in name:
+            mistakes.append(f'{name} is no setting: write its part, too, such as "model.dim"')
+        elif name.startswith("data."):
             mistakes.append(f"{name} cannot be searched: MRRs on other data are not comparable")
         elif isinstance(values, Mapping):
             wrong = _not_a_range(values)
@@ -159,7 +161,9 @@ def _not_a_range(said: Mapping[str, Any]) -> str | None:
         return f"must have numbers as its ends, such as {example}"
     if type(log) is not bool:
         return f"must have true or false as its log, such as {example}"
-    if not -math.inf < low < high < math.inf:
+    if not math.isfinite(low) or not math.isfinite(high):
+        return f"must have finite ends, not {low} and {high}"
+    if low >= high:
         return f"must have a low below its high, not {low} and {high}"
     return "must begin above 0 for log = true" if log and low <= 0 else None
 

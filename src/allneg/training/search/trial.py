@@ -57,10 +57,7 @@ class Place:
             said = read_json(self._file(epochs))
         except BadRun:
             return None
-        names = {each.name for each in fields(Result)}
-        if not isinstance(said, dict) or said.keys() != names or said["trial"] != self.trial.id:
-            return None
-        return Result(**said)
+        return Result(**said) if _is_result(said) and said["trial"] == self.trial.id else None
 
     def write(self, result: Result, epochs: int | None = None) -> None:
         write_json(self._file(epochs), asdict(result))
@@ -77,6 +74,16 @@ class Place:
             return True
         lock.release()
         return False
+
+
+def _is_result(said: Any) -> bool:
+    if not isinstance(said, dict) or said.keys() != {each.name for each in fields(Result)}:
+        return False
+    kinds = {"state": str, "epochs": int, "seconds": float, "data": str, "settings": dict}
+    perhaps = {"valid_mrr": float, "best_epoch": int, "reason": str}
+    return all(type(said[name]) is kind for name, kind in kinds.items()) and all(
+        said[name] is None or type(said[name]) is kind for name, kind in perhaps.items()
+    )
 
 
 def data_hash(graph: Graph) -> str:

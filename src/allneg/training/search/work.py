@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allneg.errors import BadData, BadRun, Interrupted
+from allneg.errors import BadData, BadRecipe, BadRun, Interrupted
 from allneg.graph import read_graph
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
@@ -33,6 +33,11 @@ def search(
     Call it in as many processes as you like, on any machine that sees `out`: a trial is one
     process's at a time, and what a killed process leaves is taken up from its checkpoint.
     """
+    if halving and not rungs(space):
+        raise BadRecipe(
+            f"{space.name}: --halving compares where valid is ranked, and that is at the end alone;"
+            " lower evaluation.every"
+        )
     work = Work(space, out, halving, checked(space, out), stopped_by)
     if halving:
         for epochs in rungs(space):
