@@ -59,7 +59,8 @@ def _picture(figure: Figure, space: Space, found: Sequence[Standing]) -> None:
     for i, name in enumerate(space.names):
         some = _few(values[name])
         ticks = [(_height(values[name], value), shown(value)) for value in some]
-        _axis(axes, i, name, ticks)
+        whole = len(some) == len(values[name])
+        _axis(axes, i, name if whole else f"{name}\nin order, not to scale", ticks)
     steps = range(5) if high > low else [4]
     ticks = [(i / 4, f"{low + (high - low) * i / 4:.4f}") for i in steps]
     if failed := sorted({each.state for each in drawn} - {"finished"}):
