@@ -18,7 +18,7 @@ explore: $(READY)  ## the explorer page on the embedded knowledge base's model
 	    $(BIN)/allneg train countries --recipe recipes/countries/complex.toml --out runs/demo; }
 	@$(BIN)/allneg explore runs/demo
 
-test: $(READY)  ## every test that needs no GPU, browser or patience
+test: $(READY)  ## every test that needs no GPU or patience
 	$(BIN)/pytest -n 2
 
 lint: $(READY)

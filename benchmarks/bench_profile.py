@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 
 import torch
 from loops import Ours, Task, asked, facts, options
@@ -48,12 +49,12 @@ def _profiled(task: Task, precision: str, steps: int) -> dict[str, float]:
     loop.steps(60)
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        loop.steps(steps)
+        taken = math.ceil(loop.steps(steps) / task.batch)  # an epoch may have fewer
         torch.cuda.synchronize()
     times = dict.fromkeys(KINDS, 0.0)
     for event in seen.key_averages():
         kind = next(k for k, words in KINDS.items() if any(word in event.key for word in words))
-        times[kind] += event.self_device_time_total / steps
+        times[kind] += event.self_device_time_total / taken
     return {kind: round(each, 1) for kind, each in times.items()}
 
 

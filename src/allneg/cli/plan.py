@@ -64,6 +64,8 @@ def command(
     counts, name = _counted(chosen, entities, relations, triples)
     grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
     timed = gpu is not None or chosen.hardware.mesh is not None
+    if price is not None and not timed:
+        raise BadRecipe("--price is of an hour: say --on or --mesh, too, whose time is reckoned")
     # A device that is planned for need not be here.
     away = timed and chosen.hardware.device == "auto"
     place = torch.device("cuda") if away else find_device(chosen.hardware.device)

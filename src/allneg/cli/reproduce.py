@@ -100,7 +100,9 @@ def command(
         )
     if _is_given("results") and not _is_given("docs") and not only_status:
         raise BadRecipe("--results: say --docs too, or its pages would replace those of others")
-    if not parts and (datasets or rows or quick):
+    trains = seeds or parallel > 1 or limit_seconds is not None or drop_runs
+    narrows = datasets or rows or quick or (trains and not only_status)
+    if not parts and narrows:
         raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
     if not any(each.recipe_file(recipes).exists() for each in NUMBERS):
         raise BadRecipe(f"{recipes}: has none of the recipes; call from a checkout, or --recipes")
@@ -128,7 +130,7 @@ def command(
             written.append(bundle)
         if written and not quiet:
             note(f"written from {results}: {', '.join(map(str, written))}")
-    if asked:
+    if asked or as_json:
         _print(work.results, numbers, asked, as_json)
     if work.failed:
         for name, problem in work.failed.items():

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import stat
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 
 from allneg.errors import BadData, printable
 from allneg.graph.files import DAMAGE, TripleFile, choose_splits, triple_file, unpacked
@@ -27,6 +29,8 @@ _LARGEST_READ = 16 << 20  # tar headers are read whole; a larger one is an attac
 
 # By name, each to be opened, and its size.
 _Members: TypeAlias = dict[str, tuple[Callable[[], IO[bytes]], int]]
+# What zipfile and tarfile raise, besides their own errors, of fields that make no sense.
+_NONSENSE = (ValueError, NotImplementedError, struct.error)
 
 
 def is_archive(path: Path) -> bool:
@@ -38,14 +42,33 @@ def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
     """The files of the splits in an archive, by split; they can be read while it is open."""
     opened = _zip if path.name.lower().endswith(".zip") else _tar
     try:
-        with opened(path) as members:
+        with ExitStack() as stack:
+            try:
+                members = stack.enter_context(opened(path))
+            except _NONSENSE as error:
+                raise _damage(path, error) from None
             chosen = choose_splits(members, str(path))
             yield {
-                split: triple_file(f"{path}:{name}", *members[name])
+                split: _limited(triple_file(f"{path}:{name}", *members[name]), path)
                 for split, name in chosen.items()
             }
     except DAMAGE as error:
-        raise BadData(f"{path}: not a whole archive ({error}); get it again") from None
+        raise _damage(path, error) from None
+
+
+def _damage(path: Path, error: Exception) -> BadData:
+    return BadData(f"{path}: not a whole archive ({error}); get it again")
+
+
+def _limited(file: TripleFile, path: Path) -> TripleFile:
+    """A member that may be packed once more: then its size in the archive says nothing."""
+
+    @contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        with file.open() as stream:
+            yield cast("IO[bytes]", io.BufferedReader(_Counted(stream, path)))
+
+    return replace(file, open=opened)
 
 
 @contextmanager
@@ -99,7 +122,7 @@ class _Guard:
 
     def __init__(self, path: Path) -> None:
         self.path, self.bytes, self.members = path, 0, 0
-        self.allowed = min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
+        self.allowed = _allowed(path)
 
     def look(self, name: str, n_bytes: int) -> None:
         parts = name.replace("\\", "/").split("/")
@@ -108,13 +131,41 @@ class _Guard:
         self.bytes += n_bytes
         self.members += 1
         if self.bytes > self.allowed:
-            raise _refusal(self.path, f"it would unpack to more than {self.allowed:,} bytes")
+            raise _too_large(self.path)
         if self.members > _MOST_MEMBERS:
             raise _refusal(self.path, f"it has more than {_MOST_MEMBERS:,} members")
 
 
+def _allowed(path: Path) -> int:
+    """How many bytes an archive may unpack to."""
+    return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
+
+
+def _too_large(path: Path) -> BadData:
+    return _refusal(path, f"it would unpack to more than {_allowed(path):,} bytes")
+
+
 def _refusal(path: Path, why: str) -> BadData:
     return BadData(f"{path}: refused: {why}; pack train, valid and test as plain files")
+
+
+class _Counted(io.RawIOBase):
+    """A stream that ends with a refusal once it has handed out too much."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream, self.path, self.left = stream, path, _allowed(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        into = memoryview(buffer)
+        block = self.stream.read(len(into))
+        self.left -= len(block)
+        if self.left < 0:
+            raise _too_large(self.path)
+        into[: len(block)] = block
+        return len(block)
 
 
 class _SmallReads(io.RawIOBase):

@@ -114,8 +114,16 @@ def _go_on(name: str, url: str, part: Path) -> str | None:
     with answer:
         place = answer.headers.get("Content-Range", "")
         goes_on = answer.status == 206 and place.startswith(f"bytes {have}-")
-        with part.open("ab" if goes_on else "wb") as out:
-            return _pour(answer, out)
+        try:
+            with part.open("ab" if goes_on else "wb") as out:
+                return _pour(answer, out)
+        except _TooLarge as large:
+            part.unlink()
+            raise _failure(name, url, f"{large}; nothing was kept") from None
+
+
+class _TooLarge(Exception):
+    pass
 
 
 def _pour(answer: http.client.HTTPResponse, out: IO[bytes]) -> str | None:
@@ -130,8 +138,8 @@ def _pour(answer: http.client.HTTPResponse, out: IO[bytes]) -> str | None:
         if not block:
             break
         got += len(block)
-        if got > _MOST_BYTES:
-            return f"more than {_MOST_BYTES:,} bytes"
+        if out.tell() + len(block) > _MOST_BYTES:
+            raise _TooLarge(f"it has more than {_MOST_BYTES:,} bytes")
         out.write(block)
     if expected is not None and got < expected:
         return f"cut off: {got:,} of {expected:,} bytes came"

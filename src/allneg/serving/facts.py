@@ -53,11 +53,15 @@ class Facts:
     @property
     def degree(self) -> Ids:
         """How many facts each entity is in: (N,)."""
-        return np.asarray(np.diff(self.head_starts) + np.diff(self.tail_starts), dtype=np.int64)
+        loops = self.triples[self.triples[:, 0] == self.triples[:, 2], 0]
+        twice = np.bincount(loops, minlength=len(self.head_starts) - 1)  # met from both ends
+        ends = np.diff(self.head_starts) + np.diff(self.tail_starts)
+        return np.asarray(ends - twice, dtype=np.int64)
 
     def around(self, entity: int) -> Around:
         out = self.by_head[self.head_starts[entity] : self.head_starts[entity + 1]]
         back = self.by_tail[self.tail_starts[entity] : self.tail_starts[entity + 1]]
+        back = back[self.triples[back, 0] != entity]  # a loop is met already
         places = np.concatenate([out, back])
         reverse = np.arange(len(places)) >= len(out)
         rows = self.triples[places]
@@ -70,7 +74,6 @@ class Facts:
         return [
             (other, r, one, SPLITS[s]) if back else (one, r, other, SPLITS[s])
             for r, s, back in _rows(near, near.other == other)
-            if one != other or not back  # a loop is met from both ends
         ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -35,6 +36,8 @@ HEADERS = {
 }
 
 _OURS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d{1,5})?")  # a name and perhaps a port
 
 _log = logging.getLogger("allneg.serving")
 
@@ -82,8 +85,8 @@ class Guard:
     def _check_host(self, scope: MutableMapping[str, Any]) -> None:
         given = [value for name, value in scope["headers"] if name == b"host"]
         text = given[0].decode("latin-1").lower() if len(given) == 1 else ""
-        name = text[: text.find("]") + 1] if text.startswith("[") else text.partition(":")[0]
-        if name not in self.hosts:
+        match = _HOST.fullmatch(text)
+        if match is None or match[1] not in self.hosts:
             raise Refusal(
                 "bad_host",
                 f"the host {printable(text)} is not served here; `allneg explore --allow-host` "

@@ -37,7 +37,6 @@ export function ask({ examples }) {
       );
       const missing = form.update(here);
       if (missing.length) {
-        answers.removeAttribute("aria-busy");
         put(answers, unasked(missing));
         had = "";
         return;

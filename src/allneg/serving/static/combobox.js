@@ -35,6 +35,11 @@ export function combobox({ label, placeholder, find, choose }) {
   let active = -1;
   let waiting = new AbortController();
 
+  function set(name) {
+    input.value = name;
+    input.dataset.set = name; // the arrow keys then show all names, not only those like it
+  }
+
   function close() {
     waiting.abort();
     options.hidden = true;
@@ -56,7 +61,7 @@ export function combobox({ label, placeholder, find, choose }) {
   }
 
   function take(name) {
-    input.value = name;
+    set(name);
     close();
     choose(name);
   }
@@ -137,12 +142,12 @@ export function combobox({ label, placeholder, find, choose }) {
       told,
     ),
     input,
+    /** A name as it is, spaces around it included, or what was typed without them. */
     get value() {
-      return input.value.trim();
+      return input.value === input.dataset.set ? input.value : input.value.trim();
     },
     set value(name) {
-      input.value = name;
-      input.dataset.set = name; // the arrow keys then show all names, not only those like it
+      set(name);
     },
   };
 }

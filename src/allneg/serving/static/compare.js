@@ -37,7 +37,6 @@ export function compare({ models, examples }) {
         (examples[here.model] ?? []).map((each) => el("li", {}, compareChip(each, here, other))),
       );
       const missing = form.update(here);
-      place.removeAttribute("aria-busy");
       if (!other) {
         const call = el("code", {}, "allneg explore RUN RUN");
         return put(
@@ -111,7 +110,11 @@ function column(here, models, ids, side, said, lists, both) {
     { class: "side" },
     el("select", { "aria-label": label, onchange: choose }, options),
     said.error
-      ? trouble(said.error, () => go(state()))
+      ? trouble(
+          said.error,
+          () => go(state()),
+          said.error.code === "unknown_model" ? field : undefined,
+        )
       : el(
           "ol",
           { class: "rows", "aria-label": ids[side] },

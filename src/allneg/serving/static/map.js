@@ -95,6 +95,7 @@ export function map() {
         made = canvasMap(said, { keep, open });
         return [made.element, legend(said), below(here, said)];
       });
+      if (signal.aborted) return; // what was drawn before still is
       drawn = done ? { key, map: made } : null;
       made?.look(here);
     },

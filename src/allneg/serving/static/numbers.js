@@ -31,9 +31,9 @@ export function rank(value) {
 
 export function seconds(value) {
   if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
-  return value < 90
-    ? `${value.toFixed(1)} s`
-    : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  if (value < 90) return `${value.toFixed(1)} s`;
+  const whole = Math.round(value);
+  return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
 function exact(value, text) {

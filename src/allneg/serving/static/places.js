@@ -12,13 +12,19 @@ const PATIENCE = 1500; // milliseconds until a wait is called slow
  * @param {AbortSignal} signal
  * @param {() => Promise<any>} load
  * @param {(said: any) => any} show gives the children of the place
+ * @param {() => any} again what "Try again" does
  * @returns {Promise<boolean>} whether it came to show
  */
-export async function fillFrom(place, signal, load, show) {
+export async function fillFrom(place, signal, load, show, again = anew) {
   place.setAttribute("aria-busy", "true");
   place.classList.remove("slow");
   const slow = setTimeout(() => place.classList.add("slow"), PATIENCE);
-  signal.addEventListener("abort", () => clearTimeout(slow));
+  const rest = () => {
+    clearTimeout(slow);
+    place.removeAttribute("aria-busy");
+    place.classList.remove("slow");
+  };
+  signal.addEventListener("abort", rest); // before another wait begins, if one does
   try {
     const said = await load();
     if (signal.aborted) return false;
@@ -26,19 +32,15 @@ export async function fillFrom(place, signal, load, show) {
     return true;
   } catch (error) {
     if (signal.aborted) return false;
-    put(
-      place,
-      trouble(error, () => dispatchEvent(new Event("popstate"))),
-    );
+    put(place, trouble(error, again));
     return false;
   } finally {
-    clearTimeout(slow);
-    if (!signal.aborted) {
-      place.removeAttribute("aria-busy");
-      place.classList.remove("slow");
-    }
+    if (!signal.aborted) rest();
   }
 }
+
+/** Update the whole view. */
+const anew = () => dispatchEvent(new Event("popstate"));
 
 /** Grey lines of the height that is to come. */
 export function skeleton(lines) {
@@ -55,11 +57,11 @@ export function empty(title, ...more) {
   return el("div", { class: "empty" }, el("p", { class: "empty-title" }, title), ...more);
 }
 
-/** What went wrong, and what to do. */
-export function trouble(error, again) {
+/** What went wrong, and what to do; `field` of the state is wrong, where that is known. */
+export function trouble(error, again, field) {
   if (!error.code) console.error(error);
   const known = TITLES[error.code];
-  const near = (error.near ?? []).map((name) => el("li", {}, close(error, name)));
+  const near = (error.near ?? []).map((name) => el("li", {}, close(error, name, field)));
   return el(
     "div",
     { class: "trouble", role: "alert" },
@@ -88,11 +90,12 @@ const TITLES = {
 const AGAIN = ["busy", "gone", "broken"];
 
 /** A link to the same view, with the name that was not known put right. */
-function close(error, name) {
+function close(error, name, field) {
   const here = state();
   const fields = FIELDS[error.code] ?? ["name"];
-  const field = fields.find((each) => here[each] && error.message.includes(here[each]));
-  return el("a", { class: "chip", href: address({ ...here, [field ?? fields[0]]: name }) }, name);
+  const named = fields.find((each) => here[each] && error.message.includes(`'${here[each]}'`));
+  const wrong = field ?? named ?? fields[0];
+  return el("a", { class: "chip", href: address({ ...here, [wrong]: name }) }, name);
 }
 
 const FIELDS = {

@@ -2,7 +2,7 @@
 
 import { address, asked } from "./address.js";
 import { badge } from "./answers.js";
-import { el } from "./dom.js";
+import { el, put } from "./dom.js";
 import { count, metric } from "./numbers.js";
 import { fillFrom, skeleton } from "./places.js";
 import { get } from "./service.js";
@@ -14,12 +14,12 @@ export function why(place, here, answer, signal) {
   const part = asked(here);
   const { model, head, relation, tail } = { ...here, [part]: answer };
   const side = part === "head" ? "head" : "tail";
-  place.append(el("div", { class: "why" }, skeleton(4)));
+  put(place, el("div", { class: "why" }, skeleton(4)));
   const load = () => get("/v1/explain", { model, head, relation, tail, side }, signal);
   const known = side === "head" ? tail : head;
-  return fillFrom(place, signal, load, (said) =>
-    el("div", { class: "why" }, like(said, model, known), facts(said, model), paths(said, model)),
-  );
+  const show = (said) =>
+    el("div", { class: "why" }, like(said, model, known), facts(said, model), paths(said, model));
+  return fillFrom(place, signal, load, show, () => why(place, here, answer, signal));
 }
 
 function like({ neighbours }, model, known) {
