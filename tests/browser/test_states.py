@@ -60,6 +60,37 @@ def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> No
     page.locator("table.ranked").wait_for()
 
 
+def test_reasons_can_be_asked_for_again(explorer: Explorer, page: Page) -> None:
+    busy = {"error": {"code": "busy", "message": "too many questions at once", "near": []}}
+    page.route("**/v1/explain?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
+    page.goto(explorer.at(head="France", relation="borders", why="Germany"))
+    page.get_by_role("alert").get_by_text("The service is busy").wait_for()
+    page.unroute("**/v1/explain?*")
+    page.get_by_role("button", name="Try again").click()
+    page.locator("div.why h3").first.wait_for()
+    assert page.locator(".why-row").count() == 1
+
+
+def test_a_close_name_takes_the_place_of_the_one_that_is_wrong(
+    explorer: Explorer, page: Page
+) -> None:
+    page.goto(explorer.at(view="compare", other="gone", head="France", relation="borders"))
+    chip = page.get_by_role("list", name="Close names").get_by_role("link", name="distmult")
+    assert "other=distmult" in str(chip.get_attribute("href"))
+    page.goto(explorer.at(head="Francee", tail="France"))
+    chip = page.get_by_role("list", name="Close names").get_by_role("link", name="France")
+    assert "head=France&tail=France" in str(chip.first.get_attribute("href"))
+
+
+def test_a_name_keeps_the_spaces_around_it(explorer: Explorer, page: Page) -> None:
+    names = {"entities": [{"name": "France ", "label": None, "degree": 1}]}
+    page.route("**/v1/entities?*", lambda route: route.fulfill(body=json.dumps(names)))
+    page.goto(explorer.at(relation="borders"))
+    page.get_by_role("combobox", name="Head").fill("France")
+    page.get_by_role("listbox").get_by_role("option").click()
+    page.wait_for_url("**head=France+&**")
+
+
 def test_a_slow_answer_keeps_the_old_one_in_its_place(explorer: Explorer, page: Page) -> None:
     def late(route: Route) -> None:
         time.sleep(2.5)
@@ -75,6 +106,34 @@ def test_a_slow_answer_keeps_the_old_one_in_its_place(explorer: Explorer, page: 
     page.get_by_role("heading", name="? — borders — France").wait_for()
     assert page.locator(".answers[aria-busy]").count() == 0
     assert page.locator(".answers").bounding_box() == before, "nothing jumps"
+
+
+@pytest.mark.parametrize(
+    "view, asks, first, then",
+    [
+        ("", "predict", {"head": "France"}, {"head": "Spain"}),
+        ("quality", "metrics", {"model": "complex"}, {"model": "distmult"}),
+        ("map", "map", {}, {"relation": "borders"}),
+    ],
+)
+def test_who_goes_back_before_an_answer_came_finds_what_was_there(
+    explorer: Explorer,
+    page: Page,
+    view: str,
+    asks: str,
+    first: dict[str, str],
+    then: dict[str, str],
+) -> None:
+    rest = {"relation": "borders"} if asks == "predict" else {}
+    rest |= {"view": view} if view else {}
+    page.goto(explorer.at(**rest, **first))
+    page.wait_for_load_state("networkidle")
+    page.route(f"**/v1/{asks}?*", lambda _: None)  # no answer, ever
+    busy = page.locator("main [aria-busy]")
+    page.evaluate("hash => { location.hash = hash }", explorer.at(**rest, **then).partition("#")[2])
+    busy.wait_for()
+    page.go_back()
+    busy.wait_for(state="detached")
 
 
 def test_only_the_last_question_is_answered(explorer: Explorer, page: Page) -> None:

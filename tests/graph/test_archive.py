@@ -50,6 +50,61 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: s
 
 
 @pytest.mark.battery(15)
+def test_a_member_that_is_packed_once_more_unpacks_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def packed(lines: int) -> Path:
+        path = tmp_path / f"{lines}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("train.txt.gz", gzip.compress(TRAIN * lines))
+        return path
+
+    assert len(read_graph(packed(10)).train) == 1
+    monkeypatch.setattr(archive, "_FREE_BYTES", 1000)
+    with pytest.raises(BadData, match="refused: it would unpack to more than"):
+        read_graph(packed(1 << 20))
+
+
+@pytest.mark.battery(15)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"GNU.sparse.map": "abc"},
+        {"GNU.sparse.size": "abc"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+        {"GNU.sparse.realsize": "zz"},
+    ],
+)
+def test_a_tar_whose_headers_make_no_sense_is_damaged(
+    tmp_path: Path, fields: dict[str, str]
+) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("train.txt")
+        member.size, member.pax_headers = len(TRAIN), fields
+        tar.addfile(member, io.BytesIO(TRAIN))
+    with pytest.raises(BadData, match="not a whole archive"):
+        read_graph(path)
+
+
+@pytest.mark.battery(15)
+@pytest.mark.parametrize("place, byte", [(6, 99), (46, 0xFF)])  # needs version 9.9; no UTF-8
+def test_a_zip_whose_directory_makes_no_sense_is_damaged(
+    tmp_path: Path, place: int, byte: int
+) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("train.txt", TRAIN)
+        packed.writestr("\u00e9.txt", TRAIN)  # whose name is told to be UTF-8
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")  # the last of the directory
+    data[entry + place] = byte
+    path.write_bytes(data)
+    with pytest.raises(BadData, match="not a whole archive"):
+        read_graph(path)
+
+
+@pytest.mark.battery(15)
 @pytest.mark.parametrize(
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
 )

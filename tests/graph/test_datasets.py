@@ -153,6 +153,17 @@ def test_a_cut_off_download_goes_on_by_range(cache: Path, origin: Origin) -> Non
 
 
 @pytest.mark.battery(16)
+def test_a_download_without_an_end_is_given_up_and_not_kept(
+    cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allneg.graph.fetch._MOST_BYTES", 30_000)
+    origin.cut = 20_000  # under the limit each time
+    with pytest.raises(BadData, match="it has more than 30,000 bytes; nothing was kept"):
+        read_graph("wn18")
+    assert not list(cache.rglob("*.part"))
+
+
+@pytest.mark.battery(16)
 def test_a_server_without_ranges_is_asked_from_the_start(cache: Path, origin: Origin) -> None:
     origin.cut = 20_000
     with pytest.raises(BadData, match="cut off"):

@@ -268,7 +268,19 @@ def _raw(client, path: str) -> Any:
 
 @pytest.mark.battery(38)
 @pytest.mark.parametrize(
-    "host", ["evil.example", "testserver.evil.example", "", "127.0.0.1@evil", "[::1", "testserver "]
+    "host",
+    [
+        "evil.example",
+        "testserver.evil.example",
+        "",
+        "127.0.0.1@evil",
+        "[::1",
+        "testserver ",
+        "[::1]evil",
+        "testserver:99@evil",
+        "testserver:",
+        "testserver:123456",
+    ],
 )
 def test_a_foreign_host_is_refused(client, host: str) -> None:
     for path in ("/", "/healthz", "/v1/models", "/nothing"):

@@ -53,3 +53,10 @@ def test_a_fact_in_two_splits_stands_once_in_the_first(tiny_graph: Graph) -> Non
 def test_a_loop_is_joined_once(tiny_graph: Graph) -> None:
     looped = replace(tiny_graph, test=np.array([[0, 0, 0]]))
     assert Facts.of(looped).joining(0, 0) == [(0, 0, 0, "test")]
+
+
+def test_a_loop_is_one_fact(tiny_graph: Graph) -> None:
+    graph = replace(tiny_graph, test=tiny_graph.test[:0])
+    before, after = Facts.of(graph), Facts.of(replace(graph, test=np.array([[0, 0, 0]])))
+    assert after.degree[0] == before.degree[0] + 1 == len(after.around(0).other)
+    assert (after.degree[1:] == before.degree[1:]).all()
