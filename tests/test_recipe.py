@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -271,6 +272,11 @@ def test_numbers_and_paths_of_other_libraries_are_taken_among_names_and_values()
     settings = {"model.dim": np.int64(8), "model.scale": np.float32(0.5), "data.name": Path("a/b")}
     recipe = Recipe().with_settings(settings)
     assert (recipe.model.dim, recipe.model.scale, recipe.data.name) == (8, 0.5, "a/b")
+    settings = {"model.scale": np.float64(0.1), "model.reciprocal": np.bool_(False)}
+    recipe = Recipe().with_settings({**settings, "data.encoding": np.str_("latin-1")})
+    assert (recipe.model.scale, recipe.model.reciprocal) == (0.1, False)
+    assert recipe.data.encoding == "latin-1"
+    assert Recipe().with_settings({"model.scale": torch.tensor(0.5)}).model.scale == 0.5
 
 
 @pytest.mark.parametrize(
@@ -282,6 +288,10 @@ def test_a_setting_can_be_taken_back(back: Any) -> None:
     with pytest.raises(BadRecipe, match=r"leave it out \(--set loss.count=\)"):
         few.with_settings("loss.negatives=all")
     assert few.with_settings(back) == Recipe()
+
+
+def test_what_is_taken_back_must_be_a_setting() -> None:
+    assert mistakes("loss.cont=") == ["--set: loss.cont is not a setting; did you mean loss.count?"]
 
 
 def test_settings_are_one_text_many_or_names_and_values() -> None:

@@ -225,6 +225,26 @@ def test_a_run_in_use_is_not_resumed(allneg: Command, toy_copy: Run) -> None:
     assert "is being trained by process" in done.err
 
 
+def test_info_says_how_far_a_run_came_that_has_diverged(allneg: Command, tmp_path: Path) -> None:
+    wild = (
+        "optimizer.name=sgd",
+        "optimizer.schedule=step",
+        "optimizer.every=2",
+        "optimizer.decay=1e30",
+        "evaluation.every=2",
+        "training.epochs=10",
+        "model.dim=4",
+    )
+    flags = [word for each in wild for word in ("--set", each)]
+    assert allneg("train", "countries", "--out", tmp_path / "run", *flags).code == 5
+    said = allneg("info", tmp_path / "run", "--json").json
+    assert said["mrr"] is None
+    assert said["best_epoch"] == 2
+    table = " ".join(allneg("info", tmp_path / "run").out.split())
+    assert f"best valid MRR, epoch 2 │ {said['valid_mrr']:.4f}" in table
+    assert "is not finite" in table
+
+
 def test_info_does_not_call_valids_mrr_tests(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:

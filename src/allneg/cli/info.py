@@ -16,11 +16,13 @@ from allneg.cli.say import SCHEMA_VERSION, json_document, table
 def command(run: Path, as_json: bool) -> None:
     """Say what RUN is and how far it came."""
     from allneg.run import Run
+    from allneg.run.epochs import best_of
 
     opened = Run.open(run)
     graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
     report = opened.report if opened.has_report else None
     split = report.protocol["split"] if report else None
+    best = best_of(metrics)
     said = {
         "schema_version": SCHEMA_VERSION,
         "run": str(opened.folder),
@@ -39,6 +41,8 @@ def command(run: Path, as_json: bool) -> None:
         "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "split": split,
         "mrr": report.mrr if report else None,
+        "valid_mrr": best["valid"]["mrr"] if best else None,
+        "best_epoch": best["epoch"] if best else None,
     }
     if as_json:
         json_document(said)
@@ -54,8 +58,13 @@ def command(run: Path, as_json: bool) -> None:
         ),
         ("epochs", len(metrics)),
         ("seconds", f"{said['seconds']:.1f}"),
-        (f"{split} MRR" if split else "MRR", said["mrr"]),
     ]
+    if best:
+        rows.append((f"best valid MRR, epoch {best['epoch']}", said["valid_mrr"]))
+    if split != "valid":
+        rows.append((f"{split or 'test'} MRR", said["mrr"]))
+    if "reason" in standing:
+        rows.append(("reason", standing["reason"]))
     table(str(opened.folder), ("", "value"), rows)
     print(opened.recipe.to_toml(), end="")
 

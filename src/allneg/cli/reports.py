@@ -58,7 +58,8 @@ def show(report: Report, run: Run, as_json: bool) -> None:
     if report.unseen["triples"] or report.unseen["dropped"]:
         few = report.unseen
         touch = f"{counted(few['triples'], 'triple')} touch{'es' if few['triples'] == 1 else ''}"
-        print(f"{touch} entities not in train, {few['dropped']:,} left out")
+        out = f"{few['dropped']:,} left out for entities or relations not in train"
+        print(f"{touch} entities not in train, {out if few['dropped'] else 'none left out'}")
     print(f"run: {run.folder}")
 
 

@@ -15,7 +15,10 @@ from allneg.recipe.text import shown
 
 
 def read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
-    """The fields of a part that its table gives rightly; what is wrong joins the mistakes."""
+    """The fields of a part that its table gives rightly; what is wrong joins the mistakes.
+
+    None is what was taken back: as if it were not there.
+    """
     hints = typing.get_type_hints(PARTS[part])
     values = {}
     for name, value in table.items():
@@ -23,6 +26,8 @@ def read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[
         if name not in hints:
             close = meant(name, hints, f"{part}.") or _meant_elsewhere(name)
             mistakes.append(f"{where} is not a setting{close}")
+            continue
+        if value is None:
             continue
         if hints[name] in (float, float | None) and type(value) is int and abs(value) <= _LARGEST:
             value = float(value)

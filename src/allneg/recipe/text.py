@@ -23,7 +23,7 @@ def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, 
     had not been made.
     """
     if isinstance(settings, Mapping):
-        pairs = [(name, "=", _plain(value)) for name, value in settings.items()]
+        pairs = [(str(name), "=", _plain(value)) for name, value in settings.items()]
     else:
         texts = [settings] if isinstance(settings, str) else settings
         split = (text.partition("=") for text in texts)
@@ -38,7 +38,9 @@ def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, 
 
 
 def _plain(value: object) -> Any:
-    """A value given in Python: a text as it is, numbers of NumPy and paths as what they print."""
+    """A value given in Python: a text as it is, NumPy's and torch's numbers as Python's."""
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return _value(str(value))
@@ -73,12 +75,11 @@ def load_tables(path: Path | str) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Nested tables `base`, with those of `top` over them; a None there takes a setting back."""
+    """Nested tables `base`, with those of `top` over them."""
     both = dict(base)
     for part, table in top.items():
         under = both.get(part, {})
-        over = {**(under if isinstance(under, Mapping) else {}), **table}
-        both[part] = {name: value for name, value in over.items() if value is not None}
+        both[part] = {**(under if isinstance(under, Mapping) else {}), **table}
     return both
 
 

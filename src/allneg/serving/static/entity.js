@@ -67,7 +67,7 @@ function page(here, said, relations) {
         "p",
         { class: "muted" },
         said.label && `${said.label} · `,
-        `${count(said.degree)} known facts`,
+        `${count(said.degree)} known fact${said.degree === 1 ? "" : "s"}`,
       ),
       el(
         "ul",

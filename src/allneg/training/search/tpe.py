@@ -30,7 +30,8 @@ def suggested(axes: Axes, told: Sequence[Told]) -> dict[str, Any]:
     try:
         import optuna
     except ModuleNotFoundError:
-        raise BadRecipe("ranges take optuna, which is not installed: allneg[search]") from None
+        missing = "ranges take optuna, which is not installed: pip install 'allneg[search]'"
+        raise BadRecipe(missing) from None
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
