@@ -30,7 +30,8 @@ def read_labels(path: Path) -> dict[str, str]:
                 name, label = _fields(line, f"{path.name}:{number}")
                 found.setdefault(name, label)
     except DAMAGE as error:
-        raise BadData(f"{path}: cannot be read ({error})") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadData(f"{path}: cannot be read ({why})") from None
     return found
 
 
