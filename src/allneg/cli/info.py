@@ -22,7 +22,7 @@ def command(run: Path, as_json: bool) -> None:
     graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
     report = opened.report if opened.has_report else None
     split = report.protocol["split"] if report else None
-    best = best_of(metrics)
+    valid_mrr, best_epoch = best_of(metrics)
     said = {
         "schema_version": SCHEMA_VERSION,
         "run": str(opened.folder),
@@ -41,8 +41,8 @@ def command(run: Path, as_json: bool) -> None:
         "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "split": split,
         "mrr": report.mrr if report else None,
-        "valid_mrr": best["valid"]["mrr"] if best else None,
-        "best_epoch": best["epoch"] if best else None,
+        "valid_mrr": valid_mrr,
+        "best_epoch": best_epoch,
     }
     if as_json:
         json_document(said)
@@ -59,8 +59,8 @@ def command(run: Path, as_json: bool) -> None:
         ("epochs", len(metrics)),
         ("seconds", f"{said['seconds']:.1f}"),
     ]
-    if best:
-        rows.append((f"best valid MRR, epoch {best['epoch']}", said["valid_mrr"]))
+    if best_epoch is not None:
+        rows.append((f"best valid MRR, epoch {best_epoch}", valid_mrr))
     if split != "valid":
         rows.append((f"{split or 'test'} MRR", said["mrr"]))
     if "reason" in standing:

@@ -129,18 +129,14 @@ class _Asked:
         """Find what is wrong with data, devices and folder."""
         from allneg.training.search import checked
 
-        checked(self._some, self.out)
+        checked(self.some, self.out)
 
     @property
-    def _some(self) -> Space:
+    def some(self) -> Space:
         """Trials for what all have in common."""
         from allneg.training.search import Space
 
         return self.read if isinstance(self.read, Space) else self.read.corners
-
-    @property
-    def data(self) -> str:
-        return self._some.recipe.data.name
 
     def standings(self) -> list[Standing]:
         from allneg.training.search import standings
@@ -167,7 +163,7 @@ class _Asked:
 
     def started(self, workers: int) -> list[Worker]:
         """This very command, so many times, as workers."""
-        devices = {trial.recipe.hardware.device for trial in self._some.trials}
+        devices = {trial.recipe.hardware.device for trial in self.some.trials}
         arguments = [*sys.argv[1:], "--worker-of", str(os.getpid())]
         return start(workers, arguments, share_gpus=devices <= {"auto", "cuda"})
 
@@ -272,7 +268,7 @@ class _Lines:
     def __init__(self, asked: _Asked) -> None:
         self._asked = asked
         self._told = {each.trial.id for each in asked.standings() if each.state in _ENDED}
-        data = asked.data
+        data = asked.some.recipe.data.name
         note(f"{asked.out}: {asked.total} trials on {data}, {len(self._told)} of them done")
 
     def go_on_until(self, ended: threading.Event) -> None:

@@ -119,11 +119,7 @@ AIMS = {
     "complex-n3": {
         "fb15k": Aim(0.86, why=_FLAT),
         "wn18": Aim(0.95),
-        "fb15k-237": Aim(
-            0.366,
-            0.370,
-            why="Recipes near this one are level on valid.",
-        ),
+        "fb15k-237": Aim(0.366, 0.370, why="Recipes near this one are level on valid."),
         "wn18rr": Aim(0.487, 0.490),
     },
     "rotate-v2": {

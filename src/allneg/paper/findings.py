@@ -7,8 +7,7 @@ where there is none the page says so.
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,20 @@ from allneg.paper.beside import Beside, beside
 from allneg.paper.cells import FLAT_FROM, LOST_BY_L2
 from allneg.paper.markdown import digits, link, signed
 from allneg.paper.numbers import NOT_HERE, TITLES, Number
-from allneg.paper.results import Result, Results, what_counts
+from allneg.paper.results import Results
+from allneg.paper.words import (
+    MUCH,
+    SMALL,
+    besides,
+    difference,
+    each_seed,
+    goes,
+    held,
+    how_alike,
+    how_much,
+    in_words,
+    mean,
+)
 from allneg.recipe import Recipe
 
 _TOP = """# Findings
@@ -26,12 +38,11 @@ reproduce` from the result files that each sentence links to; test MRR, filtered
 several seeds their mean ± standard deviation. A difference under {small} is called none: seeds
 alone make as much. From {much} on it is called much.
 """
-_SMALL = 0.003
-_MUCH = 0.02
 _FLAT = 0.005  # this near to its end a curve is called flat
 # Settings that a comparison is about.
 _NEGATIVES = {"loss.negatives", "loss.count"}
-_SQUARED = {"model.norm", "model.squared", "model.bias"}
+_NORM = {"model.norm"}
+_SQUARED = {*_NORM, "model.squared", "model.bias"}
 
 
 def findings(results: Results, numbers: Sequence[Number], docs: Path) -> str:
@@ -47,7 +58,7 @@ def findings(results: Results, numbers: Sequence[Number], docs: Path) -> str:
         ("Beyond the paper", _beyond(known)),
         ("What is below its floor", _missed(known)),
     )
-    text = _TOP.format(small=digits(_SMALL, 3), much=digits(_MUCH, 3))
+    text = _TOP.format(small=digits(SMALL, 3), much=digits(MUCH, 3))
     for title, sentences in sections:
         text += f"\n## {title}\n\n" + "".join(f"- {each}\n" for each in sentences)
     return text
@@ -110,14 +121,14 @@ def _gains(known: _Known, few: str, every: str) -> Iterator[str]:
             if one.number.part and other.number.part:
                 yield missing
             continue
-        gain, printed = _difference(other.mrr, one.mrr), ""
+        gain, printed = difference(other.mrr, one.mrr), ""
         if one.number.paper and other.number.paper:
             theirs = (digits(each.mrr, 2) for each in (one.number.paper, other.number.paper))
             printed = f" (paper from {' to '.join(theirs)})"
         yield (
-            f"{TITLES[data]}: {_how_much(gain)}; {name} {_goes(gain)} from {_spread(one)} to "
-            f"{_spread(other)}, {signed(gain)}{printed}"
-            f"{_besides(known, data, few, every, _NEGATIVES)}: "
+            f"{TITLES[data]}: {how_much(gain)}; {name} {goes(gain)} from {mean(one)} to "
+            f"{mean(other)}, {signed(gain)}{printed}"
+            f"{besides(known.recipe(data, few), known.recipe(data, every), _NEGATIVES)}: "
             f"{known.cite(f'{data}/{few}', f'{data}/{every}')}."
         )
 
@@ -131,16 +142,16 @@ def _apart(known: _Known) -> Iterator[str]:
                 yield _missing(known, data, rows)
             continue
         best, worst = max(found, key=lambda row: found[row]), min(found, key=lambda row: found[row])
-        apart = _difference(found[best], found[worst])
+        apart = difference(found[best], found[worst])
         files = known.cite(*(f"{data}/{row}" for row in rows))
-        verdict = f"{digits(apart, 3)} apart{', called none' if apart < _SMALL else ''}"
+        verdict = f"{digits(apart, 3)} apart{', called none' if apart < SMALL else ''}"
         printed = [cell.mrr for row in rows if (cell := known.get(data, row).number.paper)]
         if printed:
             verdict += f" (paper {digits(max(printed) - min(printed), 2)})"
         yield (
-            f"{TITLES[data]}: {_how_alike(apart)}; from {TITLES[worst]}, "
-            f"{_spread(known.get(data, worst))}, to {TITLES[best]}, "
-            f"{_spread(known.get(data, best))}: {verdict}; {files}."
+            f"{TITLES[data]}: {how_alike(apart)}; from {TITLES[worst]}, "
+            f"{mean(known.get(data, worst))}, to {TITLES[best]}, "
+            f"{mean(known.get(data, best))}: {verdict}; {files}."
         )
 
 
@@ -171,9 +182,7 @@ def _flat(known: _Known) -> Iterator[str]:
         else:
             verdict = f"perhaps, as nothing was run between {max(below):,} and {least:,}"
         size, row = max(sizes, key=lambda each: found[each[1]])
-        most = (
-            f"; most, {digits(found[row], 3)}, with {size:,}" if found[row] > end + _SMALL else ""
-        )
+        most = f"; most, {digits(found[row], 3)}, with {size:,}" if found[row] > end + SMALL else ""
         yield (
             f"{TITLES[data]}: {verdict}; {digits(found[first], 3)} with "
             f"{sizes[0][0]:,}, {digits(end, 3)} with all; within {digits(_FLAT, 3)} of that "
@@ -185,19 +194,20 @@ def _norms(known: _Known) -> Iterator[str]:
     for model, lost in LOST_BY_L2.items():
         rows = [f"norms/{model}-{norm}" for norm in ("l1", "l2", "squared")]
         ours = [known.get("fb15k", row) for row in rows]
+        recipes = [known.recipe("fb15k", row) for row in rows]
         one, two, squared = (each.mrr for each in ours)
         name = {"transe": "TransE", "rotate": "RotatE"}[model]
         if one is None or two is None:
             yield _missing(known, "fb15k", rows[:2])
         else:
-            loss = _difference(one, two)
-            verdict = "yes, or more" if loss >= lost - _SMALL else "less"
-            if loss < _SMALL:
+            loss = difference(one, two)
+            verdict = "yes, or more" if loss >= lost - SMALL else "less"
+            if loss < SMALL:
                 verdict = "no"
             yield (
-                f"{name}: {verdict}; L1 {_spread(ours[0])}, L2 {_spread(ours[1])}, "
+                f"{name}: {verdict}; L1 {mean(ours[0])}, L2 {mean(ours[1])}, "
                 f"{signed(-loss)} (paper −{digits(lost, 3)})"
-                f"{_besides(known, 'fb15k', rows[0], rows[1], {'model.norm'})}: "
+                f"{besides(recipes[0], recipes[1], _NORM)}: "
                 f"{known.cite(*(f'fb15k/{row}' for row in rows[:2]))}."
             )
         if one is None or squared is None:
@@ -205,8 +215,8 @@ def _norms(known: _Known) -> Iterator[str]:
         else:
             yield (
                 f"{name}: squared L2 with a bias an entity, a matrix product, has "
-                f"{_spread(ours[2])}, {signed(_difference(squared, one))} to L1"
-                f"{_besides(known, 'fb15k', rows[0], rows[2], _SQUARED)}: "
+                f"{mean(ours[2])}, {signed(difference(squared, one))} to L1"
+                f"{besides(recipes[0], recipes[2], _SQUARED)}: "
                 f"{known.cite(f'fb15k/{rows[2]}')}."
             )
 
@@ -223,7 +233,7 @@ def _beyond(known: _Known) -> Iterator[str]:
         reached = "reaches" if mrr >= number.aim.goal else "stays below"
         yield (
             f"{TITLES[number.data]}: {TITLES[number.row]} has {digits(mrr, 3)} and {reached} its "
-            f"goal, {digits(number.aim.goal, 3)}; by {_in_words(result)}: "
+            f"goal, {digits(number.aim.goal, 3)}; by {in_words(result)}: "
             f"{known.cite(number.name)}."
         )
 
@@ -239,109 +249,28 @@ def _missed(known: _Known) -> Iterator[str]:
             continue
         missed = True
         why = f" {number.aim.why}" if number.aim.why else ""
-        if above := _above(our.mrrs, floor):
-            why = f" On test {above}.{why}"
+        if seeds := held(our.mrrs, floor):
+            why = f" On test {seeds}.{why}"
         if our.prints_as_the_paper:
             why = f" In the two digits that the paper prints it is {digits(our.mrr, 2)}.{why}"
-        tried = known.results.tried(number)
-        others = [
-            f"{link(path.stem, path, known.docs)} {_each(other, 'valid_mrr', 4)}"
-            for path, other in tried.items()
-        ]
-        rest = f" Valid of what else was tried: {', '.join(others)}" if others else ""
-        if above := _above([mrr for other in tried.values() for mrr in other.values("mrr")], floor):
-            rest += f"; on test {above}"
-        rest += "." if others else ""
+        rest = ""
+        if tried := known.results.tried(number):
+            valid = ", ".join(
+                f"{link(path.stem, path, known.docs)} {each_seed(other, 'valid_mrr', 4)}"
+                for path, other in tried.items()
+            )
+            seeds = held([mrr for other in tried.values() for mrr in other.values("mrr")], floor)
+            test = f"; on test {seeds}" if seeds else ""
+            rest = f" Valid of what else was tried: {valid}{test}."
         yield (
-            f"{TITLES[number.data]}: {TITLES[number.row]}, {_spread(our, 4)} where the floor is "
-            f"{digits(floor, 3)}, by {_in_words(result)} ({known.cite(number.name)}).{why}{rest}"
+            f"{TITLES[number.data]}: {TITLES[number.row]}, {mean(our, 4)} where the floor is "
+            f"{digits(floor, 3)}, by {in_words(result)} ({known.cite(number.name)}).{why}{rest}"
         )
     if not missed:
         yield "Nothing that was run."
-
-
-def _besides(known: _Known, data: str, one: str, other: str, meant: Set[str]) -> str:
-    """What the recipes of two rows differ in besides what is `meant` to; nothing: in no more."""
-    recipes = [recipe for row in (one, other) if (recipe := known.recipe(data, row)) is not None]
-    if len(recipes) < 2:
-        return ""
-    mine, theirs = (what_counts(each).to_tables() for each in recipes)
-    named = {
-        f"{part}.{name}": f"{part} {name}" if name in ("name", "weight", "every") else name
-        for part in ("model", "loss", "penalty", "optimizer", "training")  # what is learnt from
-        for name in {**mine[part], **theirs[part]}
-        if mine[part].get(name) != theirs[part].get(name)
-    }
-    words = [word.replace("_", " ") for name, word in named.items() if name not in meant]
-    return f"; they differ in {', '.join(words)}, too" if words else ""
-
-
-def _above(mrrs: Sequence[float], floor: float) -> str:
-    """How many seeds hold a floor that their mean misses; nothing where none does."""
-    count = sum(mrr >= floor for mrr in mrrs)
-    return f"{count} of {len(mrrs)} seeds hold the floor" if count else ""
-
-
-def _in_words(result: Result) -> str:
-    """A result's recipe, and what valid said to it."""
-    said = tomllib.loads(result.recipe)
-    model, penalty, optimizer = said["model"], said["penalty"], said["optimizer"]
-    words = [f"dim {model['dim']}"]
-    if model["norm"] == 2:
-        words.append("L2 norm")
-    if said["loss"]["name"] != "softmax":
-        words.append(said["loss"]["name"])
-    if relations := said["loss"]["relation_weight"]:
-        words.append(f"relation prediction {relations:g}")
-    if penalty["name"] != "none":
-        words.append(f"{penalty['name']} {penalty['weight']:g}")
-    dropped = [model.get(f"{part}_dropout", 0) for part in ("entity", "relation")]
-    if any(dropped):
-        words.append("dropout {:g} and {:g}".format(*dropped))
-    words += [
-        f"{optimizer['name']} {optimizer['learning_rate']:g}",
-        f"batches of {said['training']['batch_size']:,}",
-        f"epoch {_each(result, 'best_epoch', 0)} of {said['training']['epochs']}",
-        f"valid {_each(result, 'valid_mrr', 4)}",
-    ]
-    return ", ".join(words)
-
-
-def _each(result: Result, name: str, places: int) -> str:
-    """One number of each seed: recipes are compared seed by seed."""
-    shown = [digits(each[name], places) for each in result.seeds if each[name] is not None]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown) or "not known"
 
 
 def _missing(known: _Known, data: str, rows: Iterable[str]) -> str:
     lacking = [row for row in rows if known.mrr(data, row) is None]
     shown = ", ".join(f"`{row}`" for row in lacking[:4]) + (", …" if len(lacking) > 4 else "")
     return f"{TITLES.get(data, data)}: not run yet ({shown})."
-
-
-def _spread(our: Beside, places: int = 3) -> str:
-    spread = f" ± {digits(our.spread, places)}" if our.spread is not None else ""
-    return f"{digits(our.mrr, places)}{spread}"
-
-
-def _difference(one: float, other: float) -> float:
-    """As it is printed, so that what is said of it is what a reader would say."""
-    return round(one - other, 3)
-
-
-def _how_much(gain: float) -> str:
-    if gain >= _MUCH:
-        return "yes"
-    return "a little" if gain >= _SMALL else "no"
-
-
-def _how_alike(apart: float) -> str:
-    if apart < _SMALL:
-        return "yes"
-    return "nearly" if apart < _MUCH else "no"
-
-
-def _goes(gain: float) -> str:
-    if abs(gain) < _SMALL:
-        return "does not move"
-    return "rises" if gain > 0 else "falls"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import BadRecipe, BadRun
-from allneg.evaluation.report import HITS
+from allneg.evaluation.report import HITS, is_number
 from allneg.paper.numbers import Number
 from allneg.recipe import Data, Evaluation, Hardware, Loss, Recipe, Training
 from allneg.recipe.text import shown
@@ -20,6 +20,7 @@ from allneg.run.files import full_disk_named, read_json, write_json
 
 SCHEMA_VERSION = 1
 _KEYS = {"schema_version", "data", "row", "quick", "recipe", "seeds"}
+_PERHAPS = ("valid_mrr", "peak_bytes", "best_epoch")  # may be None: not ranked, not measured
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Result:
     @property
     def negatives(self) -> int:
         """How many its recipe compares an answer with."""
-        return int(tomllib.loads(self.recipe)["loss"].get("count", self.seeds[0]["candidates"]))
+        recipe = self.parsed()
+        return (recipe.loss.count if recipe else None) or int(self.seeds[0]["candidates"])
 
     def is_of(self, recipe: Recipe | None) -> bool:
         """Was it made by a recipe that gives the same numbers?"""
@@ -82,7 +84,11 @@ class Result:
             raise BadRun(f"{where}: schema version {said['schema_version']} is not known here")
         try:
             _check(said)
-        except (KeyError, TypeError, ValueError) as wrong:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as wrong:  # TypeError: no table where one should be
             what = f"{wrong} is missing" if isinstance(wrong, KeyError) else wrong
             raise BadRun(f"{where}: damaged ({what}); take it from a copy, or remove it") from None
         fields = {name: said[name] for name in _KEYS - {"schema_version", "seeds"}}
@@ -92,27 +98,27 @@ class Result:
 def _check(said: Mapping[str, Any]) -> None:
     """Raise what a result that is edited by hand, or by another program, lacks or has wrong."""
     for name, kind in (("data", str), ("row", str), ("recipe", str), ("quick", bool)):
-        if type(said[name]) is not kind:
-            raise TypeError(f"{name} is {shown(said[name])}")
+        _need(type(said[name]) is kind, name, said[name])
     tomllib.loads(said["recipe"])
-    if not isinstance(said["seeds"], list):
-        raise TypeError(f"seeds is {shown(said['seeds'])}")
+    _need(isinstance(said["seeds"], list), "seeds", said["seeds"])
     seeds = [each["seed"] for each in said["seeds"]]
     if sorted(set(seeds)) != seeds:
         raise ValueError(f"its seeds are {shown(seeds)}")
     for each in said["seeds"]:
-        most = {"mrr": 1.0, "seconds": math.inf, "epochs": math.inf, "candidates": math.inf}
-        perhaps = {"valid_mrr": 1.0, "peak_bytes": math.inf, "best_epoch": math.inf}
-        most |= {name: most for name, most in perhaps.items() if each[name] is not None}
-        for name, value, high in [
-            *((name, each[name], high) for name, high in most.items()),
-            *((f"hits of {k}", each["hits"][str(k)], 1.0) for k in HITS),
-        ]:
-            if type(value) not in (int, float) or not 0 <= value <= high:
-                raise ValueError(f"{name} is {shown(value)}")
+        shares = {f"hits of {k}": each["hits"][str(k)] for k in HITS}
+        shares |= {name: each[name] for name in ("mrr", "valid_mrr")}
+        counts = ("seconds", "epochs", "candidates", "peak_bytes", "best_epoch")
+        for name, value in (shares | {name: each[name] for name in counts}).items():
+            if value is not None or name not in _PERHAPS:
+                fits = is_number(value) and 0 <= value <= (1 if name in shares else math.inf)
+                _need(fits, name, value)
         for part, name in (("machine", "device"), ("protocol", "in_words")):
-            if not isinstance(each[part][name], str):
-                raise TypeError(f"{part}.{name} is {shown(each[part][name])}")
+            _need(isinstance(each[part][name], str), f"{part}.{name}", each[part][name])
+
+
+def _need(fits: bool, name: str, value: Any) -> None:
+    if not fits:
+        raise ValueError(f"{name} is {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -220,13 +226,12 @@ def entry(run: Run) -> dict[str, Any]:
     report, metrics, status = run.report.to_json(), run.metrics(), run.status
     kept = ("mrr", "mr", "hits", "count", "by_side", "optimistic", "pessimistic", "unseen")
     ranked = [each for each in metrics if "valid" in each]
-    best = best_of(ranked)
     return {
         "seed": run.recipe.training.seed,
         **{name: report[name] for name in kept},
         "candidates": report["candidates"],
         "protocol": report["protocol"],
-        "valid_mrr": best["valid"]["mrr"] if best else None,
+        "valid_mrr": best_of(ranked)[0],
         "best_epoch": status.get("best_epoch"),
         "epochs": len(metrics),
         "seconds": metrics[-1]["seconds"],

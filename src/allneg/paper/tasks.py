@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from allneg.errors import BadRecipe
 from allneg.graph.benchmarks import DATASETS
@@ -20,6 +18,7 @@ from allneg.recipe import Recipe
 from allneg.run import Run, make_model
 from allneg.run import disk as seam
 from allneg.run.files import full_disk_named, write_text
+from allneg.run.lock import locked
 
 
 @dataclass(frozen=True)
@@ -108,22 +107,12 @@ class Task:
             seam.disk.remove(self.folder.with_suffix(".toml"))
 
 
-@contextlib.contextmanager
-def held(runs: Path) -> Iterator[None]:
+def held(runs: Path) -> contextlib.AbstractContextManager[None]:
     """Keep other processes from making and collecting the runs in a folder."""
     with full_disk_named(runs):
         runs.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(runs / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise BadRecipe(
-                f"{runs}: another `allneg reproduce` trains there; wait for it, or say --runs"
-            ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    why = "another `allneg reproduce` trains there; wait for it, or say --runs"
+    return locked(runs, lambda: why)
 
 
 def tasks(

@@ -68,8 +68,8 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = LONE) -
     writes and reads back its own shard; the first one does the rest.
     """
     before = _pointed(folder) if world.leads else None
-    # The same moment again, as when a resumed run diverges at once. What `last` points at
-    # must stay until `last` points elsewhere.
+    # The same moment again, as when a run diverges right after its best epoch. What `last` points
+    # at must stay until `last` points elsewhere.
     name = world.told(f"{name}-again" if name == before else name)
     saving = _Saving(folder, name, _files(checkpoint, world))
     world.led(saving.make)

@@ -26,10 +26,10 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def best_of(entries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The entry with the best valid MRR; of equal ones the first, whose weights were kept."""
-    ranked = [each for each in entries if "valid" in each]
-    return max(ranked, key=lambda each: float(each["valid"]["mrr"]), default=None)
+def best_of(entries: Iterable[Mapping[str, Any]]) -> tuple[float | None, int | None]:
+    """The best valid MRR and its epoch; of equal ones the first, whose weights were kept."""
+    ranked = [(each["valid"]["mrr"], each["epoch"]) for each in entries if "valid" in each]
+    return max(ranked, key=lambda each: each[0], default=(None, None))
 
 
 def _is_epoch(said: Any) -> bool:

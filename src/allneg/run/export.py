@@ -71,8 +71,8 @@ def _export_run(run: Run, where: Path, files: Mapping[str, list[str]], out: Path
         for name in _COPIED:
             if (run.folder / name).exists():
                 _copy(run.folder / name, out / name)
-        for folder in (target, target.parent, out, out.parent):
-            sync(folder)
+        sync(out)
+        sync(out.parent)
     except BaseException:
         with suppress(OSError):
             seam.disk.remove(out)  # a part of a run is of no use

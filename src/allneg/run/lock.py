@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -30,22 +30,36 @@ def is_free(folder: Path) -> bool:
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep other processes from training the run in a folder; sweep what a killed one left."""
-    lock, holder = FileLock(folder / _LOCK), folder / ".holder"
+    holder = folder / ".holder"
+
+    def who() -> str:
+        there = holder.read_text().strip() if holder.exists() else "another process"
+        return f"is being trained by {there}; wait for it"
+
+    with locked(folder, who, seconds=1):  # `is_free` has it for a moment, too
+        try:
+            with full_disk_named(holder):
+                holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                for left in leftovers(folder):
+                    seam.disk.remove(left)
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, why: Callable[[], str], seconds: float = 0) -> Iterator[None]:
+    """Keep a folder for this process; where another has it for so long, say `why` that matters."""
+    lock = FileLock(folder / _LOCK)
     try:
-        lock.acquire(timeout=1)  # `is_free` has it for a moment, too
+        lock.acquire(timeout=seconds)
     except Timeout:
-        who = holder.read_text().strip() if holder.exists() else "another process"
-        raise BadRecipe(f"{folder}: is being trained by {who}; wait for it") from None
+        raise BadRecipe(f"{folder}: {why()}") from None
     except OSError as error:
         raise OutOfResources(f"{folder}: cannot be written ({error.strerror})") from None
     try:
-        with full_disk_named(holder):
-            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-            for left in leftovers(folder):
-                seam.disk.remove(left)
         yield
     finally:
-        holder.unlink(missing_ok=True)
         lock.release()
 
 

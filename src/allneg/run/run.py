@@ -109,7 +109,7 @@ class Run:
         try:
             return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
         except BadRecipe as wrong:
-            raise BadRun(f"{folder}: {wrong}") from None
+            raise BadRun(str(wrong)) from None
 
     @cached_property
     def graph(self) -> Graph:

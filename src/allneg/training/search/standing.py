@@ -95,12 +95,10 @@ def _standing(place: Place, goes_on: set[str] | None) -> Standing:
     else:
         state = "running" if place.is_held() else "paused"
     metrics = Run(place.folder, trial.recipe).metrics()
-    best = best_of(metrics)
     return Standing(
         trial,
         state,
-        best["valid"]["mrr"] if best else None,
-        best["epoch"] if best else None,
+        *best_of(metrics),
         len(metrics),
         metrics[-1]["seconds"] if metrics else 0.0,
     )

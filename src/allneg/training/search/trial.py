@@ -157,13 +157,13 @@ def _measured(
 ) -> Result:
     """What a run has reached, by its end or after so many epochs."""
     metrics = [each for each in run.metrics() if epochs is None or each["epoch"] <= epochs]
-    best = None if reason else best_of(metrics)
+    valid_mrr, best_epoch = best_of([] if reason else metrics)
     return Result(
         trial=trial.id,
         settings=trial.settings,
         state=state,
-        valid_mrr=best["valid"]["mrr"] if best else None,
-        best_epoch=best["epoch"] if best else None,
+        valid_mrr=valid_mrr,
+        best_epoch=best_epoch,
         epochs=len(metrics),
         seconds=metrics[-1]["seconds"] if metrics else 0.0,
         data=data_hash(run.graph),

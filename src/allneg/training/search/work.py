@@ -33,15 +33,15 @@ def search(
     Call it in as many processes as you like, on any machine that sees `out`: a trial is one
     process's at a time, and what a killed process leaves is taken up from its checkpoint.
     """
-    if halving and not rungs(space):
+    early = rungs(space) if halving else []
+    if halving and not early:
         raise BadRecipe(
             f"{space.name}: --halving compares where valid is ranked, and that is at the end alone;"
             " lower evaluation.every"
         )
     work = Work(space, out, halving, checked(space, out), stopped_by)
-    if halving:
-        for epochs in rungs(space):
-            work.on(alive(space, out), epochs)
+    for epochs in early:
+        work.on(alive(space, out), epochs)
     work.on(alive(space, out) if halving else space.trials)
     write_results(space, out, halving)
 
