@@ -1,7 +1,7 @@
 """Seconds an epoch of ComplEx-N3: this library, kbc's loop, and PyKEEN where it is installed.
 
 An epoch asks every triple from both sides. With `--steps` the time of that many is scaled up to
-an epoch, and PyKEEN's is scaled to the same number of questions: it asks each pair once.
+an epoch, and PyKEEN's is scaled to the same number of queries: it asks each pair once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _measured(loop: Loop, task: Task, steps: int) -> dict[str, float]:
     took = seconds_of(lambda: done.append(loop.steps(steps)), task.device)
     peak = torch.cuda.max_memory_allocated(task.device) if on_gpu else 0
     return {
-        "seconds": round(took * task.questions / done[0], 4),
+        "seconds": round(took * task.queries / done[0], 4),
         "questions_timed": done[0],
         "seconds_timed": round(took, 4),
         **({"peak_mib": round(peak / 2**20, 1)} if on_gpu else {}),

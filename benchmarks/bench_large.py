@@ -28,13 +28,13 @@ from measure import machine, resident
 from torch import Generator
 
 from allneg.graph import Graph, read_graph
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.hardware import forget_peak, peak_bytes, prepare
 from allneg.kernels.choose import use
 from allneg.recipe import Data, Recipe
-from allneg.run.checkpoint import State
-from allneg.training.learner import Learner
+from allneg.runs.checkpoint import State
 from allneg.training.plan import plan
+from allneg.training.trainer import Trainer
 
 TOY = Size(entities=2_000, triples=8_000, relations=20, held_out=20)
 
@@ -45,7 +45,7 @@ class Way:
 
     model: str
     dim: int
-    batches: tuple[int, ...]  # questions a step; the first is the recipe's
+    batches: tuple[int, ...]  # queries a step; the first is the recipe's
     tables: tuple[str, ...]
     steps: int
     warm_up: int
@@ -149,15 +149,15 @@ def _train(graph: Graph, way: Way, table: str, device_name: str) -> list[dict[st
     # A CPU's peak counts the program, too, and what was read.
     before = resident() if device.type == "cpu" else 0
     began = time.perf_counter()
-    learner = Learner(recipe, graph, device)
-    learner.set_rate(State())
+    trainer = Trainer(recipe, graph, device)
+    trainer.set_rate(State())
     train = torch.from_numpy(graph.train).to(device)
     start_seconds = time.perf_counter() - began
     rows = []
     for batch in way.batches:
         recipe = recipe.with_settings([f"training.batch_size={batch}"])
         planned = plan(recipe, graph, device)
-        seconds, cpu_seconds = _seconds_a_step(learner, train, batch, way, device)
+        seconds, cpu_seconds = _seconds_a_step(trainer, train, batch, way, device)
         rows.append(
             {
                 "model": way.model,
@@ -180,18 +180,18 @@ def _train(graph: Graph, way: Way, table: str, device_name: str) -> list[dict[st
 
 
 def _seconds_a_step(
-    learner: Learner, train: torch.Tensor, batch: int, way: Way, device: torch.device
+    trainer: Trainer, train: torch.Tensor, batch: int, way: Way, device: torch.device
 ) -> tuple[float, float]:
     """By the clock, and of all the threads of a CPU."""
     order = Generator(device).manual_seed(batch)
     chance, losses = Generator(device), []
-    questions = batches(train, batch, order)
-    for some in itertools.islice(questions, way.warm_up):
-        learner.step(some, chance)
+    queries = batches(train, batch, order)
+    for some in itertools.islice(queries, way.warm_up):
+        trainer.step(some, chance)
     _finish(device)
     began, cpu_began = time.perf_counter(), time.process_time()
-    for some in itertools.islice(questions, way.steps):
-        losses.append(learner.step(some, chance).clone())
+    for some in itertools.islice(queries, way.steps):
+        losses.append(trainer.step(some, chance).clone())
     _finish(device)
     took, cpu_took = time.perf_counter() - began, time.process_time() - cpu_began
     assert all(loss.isfinite() for loss in losses)

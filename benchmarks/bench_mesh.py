@@ -27,14 +27,14 @@ from torch import Generator, Tensor
 from torch import distributed as dist
 
 from allneg.graph import Graph
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.scoring.shard import LONE, World
+from allneg.scoring.shard import SINGLE_PROCESS, World
 from allneg.training.cost import Counts, Rates, cost
 from allneg.training.launch import joined
-from allneg.training.learner import Learner
+from allneg.training.trainer import Trainer
 
 MESHES = ("rows=1", "rows=2", "batch=2", "rows=4", "rows=2,batch=2")
 RELATIONS = 10
@@ -81,7 +81,7 @@ def row(mesh: str, size: dict[str, int], steps: int) -> dict[str, Any]:
 def together(mesh: Mesh, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What `work(world, …)` gives in each process of a mesh."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["allneg.training.learner", "allneg.training.launch"])
+    context.set_forkserver_preload(["allneg.training.trainer", "allneg.training.launch"])
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(mesh.size):
@@ -105,7 +105,7 @@ def live(
     arguments: tuple[Any, ...],
 ) -> None:
     torch.set_num_threads(1)
-    world = LONE
+    world = SINGLE_PROCESS
     if mesh.size > 1:
         shared = dist.FileStore(str(store), mesh.size)
         dist.init_process_group("gloo", store=shared, rank=rank, world_size=mesh.size)
@@ -125,15 +125,15 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
     width, p = 2 * size["dim"], world.size
     query, table, scores = torch.randn(b, width), torch.randn(n, width), torch.randn(b, n)
     many, few = torch.randn(1 << 20), torch.randn(1)
-    small = made_learner(LONE, {**size, "batch_size": b}, TINY)
-    learner = made_learner(world, size, size["entities"])
+    small = made_learner(SINGLE_PROCESS, {**size, "batch_size": b}, TINY)
+    trainer = made_learner(world, size, size["entities"])
     works: dict[str, Callable[[], object]] = {
         "products": lambda: query @ table.T,
         "memory": lambda: scores.mul_(1.0),
         "near": lambda: world.everyone.sum(many),
         "pause": lambda: world.everyone.sum(few),
         "rest": lambda: take(small, 0),
-        "step": lambda: take(learner, 0),
+        "step": lambda: take(trainer, 0),
     }
     took: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(steps + 1):
@@ -141,7 +141,7 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
             took[name].append(seconds(world, work))
     middle = {name: statistics.median(each[1:]) for name, each in took.items()}
     with counted() as sent:
-        take(learner, 0)
+        take(trainer, 0)
     rates = {
         "products": 2 * b * n * width / middle["products"],
         "memory": 2 * scores.nbytes / middle["memory"],
@@ -166,25 +166,25 @@ def seconds(world: World, work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def take(learner: Learner, seed: int) -> Tensor:
+def take(trainer: Trainer, seed: int) -> Tensor:
     """One step, on a batch as large as the recipe's."""
-    size = learner.recipe.training.batch_size
+    size = trainer.recipe.training.batch_size
     chance = Generator().manual_seed(seed)
     triples = torch.stack(
         [
             torch.randint(high, (size,), generator=chance)
-            for high in (learner.tables.shard.total, RELATIONS, learner.tables.shard.total)
+            for high in (trainer.tables.shard.total, RELATIONS, trainer.tables.shard.total)
         ],
         dim=1,
     )
-    return learner.step(next(batches(triples, size, chance)), chance)
+    return trainer.step(next(batches(triples, size, chance)), chance)
 
 
-def made_learner(world: World, size: dict[str, int], entities: int) -> Learner:
+def made_learner(world: World, size: dict[str, int], entities: int) -> Trainer:
     names = Vocabulary(tuple(map(str, range(entities))), tuple(map(str, range(RELATIONS))))
     triples = np.zeros((1, 3), dtype=np.int64)
     graph = Graph("made up", names, triples, triples, triples)
-    return Learner(made_recipe(size), graph, torch.device("cpu"), world)
+    return Trainer(made_recipe(size), graph, torch.device("cpu"), world)
 
 
 def made_recipe(size: dict[str, int]) -> Recipe:

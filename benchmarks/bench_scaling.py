@@ -22,7 +22,7 @@ from allneg.recipe import Hardware
 
 @dataclass(frozen=True)
 class Size:
-    """A step's size: B questions of N entities, rows W floats wide."""
+    """A step's size: B queries of N entities, rows W floats wide."""
 
     b: int
     n: int

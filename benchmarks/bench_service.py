@@ -1,7 +1,7 @@
 """The explorer's service under load: how long a prediction takes, and whether memory stays.
 
 A service over made-up ComplEx tables runs in a process of its own; some clients ask it one
-question after the other, all at the same time, over connections that stay open.
+query after the other, all at the same time, over connections that stay open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from clients import ask, questions
+from clients import ask, queries
 from measure import machine
 
 from allneg.graph import Graph
@@ -27,7 +27,7 @@ from allneg.graph.known import KnownAnswers
 from allneg.graph.vocabulary import Vocabulary
 from allneg.models import ComplEx
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.serving.app import make_app
 from allneg.serving.guard import LOOPBACK
@@ -107,18 +107,18 @@ def measured(size: Size, toy: bool) -> dict[str, object]:
 
 @dataclass
 class Service:
-    """A service in a process of its own, and the questions that it was not asked yet."""
+    """A service in a process of its own, and the queries that it was not asked yet."""
 
     process: int
     port: int
     size: Size
-    clients_yet: int = 0  # each draws its questions from a seed of its own
+    clients_yet: int = 0  # each draws its queries from a seed of its own
 
     def asked(self, clients: int, seconds: float = 1e9, most: int = 10**9) -> dict[str, float]:
         """How long answers took, and the CPU time of both ends."""
         seeds = range(self.clients_yet, self.clients_yet + clients)
         self.clients_yet += clients
-        paths = [questions(seed, self.size.entities, self.size.relations) for seed in seeds]
+        paths = [queries(seed, self.size.entities, self.size.relations) for seed in seeds]
         began = _cpu_seconds(self.process)
         timed = ask(self.port, paths, seconds, most)
         answers, spent = len(timed.seconds), _cpu_seconds(self.process) - began

@@ -19,15 +19,15 @@ class Timed:
 
 
 def ask(port: int, paths: list[Iterator[str]], seconds: float, most: int) -> Timed:
-    """A client for each of `paths`, one question after the other, until one limit is reached."""
+    """A client for each of `paths`, one query after the other, until one limit is reached."""
     found, began = Timed(), time.process_time()
     asyncio.run(_ask(port, paths, seconds, most // len(paths), found))
     found.client_cpu = time.process_time() - began
     return found
 
 
-def questions(seed: int, n_entities: int, n_relations: int) -> Iterator[str]:
-    """The paths of ever new questions."""
+def queries(seed: int, n_entities: int, n_relations: int) -> Iterator[str]:
+    """The paths of ever new queries."""
     draw = random.Random(seed)
     while True:
         side = draw.choice(("head", "tail"))
@@ -53,7 +53,7 @@ class _Client(asyncio.Protocol):
 
     paths: Iterator[str]
     end: float
-    left: int  # questions
+    left: int  # queries
     found: Timed
     done: asyncio.Future[None]
 

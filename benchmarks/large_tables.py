@@ -36,8 +36,8 @@ def _training(found: list[Report]) -> str:
         out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
         out += f"{size['relations']:,} relations:\n\n"
         out += (
-            "| model | tables | questions a step | seconds a step | CPU seconds "
-            "| seconds a million questions | planned GiB | measured GiB "
+            "| model | tables | queries a step | seconds a step | CPU seconds "
+            "| seconds a million queries | planned GiB | measured GiB "
             "| planned GiB of the host |\n"
         )
         out += "|---|---|---|---|---|---|---|---|---|\n"

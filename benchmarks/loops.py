@@ -2,7 +2,7 @@
 
 kbc's loop (Lacroix et al., 2018) is written anew here from its description: reciprocal relations,
 one cross-entropy over all entities, N3 on the batch's factors, AdaGrad; the batch is cut on the
-CPU, the loss is read after every step; ranking filters question by question.
+CPU, the loss is read after every step; ranking filters query by query.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from torch import Generator, Tensor, nn
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, read_graph
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.hardware import prepare
-from allneg.recipe import Hardware, Model, Optimizer, Penalty, Recipe, Training
-from allneg.run.checkpoint import State
-from allneg.training.learner import Learner
+from allneg.recipe import Hardware, Model, Optimizer, Recipe, Regularizer, Training
+from allneg.runs.checkpoint import State
+from allneg.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Task:
     rate: float = 0.1
 
     @property
-    def questions(self) -> int:
+    def queries(self) -> int:
         return 2 * len(self.graph.train)
 
 
@@ -57,7 +57,7 @@ class Loop(ABC):
 
     @abstractmethod
     def steps(self, count: int) -> int:
-        """Take so many steps, or an epoch where that is less; how many questions were learnt."""
+        """Take so many steps, or an epoch where that is less; how many queries were learnt."""
 
     @abstractmethod
     def rank(self) -> float:
@@ -69,28 +69,28 @@ class Ours(Loop):
         hardware = replace(Hardware(), device=str(task.device), precision=precision)
         recipe = Recipe(
             model=Model(dim=task.dim),
-            penalty=Penalty("n3", task.weight),
+            regularizer=Regularizer("n3", task.weight),
             optimizer=Optimizer(learning_rate=task.rate),
             training=Training(batch_size=task.batch),
             hardware=hardware,
         )
         self.task, self.device = task, prepare(hardware)
-        self.learner = Learner(recipe, task.graph, self.device)
-        self.learner.set_rate(State())
+        self.trainer = Trainer(recipe, task.graph, self.device)
+        self.trainer.set_rate(State())
         self.train = torch.from_numpy(task.graph.train).to(self.device)
         self.chance = Generator(self.device)
 
     def steps(self, count: int) -> int:
         done, total = 0, torch.zeros((), device=self.device, dtype=torch.float64)
         order = Generator(self.device).manual_seed(0)
-        for questions in islice(batches(self.train, self.task.batch, order), count):
-            total += self.learner.step(questions, self.chance)
-            done += len(questions)
+        for queries in islice(batches(self.train, self.task.batch, order), count):
+            total += self.trainer.step(queries, self.chance)
+            done += len(queries)
         assert math.isfinite(total)
         return done
 
     def rank(self) -> float:
-        return evaluate(self.learner.model, self.learner.tables, self.task.graph, "test").mrr
+        return evaluate(self.trainer.model, self.trainer.tables, self.task.graph, "test").mrr
 
 
 class KbcLoop(Loop):
@@ -156,7 +156,7 @@ class KbcLoop(Loop):
 
 
 class PyKeen(Loop):
-    """PyKEEN's ComplEx in its loop against all entities, which groups questions by their pair."""
+    """PyKEEN's ComplEx in its loop against all entities, which groups queries by their pair."""
 
     def __init__(self, task: Task) -> None:
         from pykeen.losses import CrossEntropyLoss
@@ -184,7 +184,7 @@ class PyKeen(Loop):
         pairs = len(np.unique(graph.train[:, :2], axis=0)) + len(
             np.unique(graph.train[:, 1:], axis=0)
         )
-        self.pairs, self.epochs = pairs, 0  # grouped questions of an epoch, and epochs taken
+        self.pairs, self.epochs = pairs, 0  # grouped queries of an epoch, and epochs taken
 
     def steps(self, count: int) -> int:
         # Its number of epochs counts from the first ever taken: once more of one would be none.
@@ -289,7 +289,7 @@ def facts(task: Task) -> dict[str, str | int]:
         "data": graph.name,
         "entities": graph.n_entities,
         "relations": graph.n_relations,
-        "questions": task.questions,
+        "questions": task.queries,
         "dim": task.dim,
         "batch": task.batch,
     }

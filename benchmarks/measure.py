@@ -83,12 +83,12 @@ def _extra_resident(work: Callable[[], object]) -> int:
     _hand_back()
     before, peak, done = resident(), 0, threading.Event()
 
-    def watch() -> None:
+    def callbacks() -> None:
         nonlocal peak
         while not done.wait(0.001):
             peak = max(peak, resident())
 
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=callbacks)
     watcher.start()
     work()
     done.set()

@@ -119,7 +119,7 @@ def plan_table(name: str) -> str:
 
 
 def sampling_table() -> str:
-    """How much faster a step is against a sample, by the questions a step has."""
+    """How much faster a step is against a sample, by the queries a step has."""
     rows = []
     for size in (125, 250, 500, 1000, 2000, 4000, 8000):
         recipe = _recipe("wikidata5m").with_settings([f"training.batch_size={size}"])

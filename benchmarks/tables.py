@@ -80,9 +80,7 @@ def epochs(reports: list[Report]) -> str:
     for report in reports:
         if "epoch" not in report:
             continue
-        out += (
-            f"\n{_task(report)}; batch {report['batch']:,}; {report['questions']:,} questions:\n\n"
-        )
+        out += f"\n{_task(report)}; batch {report['batch']:,}; {report['questions']:,} queries:\n\n"
         out += "| | s an epoch | times the first | peak MiB |\n|---|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
@@ -115,7 +113,7 @@ def rankings(reports: list[Report]) -> str:
     for report in reports:
         if "ranking" not in report:
             continue
-        out += f"\n{_task(report)}; {report['rows'][0]['ranked']:,} questions ranked:\n\n"
+        out += f"\n{_task(report)}; {report['rows'][0]['ranked']:,} queries ranked:\n\n"
         out += "| | s | times the first |\n|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
@@ -164,7 +162,7 @@ def headline(reports: list[Report]) -> str:
                 mine = {**rows["engine"], "milliseconds": rows["captured"]["milliseconds"]}
                 others = [_beside(rows[way], mine) for way in ("PyKEEN", "reference")]
                 b, n, dim = size
-                what = f"{name}, {b:,} questions × {n:,} entities, dim {dim:,}"
+                what = f"{name}, {b:,} queries × {n:,} entities, dim {dim:,}"
                 out += f"| {what} | {_said(mine)} | {' | '.join(others)} |\n"
     return f"\nOne training step on one {machine}: milliseconds and extra memory.\n{out}\n"
 

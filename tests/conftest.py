@@ -13,7 +13,7 @@ import torch
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.training import fit
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

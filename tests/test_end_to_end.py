@@ -59,10 +59,10 @@ def test_a_folder_of_text_becomes_answers_by_name(ring: Path, tmp_path: Path) ->
     assert report["count"] == 10
     assert report["mrr"] > 0.5  # by chance it would be some 0.13
 
-    question = _text(ring, "test.tsv").splitlines()[0].split("\t")
-    found = answer("predict", run, "--head", question[0], "--relation", "after", "--top", 30)
+    query = _text(ring, "test.tsv").splitlines()[0].split("\t")
+    found = answer("predict", run, "--head", query[0], "--relation", "after", "--top", 30)
     assert len(found) == 30
-    assert {each["entity"]: each["known"] for each in found}[question[2]] == "test"
+    assert {each["entity"]: each["known"] for each in found}[query[2]] == "test"
 
 
 def test_the_embedded_graph_is_learned_from_a_recipe(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_the_embedded_graph_is_learned_from_a_recipe(tmp_path: Path) -> None:
     assert report["mrr"] > 0.1  # by chance it would be less than 0.01
     assert report["by_relation"]["borders"]["category"] == "n-n"
 
-    questions = tmp_path / "questions.tsv"
-    questions.write_text("France\tborders\t?\n?\tcapital_of\tNorway\n")
-    france, norway = answer("predict", run, "--questions", questions, "--new", "--top", 3)
+    queries = tmp_path / "questions.tsv"
+    queries.write_text("France\tborders\t?\n?\tcapital_of\tNorway\n")
+    france, norway = answer("predict", run, "--questions", queries, "--new", "--top", 3)
     assert (france["head"], norway["tail"]) == ("France", "Norway")
     for each in (france, norway):
         assert len(each["answers"]) == 3

@@ -5,23 +5,23 @@ import signal
 import pytest
 
 from allneg.errors import (
-    BadData,
-    BadRecipe,
-    BadRun,
+    AllnegError,
+    DataError,
     Diverged,
     Interrupted,
-    OutOfResources,
-    Problem,
+    RecipeError,
+    ResourceError,
+    RunError,
+    close_names,
     counted,
-    near,
     printable,
 )
 
 
 def test_each_problem_has_its_exit_code() -> None:
-    kinds = [Problem, BadRecipe, BadData, BadRun, Diverged, OutOfResources]
+    kinds = [AllnegError, RecipeError, DataError, RunError, Diverged, ResourceError]
     assert [kind("why").exit_code for kind in kinds] == [1, 2, 3, 4, 5, 6]
-    assert all(issubclass(kind, Problem) and str(kind("why")) == "why" for kind in kinds)
+    assert all(issubclass(kind, AllnegError) and str(kind("why")) == "why" for kind in kinds)
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -42,8 +42,8 @@ def test_the_middle_of_a_long_text_is_left_out() -> None:
 
 
 def test_near_names_are_suggested_and_far_ones_are_not() -> None:
-    assert near("Berln", ["Berlin", "Bern", "Oslo"]) == "; close names: 'Berlin', 'Bern'"
-    assert near("Berlin", ["Oslo"]) == ""
+    assert close_names("Berln", ["Berlin", "Bern", "Oslo"]) == "; close names: 'Berlin', 'Bern'"
+    assert close_names("Berlin", ["Oslo"]) == ""
 
 
 def test_one_of_a_kind_is_counted_without_an_s() -> None:

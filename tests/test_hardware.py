@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.hardware import find_device, peak_bytes, prepare, prepared
 from allneg.recipe import Hardware
 
@@ -21,14 +21,14 @@ def test_auto_is_the_first_cuda_device_or_the_cpu() -> None:
 @pytest.mark.battery(32)
 @pytest.mark.parametrize("name", ["cuda:99", "meta", "cpu:3"])
 def test_a_device_that_is_not_here_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(BadRecipe, match=rf"no {name} here; there is auto, cpu") as caught:
+    with pytest.raises(RecipeError, match=rf"no {name} here; there is auto, cpu") as caught:
         find_device(name)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cpu\x1b"])
 def test_what_is_no_device_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(BadRecipe, match="is no device; try auto, cpu"):
+    with pytest.raises(RecipeError, match="is no device; try auto, cpu"):
         find_device(name)
 
 

@@ -159,7 +159,7 @@ def test_files_are_annotated_lazily_and_say_what_they_are(path: Path) -> None:
     assert not needs or "__future__" in imports(path)
 
 
-ALONE = """
+NO_GROUP = """
 import sys
 
 class Blocker:
@@ -179,7 +179,7 @@ print(run.report.count, len(answers))
 
 def test_the_core_needs_no_command_line_libraries(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(tmp_path / "run")],
+        [sys.executable, "-c", NO_GROUP, str(tmp_path / "run")],
         capture_output=True,
         text=True,
         check=False,

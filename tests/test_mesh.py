@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 
@@ -29,9 +29,9 @@ def test_what_is_not_named_is_one(text: str, mesh: Mesh) -> None:
              "rows=2,", "rows=two", "rows=2 ", "rows=12345678"]
 )  # fmt: skip
 def test_what_is_no_mesh_is_said(text: str) -> None:
-    with pytest.raises(BadRecipe, match="is no mesh; write rows=4,batch=2"):
+    with pytest.raises(RecipeError, match="is no mesh; write rows=4,batch=2"):
         Mesh.read(text)
-    with pytest.raises(BadRecipe, match=r"hardware.mesh must be such as rows=4,batch=2"):
+    with pytest.raises(RecipeError, match=r"hardware.mesh must be such as rows=4,batch=2"):
         Recipe.from_tables({"hardware": {"mesh": text}})
 
 
@@ -42,7 +42,7 @@ def test_without_a_word_there_are_rows_alone() -> None:
 
 def test_a_mesh_is_of_as_many_processes_as_there_are() -> None:
     assert Mesh.of("rows=4,batch=2", 8) == Mesh(4, 2)
-    with pytest.raises(BadRecipe, match=r"rows=4,batch=2 is of 8 processes, and here are 6"):
+    with pytest.raises(RecipeError, match=r"rows=4,batch=2 is of 8 processes, and here are 6"):
         Mesh.of("rows=4,batch=2", 6)
 
 

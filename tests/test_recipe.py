@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 
 
 def mistakes(*texts: str) -> list[str]:
     """The lines of the complaint about some settings."""
-    with pytest.raises(BadRecipe) as caught:
+    with pytest.raises(RecipeError) as caught:
         Recipe().with_settings(texts)
     assert caught.value.exit_code == 2
     return str(caught.value).splitlines()
@@ -54,7 +54,7 @@ def test_odd_values_survive_writing(
     recipe = dataclasses.replace(
         recipe,
         data=dataclasses.replace(recipe.data, name=name, drop_unseen=flag),
-        penalty=dataclasses.replace(recipe.penalty, weight=weight),
+        regularizer=dataclasses.replace(recipe.regularizer, weight=weight),
         training=dataclasses.replace(recipe.training, seed=seed, micro_batch=count),
     )
     assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
@@ -85,7 +85,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         count = 10
         """
     )
-    with pytest.raises(BadRecipe) as caught:
+    with pytest.raises(RecipeError) as caught:
         Recipe.read(tmp_path / "mine.toml")
     assert caught.value.exit_code == 2
     assert str(caught.value).replace(f"{tmp_path}/", "").splitlines() == [
@@ -97,8 +97,8 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "mine.toml: model.name must be one of complex, distmult, simple, transe, rotate, "
         "not 'complx'; did you mean complex?",
         "mine.toml: model.reciprocal must be true or false, not 1",
-        "mine.toml: loss.count is for loss.negatives shared or own; leave it out "
-        "(--set loss.count=)",
+        "mine.toml: loss.n_negatives is for loss.negatives shared or own; leave it out "
+        "(--set loss.n_negatives=)",
     ]
 
 
@@ -112,9 +112,12 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         ("model.dim=0", "model.dim must be more than 0, not 0"),
         ("model.norm=3", "model.norm must be one of 1, 2, not 3"),
         ("model.norm=true", "model.norm must be one of 1, 2, not True"),
-        ("penalty.weight=inf", "penalty.weight must be finite, not inf"),
-        ("penalty.weight=-1", "penalty.weight must not be negative, not -1.0"),
-        ("loss.smoothing=1", "loss.smoothing must be at least 0 and less than 1, not 1.0"),
+        ("regularizer.weight=inf", "regularizer.weight must be finite, not inf"),
+        ("regularizer.weight=-1", "regularizer.weight must not be negative, not -1.0"),
+        (
+            "loss.label_smoothing=1",
+            "loss.label_smoothing must be at least 0 and less than 1, not 1.0",
+        ),
         ("hardware.threads=0", "hardware.threads must be more than 0, not 0"),
         ("hardware.threads=1025", "hardware.threads must be at most 1024, not 1025"),
         ("data.name=7", "data.name must be a text, not 7"),
@@ -136,7 +139,7 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
         (["loss.temperature=3"], "loss.temperature is for loss.name self-adversarial"),
         (["model.name=transe", "model.squared=true"], "model.squared is for model.norm 2"),
         (
-            ["model.name=simple", "penalty.name=dura"],
+            ["model.name=simple", "regularizer.name=dura"],
             "dura is for distmult and complex, not simple",
         ),
         (
@@ -147,20 +150,26 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, complaint: 
             ["loss.class_weights=true", "loss.subsampling=true"],
             "loss.class_weights and loss.subsampling both weigh questions",
         ),
-        (["loss.answers_too=false"], "loss.answers_too is for loss.negatives shared, not all"),
+        (
+            ["loss.in_batch_negatives=false"],
+            "loss.in_batch_negatives is for loss.negatives shared, not all",
+        ),
         (
             [
                 "loss.negatives=shared",
-                "loss.count=9",
-                "loss.answers_too=false",
+                "loss.n_negatives=9",
+                "loss.in_batch_negatives=false",
                 "loss.correction=true",
             ],
-            "loss.correction reckons with loss.answers_too",
+            "loss.correction reckons with loss.in_batch_negatives",
         ),
-        (["loss.negatives=shared"], "say how many in loss.count"),
-        (["loss.count=5"], "loss.count is for loss.negatives shared or own"),
+        (["loss.negatives=shared"], "say how many in loss.n_negatives"),
+        (["loss.n_negatives=5"], "loss.n_negatives is for loss.negatives shared or own"),
         (["loss.correction=true"], "loss.correction is for"),
-        (["loss.name=logistic", "loss.smoothing=0.1"], "loss.smoothing is for loss.name softmax"),
+        (
+            ["loss.name=logistic", "loss.label_smoothing=0.1"],
+            "loss.label_smoothing is for loss.name softmax",
+        ),
         (["loss.margin=1"], "loss.margin changes nothing in a softmax"),
         (["loss.name=margin"], "loss.name margin needs a loss.margin above 0"),
         (["model.name=transe", "loss.name=logistic"], "logistic on distances needs"),
@@ -176,8 +185,8 @@ def test_settings_that_clash_are_named_together(texts: list[str], complaint: str
 
 
 def test_a_number_may_be_written_whole() -> None:
-    recipe = Recipe().with_settings(["penalty.weight=1"])
-    assert repr(recipe.penalty.weight) == "1.0"
+    recipe = Recipe().with_settings(["regularizer.weight=1"])
+    assert repr(recipe.regularizer.weight) == "1.0"
 
 
 @pytest.mark.battery(20)
@@ -191,8 +200,8 @@ def test_a_number_may_be_written_whole() -> None:
         "[model.dim." + "a." * 3_000 + "a]",
         "[[model]]\n" + "a." * 3_000 + "a = 1",
         "training.seed = " + "1" * 10_000,
-        "penalty.weight = " + "1" * 400,
-        "penalty.weight = 1" + "0" * 5_000 + "e1",
+        "regularizer.weight = " + "1" * 400,
+        "regularizer.weight = 1" + "0" * 5_000 + "e1",
         "[model\n",
         "a = '\x00'",
     ],
@@ -200,7 +209,7 @@ def test_a_number_may_be_written_whole() -> None:
 )
 def test_a_hostile_file_is_a_bad_recipe(tmp_path: Path, text: str) -> None:
     (tmp_path / "deep.toml").write_text(text)
-    with pytest.raises(BadRecipe, match=r"/deep\.toml: ") as caught:
+    with pytest.raises(RecipeError, match=r"/deep\.toml: ") as caught:
         Recipe.read(tmp_path / "deep.toml")
     assert len(str(caught.value)) < 500
 
@@ -209,14 +218,14 @@ def test_a_hostile_file_is_a_bad_recipe(tmp_path: Path, text: str) -> None:
 def test_a_file_too_large_for_a_recipe_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / "big.toml").open("wb") as file:
         file.truncate(1 << 30)  # a hole: no byte of it is on the disk
-    with pytest.raises(BadRecipe, match="larger than"):
+    with pytest.raises(RecipeError, match="larger than"):
         Recipe.read(tmp_path / "big.toml")
 
 
 def test_what_cannot_be_read_is_a_bad_recipe(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"data.name = '\xe9'")
     for path in (tmp_path / "absent.toml", tmp_path, tmp_path / "latin.toml"):
-        with pytest.raises(BadRecipe, match=path.name):
+        with pytest.raises(RecipeError, match=path.name):
             load_tables(path)
 
 
@@ -245,7 +254,7 @@ def test_the_last_of_two_settings_counts() -> None:
 
 @pytest.mark.parametrize("text", ["epochs=3", "training.epochs", "training.=3", "=", ""])
 def test_a_setting_without_part_field_or_value_says_how_to_write_one(text: str) -> None:
-    with pytest.raises(BadRecipe, match=r"write part\.field=value"):
+    with pytest.raises(RecipeError, match=r"write part\.field=value"):
         parse_settings([text])
 
 
@@ -281,17 +290,22 @@ def test_numbers_and_paths_of_other_libraries_are_taken_among_names_and_values()
 
 @pytest.mark.parametrize(
     "back",
-    [["loss.count=", "loss.negatives=all"], {"loss.count": None, "loss.negatives": "all"}],
+    [
+        ["loss.n_negatives=", "loss.negatives=all"],
+        {"loss.n_negatives": None, "loss.negatives": "all"},
+    ],
 )
 def test_a_setting_can_be_taken_back(back: Any) -> None:
-    few = Recipe().with_settings(["loss.negatives=shared", "loss.count=5"])
-    with pytest.raises(BadRecipe, match=r"leave it out \(--set loss.count=\)"):
+    few = Recipe().with_settings(["loss.negatives=shared", "loss.n_negatives=5"])
+    with pytest.raises(RecipeError, match=r"leave it out \(--set loss.n_negatives=\)"):
         few.with_settings("loss.negatives=all")
     assert few.with_settings(back) == Recipe()
 
 
 def test_what_is_taken_back_must_be_a_setting() -> None:
-    assert mistakes("loss.cont=") == ["--set: loss.cont is not a setting; did you mean loss.count?"]
+    assert mistakes("loss.cont=") == [
+        "--set: loss.cont is not a setting; did you mean loss.n_negatives?"
+    ]
 
 
 def test_settings_are_one_text_many_or_names_and_values() -> None:

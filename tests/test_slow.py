@@ -12,7 +12,7 @@ from allneg.training import train
 CASES = [
     pytest.param(
         "fb15k-237",
-        ("model.dim=16", "training.epochs=2", "penalty.weight=0.01"),
+        ("model.dim=16", "training.epochs=2", "regularizer.weight=0.01"),
         0.22,
         id="fb15k-237",
     ),
@@ -21,9 +21,9 @@ CASES = [
         (
             "model.dim=32",
             "training.epochs=12",
-            "penalty.weight=0.02",
+            "regularizer.weight=0.02",
             "loss.negatives=shared",
-            "loss.count=500",
+            "loss.n_negatives=500",
         ),
         0.36,
         id="wn18rr",

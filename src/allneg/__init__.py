@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from allneg.errors import Problem
+    from allneg.errors import AllnegError
     from allneg.evaluation import Report, evaluate
     from allneg.graph import Graph, read_graph
     from allneg.recipe import Recipe
-    from allneg.run import Run
+    from allneg.runs import Run
     from allneg.serving.predictor import Predictor, load
+    from allneg.training.callbacks import Callbacks
     from allneg.training.fit import fit
     from allneg.training.train import train
-    from allneg.training.watch import Watch
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllnegError",
+    "Callbacks",
     "Graph",
     "Predictor",
-    "Problem",
     "Recipe",
     "Report",
     "Run",
-    "Watch",
     "evaluate",
     "fit",
     "load",
@@ -47,11 +47,11 @@ __all__ = [
 _HOMES = {
     "Graph": "graph",
     "Predictor": "serving.predictor",
-    "Problem": "errors",
+    "AllnegError": "errors",
     "Recipe": "recipe",
     "Report": "evaluation",
     "Run": "run",
-    "Watch": "training",
+    "Callbacks": "training",
     "evaluate": "evaluation",
     "fit": "training",
     "load": "serving.predictor",

@@ -1,11 +1,11 @@
 """What can go wrong in a way a person can mend: one line of what and where, one of what to do.
 
-Problem                 1  anything below; the number is the exit code
-├── BadRecipe           2  a setting or an argument
-├── BadData             3  a file of triples, an archive, a download
-├── BadRun              4  a run's folder: unreadable, damaged, of another version
+AllnegError                 1  anything below; the number is the exit code
+├── RecipeError           2  a setting or an argument
+├── DataError             3  a file of triples, an archive, a download
+├── RunError              4  a run's folder: unreadable, damaged, of another version
 ├── Diverged            5  a loss or a score that is not finite
-├── OutOfResources      6  memory, disk, a device that went away
+├── ResourceError      6  memory, disk, a device that went away
 └── Interrupted   130/143  Ctrl-C or SIGTERM, after the run was saved
 """
 
@@ -16,46 +16,46 @@ import signal
 from collections.abc import Iterable
 
 
-class Problem(Exception):
+class AllnegError(Exception):
     """Something a person can mend. `str()` of it is the whole message."""
 
     exit_code = 1
 
 
-class BadRecipe(Problem):
+class RecipeError(AllnegError):
     exit_code = 2
 
 
-class BadData(Problem):
+class DataError(AllnegError):
     exit_code = 3
 
 
-class BadRun(Problem):
+class RunError(AllnegError):
     exit_code = 4
 
 
-class Diverged(Problem):
+class Diverged(AllnegError):
     exit_code = 5
 
 
-class OutOfResources(Problem):
+class ResourceError(AllnegError):
     exit_code = 6
 
 
-class OutOfMemory(OutOfResources):
+class OutOfMemoryError(ResourceError):
     """Of a device or this machine, by what was asked for and not by what happened there."""
 
 
-class Interrupted(Problem):
+class Interrupted(AllnegError):
     def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal_number
 
 
-def problem_of(exit_code: int, message: str) -> Problem:
+def error_for_exit_code(exit_code: int, message: str) -> AllnegError:
     """A problem of the kind that ends with `exit_code`."""
-    kinds = {2: BadRecipe, 3: BadData, 4: BadRun, 5: Diverged, 6: OutOfResources}
-    return kinds.get(exit_code, Problem)(message)
+    kinds = {2: RecipeError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
+    return kinds.get(exit_code, AllnegError)(message)
 
 
 def printable(text: str, limit: int = 80) -> str:
@@ -74,7 +74,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
-def near(word: str, words: Iterable[str], most: int = 3) -> str:
+def close_names(word: str, words: Iterable[str], most: int = 3) -> str:
     """The end of a message about an unknown `word`: '; close names: …', or nothing."""
     close = difflib.get_close_matches(word, list(words), n=most, cutoff=0.6)
     return f"; close names: {', '.join(printable(each) for each in close)}" if close else ""

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
-from allneg.errors import BadRecipe, OutOfMemory, OutOfResources
+from allneg.errors import OutOfMemoryError, RecipeError, ResourceError
 from allneg.recipe import Hardware
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def prepare(settings: Hardware) -> torch.device:
-    """Set torch up as asked and return the device; a missing one is a `BadRecipe`."""
+    """Set torch up as asked and return the device; a missing one is a `RecipeError`."""
     device = find_device(settings.device)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -96,10 +96,10 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise BadRecipe(f"hardware.device: {name!r} is no device; try {_available()}") from None
+        raise RecipeError(f"hardware.device: {name!r} is no device; try {_available()}") from None
     here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(_mps())}
     if (device.index or 0) >= here.get(device.type, 0):
-        raise BadRecipe(f"hardware.device: no {name} here; there is {_available()}")
+        raise RecipeError(f"hardware.device: no {name} here; there is {_available()}")
     return device
 
 
@@ -151,7 +151,7 @@ def trouble_named(
     less: str = "Free some, or use --device cpu.",
     again: str = "See that the device works, then try again.",
 ) -> Iterator[None]:
-    """Turn a device that is full or gone into a `Problem`.
+    """Turn a device that is full or gone into a `AllnegError`.
 
     `less` says how to need less memory, `again` what to do once the device is back.
     """
@@ -160,9 +160,9 @@ def trouble_named(
     except (RuntimeError, MemoryError) as error:
         what = str(error).partition("\n")[0]
         if is_out_of_memory(error):
-            raise OutOfMemory(f"{device}: out of memory ({what}).\n{less}") from None
+            raise OutOfMemoryError(f"{device}: out of memory ({what}).\n{less}") from None
         if isinstance(error, torch.AcceleratorError) or what.startswith("CUDA error"):
-            raise OutOfResources(f"{device}: does not answer any more ({what}).\n{again}") from None
+            raise ResourceError(f"{device}: does not answer any more ({what}).\n{again}") from None
         raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 
 _SHAPE = re.compile(
     r"rows=[1-9]\d{0,5}(,batch=[1-9]\d{0,5})?|batch=[1-9]\d{0,5}(,rows=[1-9]\d{0,5})?"
@@ -14,8 +14,8 @@ _SHAPE = re.compile(
 
 @dataclass(frozen=True)
 class Mesh:
-    """`rows` processes hold different entity rows and see the same questions; `batch` such groups
-    hold the same rows and see different questions.
+    """`rows` processes hold different entity rows and see the same queries; `batch` such groups
+    hold the same rows and see different queries.
     """
 
     rows: int = 1
@@ -25,7 +25,7 @@ class Mesh:
     def read(cls, text: str) -> Mesh:
         """The mesh that a text such as rows=4,batch=2 says; what is not named is 1."""
         if not is_mesh(text):
-            raise BadRecipe(f"--mesh {text!r} is no mesh; write rows=4,batch=2")
+            raise RecipeError(f"--mesh {text!r} is no mesh; write rows=4,batch=2")
         pairs = (part.split("=") for part in text.split(","))
         return cls(**{name: int(number) for name, number in pairs})
 
@@ -36,7 +36,7 @@ class Mesh:
             return cls(rows=size)
         mesh = cls.read(text)
         if mesh.size != size:
-            raise BadRecipe(
+            raise RecipeError(
                 f"hardware.mesh {mesh} is of {mesh.size} processes, and here "
                 f"{'is one' if size == 1 else f'are {size}'}: start them with "
                 f"`torchrun --nproc-per-node {mesh.size} -m allneg …`, or say another --mesh"

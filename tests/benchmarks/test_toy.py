@@ -71,7 +71,7 @@ def test_the_readmes_ratios_are_those_of_one_run(monkeypatch):
         ],
     }  # fmt: skip
     text = tables.headline([report])
-    what = "TransE, L1, 10 questions × 2,000 entities, dim 3"
+    what = "TransE, L1, 10 queries × 2,000 entities, dim 3"
     theirs = "8 ms, 15 MiB (4× the time, 3× the memory)"
     assert f"| {what} | 2 ms, 5 MiB | out of memory | {theirs} |" in text
 
@@ -113,12 +113,12 @@ def test_kbcs_loop_takes_the_same_step_as_ours(monkeypatch):
     graph = loops.made_up(30, 2, 400)
     task = loops.Task(graph, 16, 2 * len(graph.train), torch.device("cpu"))  # one batch is all
     ours, kbc = loops.Ours(task, "float32"), loops.KbcLoop(task)
-    tables = ours.learner.tables
+    tables = ours.trainer.tables
     with torch.no_grad():
         kbc.entities.weight.copy_(tables.entities)
         kbc.relations.weight.copy_(tables.relations)
     assert kbc.rank() == pytest.approx(ours.rank())  # random tables tie nowhere
-    assert ours.steps(1) == kbc.steps(1) == task.questions
+    assert ours.steps(1) == kbc.steps(1) == task.queries
     # AdaGrad's first step goes by the gradient's sign, which rounding turns where it is nearly 0.
     same = torch.isclose(kbc.entities.weight, tables.entities, atol=1e-4)
     assert same.float().mean() > 0.99

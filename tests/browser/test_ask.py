@@ -25,7 +25,7 @@ def state(page: Page) -> dict[str, str]:
 
 
 def heading(page: Page) -> Locator:
-    """The question above its answers."""
+    """The query above its answers."""
     return page.locator(".answers[aria-label=Answers]:not([aria-busy]) h2")
 
 
@@ -33,9 +33,9 @@ def rows(page: Page) -> Locator:
     return page.locator("table.ranked tbody tr:not(.why-row)")
 
 
-def shown(page: Page, question: str) -> None:
-    """Wait until the answers to a question are there."""
-    heading(page).filter(has_text=question).wait_for()
+def shown(page: Page, query: str) -> None:
+    """Wait until the answers to a query are there."""
+    heading(page).filter(has_text=query).wait_for()
 
 
 def predicted(explorer: Explorer, *arguments: str) -> Any:

@@ -51,7 +51,7 @@ def test_a_service_that_is_gone_is_said_and_tried_again(explorer: Explorer, page
 
 
 def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> None:
-    busy = {"error": {"code": "busy", "message": "too many questions at once", "near": []}}
+    busy = {"error": {"code": "busy", "message": "too many queries at once", "near": []}}
     page.route("**/v1/predict?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
     page.goto(explorer.at(head="France", relation="borders"))
     page.get_by_role("alert").get_by_text("The service is busy").wait_for()
@@ -61,7 +61,7 @@ def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> No
 
 
 def test_reasons_can_be_asked_for_again(explorer: Explorer, page: Page) -> None:
-    busy = {"error": {"code": "busy", "message": "too many questions at once", "near": []}}
+    busy = {"error": {"code": "busy", "message": "too many queries at once", "near": []}}
     page.route("**/v1/explain?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
     page.goto(explorer.at(head="France", relation="borders", why="Germany"))
     page.get_by_role("alert").get_by_text("The service is busy").wait_for()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 

@@ -10,7 +10,7 @@ import pytest
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.training import fit
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from allneg.cli.data import command
-from allneg.errors import BadData
+from allneg.errors import DataError
 
 
 def run(*arguments: str) -> Result:
@@ -55,7 +55,7 @@ def test_get_says_where_a_set_is() -> None:
 @pytest.mark.battery(16)
 def test_get_offline_is_bad_data() -> None:
     said = run("get", "fb15k")
-    assert isinstance(said.exception, BadData)
+    assert isinstance(said.exception, DataError)
     assert "ALLNEG_OFFLINE" in str(said.exception)
     assert said.output == ""  # it does not fetch, and does not say so
 
@@ -83,7 +83,7 @@ def test_control_characters_in_names_are_escaped_on_the_screen(tmp_path: Path) -
 def test_check_is_strict_about_overlaps_when_told(leaky: str) -> None:
     assert run("check", leaky).exit_code == 0
     problem = run("check", leaky, "--strict").exception
-    assert isinstance(problem, BadData)
+    assert isinstance(problem, DataError)
     assert "train and test 1" in str(problem)
     assert run("check", "countries", "--strict").exit_code == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allneg.errors import Interrupted
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving.opened import Opened
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import allneg as package
-from allneg.run import Run
+from allneg.runs import Run
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from allneg.run import Run
+from allneg.runs import Run
 
 Command = Callable[..., Any]
 SIZE = ("--entities", 4_594_485, "--relations", 822, "--triples", 20_614_279)

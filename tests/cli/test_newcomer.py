@@ -19,7 +19,7 @@ import pytest
 from allneg import hardware
 from allneg.cli.train import UNSET
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 HOUSE = Path(__file__).parents[2]

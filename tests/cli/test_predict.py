@@ -10,7 +10,7 @@ import pytest
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving.predictor import load
 from allneg.training import fit
 
@@ -18,16 +18,16 @@ Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 
 
 def test_a_question_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
-    question = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
-    said = allneg(*question, "--top", "3", "--json").json
+    query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
+    said = allneg(*query, "--top", "3", "--json").json
     assert [each.keys() for each in said] == [{"entity", "score", "probability", "known"}] * 3
     expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
     assert said == [each.to_json() for each in expected]
 
 
 def test_the_other_side_and_new_facts_can_be_asked_for(allneg: Command, toy_run: Run) -> None:
-    question = ("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "99")
-    everything, new = allneg(*question, "--json").json, allneg(*question, "--new", "--json").json
+    query = ("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "99")
+    everything, new = allneg(*query, "--json").json, allneg(*query, "--new", "--json").json
     assert len(everything) == 12
     assert new == [each for each in everything if each["known"] is None]
 
@@ -97,7 +97,7 @@ def test_a_file_of_questions_is_answered_in_its_order(
         (b"France\tborders\tSpain\n", "questions:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
         (b"\xff\n", "not UTF-8 (byte 0)"),
-        (b"", "questions: no questions in it; write head, relation, tail a line"),
+        (b"", "questions: no queries in it; write head, relation, tail a line"),
         (None, "cannot be read"),
     ],
 )
@@ -127,12 +127,12 @@ def rude_run(tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Reci
 @pytest.mark.battery(7)
 def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_path: Path) -> None:
     relation = rude_run.graph.vocabulary.relations[0]
-    questions = tmp_path / "questions"
-    questions.write_text(f"\x1b[2Jwipe\t{relation}\t?\ntwo\u2028lines\t{relation}\t?\n")
+    queries = tmp_path / "questions"
+    queries.write_text(f"\x1b[2Jwipe\t{relation}\t?\ntwo\u2028lines\t{relation}\t?\n")
     for arguments in (
         ("predict", "--head", "\x1b[2Jwipe", "--relation", relation),
         ("predict", "--head", "[red]red[/red]", "--relation", relation),
-        ("predict", "--questions", questions),
+        ("predict", "--questions", queries),
         ("predict", "--head", "\x1b[2Jwip", "--relation", relation),
         ("evaluate",),
         ("info",),
@@ -148,6 +148,6 @@ def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_
 
 def test_json_keeps_names_as_they_are(allneg: Command, rude_run: Run) -> None:
     names = rude_run.graph.vocabulary
-    question = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
-    said = allneg("predict", rude_run.folder, *question, "--json").json
+    query = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
+    said = allneg("predict", rude_run.folder, *query, "--json").json
     assert {each["entity"] for each in said} == set(names.entities)

@@ -9,7 +9,7 @@ import pytest
 
 from allneg.cli import progress
 from allneg.cli.progress import watched
-from allneg.run.checkpoint import State
+from allneg.runs.checkpoint import State
 
 
 @pytest.mark.battery(24)
@@ -48,16 +48,16 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_SECONDS_A_LINE", 0.0)
-    with watched(quiet=False) as (watch, _):
-        watch.said("a note \x1b[2J")
-        watch.stepped(State(epoch=2, step=5), 9)
+    with watched(quiet=False) as (callbacks, _):
+        callbacks.said("a note \x1b[2J")
+        callbacks.stepped(State(epoch=2, step=5), 9)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "a note \\x1b[2J\nepoch 3, step 5 of 9\n"
 
 
 def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with watched(quiet=True) as (watch, _):
-        watch.said("a note")
-        watch.stepped(State(), 1)
+    with watched(quiet=True) as (callbacks, _):
+        callbacks.said("a note")
+        callbacks.stepped(State(), 1)
     assert capsys.readouterr().err == ""

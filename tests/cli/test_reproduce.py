@@ -16,7 +16,7 @@ import pytest
 from allneg import cli, paper
 from allneg.cli import trainings
 from allneg.cli.trainings import Trainings
-from allneg.errors import Problem
+from allneg.errors import AllnegError
 from allneg.paper import Number, Results
 from allneg.paper.cells import Cell
 from allneg.paper.tasks import held, tasks
@@ -71,7 +71,7 @@ class Here:
         with contextlib.redirect_stdout(io.StringIO()):
             try:
                 cli.allneg(arguments[: arguments.index("--worker-of")], standalone_mode=False)
-            except Problem as problem:
+            except AllnegError as problem:
                 self.process.returncode, self._said = problem.exit_code, str(problem)
 
     @classmethod

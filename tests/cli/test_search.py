@@ -18,8 +18,8 @@ from rich.console import Console
 
 from allneg.cli.search import _live
 from allneg.cli.workers import Worker, oversee, with_parent
-from allneg.errors import Interrupted, OutOfResources
-from allneg.run import Run
+from allneg.errors import Interrupted, ResourceError
+from allneg.runs import Run
 from allneg.training.search import read_space, standings
 from allneg.training.search.trial import Place
 
@@ -41,7 +41,7 @@ threads = 1
 [data]
 name = "{data}"
 [search]
-"penalty.weight" = [0.1, 0]
+"regularizer.weight" = [0.1, 0]
 "optimizer.learning_rate" = [0.5, 0.1, 0.01]
 """
 
@@ -66,7 +66,7 @@ def test_a_search_prints_its_results_and_keeps_them(
     assert "6 trials: 6 finished" in done.out
     assert f"{out}: 6 trials on " in done.err
     assert ", 0 of them done" in done.err
-    assert "6 of 6: penalty.weight" in done.err
+    assert "6 of 6: regularizer.weight" in done.err
     assert re.search(r"finished, valid MRR 0\.\d{4}", done.err)
     again = allneg("search", space, "--out", out, "-q", "--json")
     assert (again.code, again.err) == (0, "")
@@ -89,7 +89,7 @@ def test_the_picture_is_the_same_bytes_for_the_same_results(
     (out / "search.svg").unlink()
     assert allneg("search", space, "--out", out, "-q").code == 0
     assert (out / "search.svg").read_bytes() == picture
-    for word in (b"penalty.weight", b"optimizer.learning_rate", b"valid MRR", b"6 of 6 trials"):
+    for word in (b"regularizer.weight", b"optimizer.learning_rate", b"valid MRR", b"6 of 6 trials"):
         assert word in picture
     assert b"dc:date" not in picture
 
@@ -134,7 +134,7 @@ def test_ranges_are_searched_and_status_knows_how_many_are_left(
     allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_larger(axes: Any, told: Any) -> dict[str, Any]:
-        fixed = {"penalty.weight": 0.1, "optimizer.learning_rate": 0.1}
+        fixed = {"regularizer.weight": 0.1, "optimizer.learning_rate": 0.1}
         return {**fixed, "model.dim": 2 + len(told)}
 
     monkeypatch.setattr("allneg.training.search.asking.suggested", one_larger)
@@ -195,7 +195,7 @@ def test_a_result_of_the_wrong_kind_is_no_result(
 def test_a_search_in_which_all_diverge_says_so(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
-    settings = ("optimizer.name=sgd", "model.scale=1e30", "penalty.name=none")
+    settings = ("optimizer.name=sgd", "model.scale=1e30", "regularizer.name=none")
     flags = [part for each in settings for part in ("--set", each)]
     done = allneg("search", space, "--out", tmp_path / "out", *flags, "--json")
     assert done.code == 5
@@ -218,7 +218,7 @@ def test_a_search_in_which_nothing_fits_says_so(
 def test_a_mistake_in_the_space_is_a_mistake_in_the_command(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
-    space.write_text(space.read_text().replace("penalty.weight", "penalty.wait"))
+    space.write_text(space.read_text().replace("regularizer.weight", "penalty.wait"))
     done = allneg("search", space, "--out", tmp_path / "out")
     assert done.code == 2
     assert "penalty.wait is not a setting" in done.err
@@ -325,7 +325,7 @@ def test_a_killed_worker_is_no_trouble_while_there_are_others(
 ) -> None:
     oversee(started("kill -9 $$", "true"), lambda: 0, lambda: 0)
     assert capsys.readouterr().err == "1 of 2 workers were killed (SIGKILL)\n"
-    with pytest.raises(OutOfResources, match="3 trials are left and no worker") as caught:
+    with pytest.raises(ResourceError, match="3 trials are left and no worker") as caught:
         oversee(started("kill -9 $$", "kill -9 $$"), lambda: 0, lambda: 3)
     assert caught.value.exit_code == 6
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from allneg.errors import BadData, BadRecipe
+from allneg.errors import DataError, RecipeError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.compare import (
     DRAWS,
@@ -81,7 +81,7 @@ def test_rankings_of_other_triples_are_refused(
         replace(ranking, triples=ranking.triples[::-1]),
         replace(ranking, protocol=PROTOCOLS["kbc"]),
     ):
-        with pytest.raises(BadRecipe, match="the same triples under one protocol"):
+        with pytest.raises(RecipeError, match="the same triples under one protocol"):
             compare(ranking, other, graph)
 
 
@@ -161,6 +161,6 @@ def test_other_data_is_refused_with_both_hashes(tiny_graph: Graph) -> None:
     same_data(("one", "other"), (tiny_graph, replace(tiny_graph, name="renamed")))
     other = replace(tiny_graph, test=tiny_graph.test[::-1])
     with pytest.raises(
-        BadData, match=r"one and other: not the same data.*\n.*of test: \w{16}… and \w{16}…"
+        DataError, match=r"one and other: not the same data.*\n.*of test: \w{16}… and \w{16}…"
     ):
         same_data(("one", "other"), (tiny_graph, other))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Generator
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.evaluation import PROTOCOLS, protocol
 from allneg.graph import SPLITS
 
@@ -119,5 +119,5 @@ def test_a_protocol_says_its_rules(name: str) -> None:
 
 def test_an_unknown_protocol_is_named_with_a_close_one() -> None:
     assert protocol("kbc") is PROTOCOLS["kbc"]
-    with pytest.raises(BadRecipe, match="no protocol is called 'pyken'; close names: 'pykeen'"):
+    with pytest.raises(RecipeError, match="no protocol is called 'pyken'; close names: 'pykeen'"):
         protocol("pyken")

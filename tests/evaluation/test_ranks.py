@@ -1,4 +1,4 @@
-"""Ranks against brute force: ties, filters, the smallest graphs and the busiest questions."""
+"""Ranks against brute force: ties, filters, the smallest graphs and the busiest queries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from allneg.errors import BadData, Diverged
+from allneg.errors import DataError, Diverged
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.protocol import Protocol
 from allneg.evaluation.ranks import Ranking, known_for, places, rank
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import MODELS
 from allneg.scoring import Shard, Tables
 
@@ -90,8 +90,8 @@ def test_a_question_with_thousands_of_known_answers_agrees_with_brute_force(worl
 def test_a_question_nobody_knows_an_answer_to_has_every_other_entity_for_a_rival() -> None:
     elsewhere = KnownAnswers.of([np.array([[1, 0, 2]])], 4, 1)
     values = torch.tensor([[0.5, 0.5, 0.7, 0.1]])
-    questions = Questions.of(torch.tensor([[0, 0, 0]]), "tail")
-    assert places(values, questions, elsewhere, ALLNEG).tolist() == [[1, 1]]
+    queries = Queries.of(torch.tensor([[0, 0, 0]]), "tail")
+    assert places(values, queries, elsewhere, ALLNEG).tolist() == [[1, 1]]
 
 
 @pytest.mark.battery(34)
@@ -154,10 +154,10 @@ def test_a_score_that_is_not_finite_is_refused(
 
 def test_a_split_without_triples_cannot_be_ranked(world: World) -> None:
     told = world(torch.zeros(1, 3, 3), [(0, 0, 1)], [], [(0, 0, 2)])
-    with pytest.raises(BadData, match="told: valid has no triples to rank"):
+    with pytest.raises(DataError, match="told: valid has no triples to rank"):
         told.rank(ALLNEG, "valid")
     # PyKEEN drops the only triple of test: entity 2 is not in train.
-    with pytest.raises(BadData, match="told: test has no triples to rank"):
+    with pytest.raises(DataError, match="told: test has no triples to rank"):
         told.rank(PROTOCOLS["pykeen"])
 
 
@@ -178,7 +178,7 @@ def test_ranking_leaves_the_tables_alone(world: World) -> None:
 
 def test_the_filter_of_valid_does_not_know_test(world: World) -> None:
     told = world(torch.zeros(1, 4, 4), [(0, 0, 1)], [(0, 0, 2)], [(0, 0, 3)])
-    asked = Questions.of(torch.tensor([[0, 0, 0]]), "tail")
+    asked = Queries.of(torch.tensor([[0, 0, 0]]), "tail")
 
     def answers(protocol: str, split: str) -> list[int]:
         found: Tensor = known_for(

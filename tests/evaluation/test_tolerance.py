@@ -9,7 +9,7 @@ import torch
 from allneg.evaluation.protocol import Protocol
 from allneg.evaluation.ranks import places
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 
 ELSEWHERE = KnownAnswers.of([np.array([[1, 0, 2]])], 6, 1)
 ANSWER = 4.0
@@ -25,5 +25,5 @@ def test_a_score_at_the_edge_of_the_tolerance_is_equal(relative: float, absolute
     rule = Protocol("mine", "middle", relative=relative, absolute=absolute)
     # The answer comes first: two rivals at the edges, two just outside, one far below.
     values = torch.tensor([[ANSWER, 4.5, 3.5, 4.5625, 3.4375, -9.0]])
-    questions = Questions.of(torch.tensor([[3, 0, 0]]), "tail")
-    assert places(values, questions, ELSEWHERE, rule).tolist() == [[1, 2]]
+    queries = Queries.of(torch.tensor([[3, 0, 0]]), "tail")
+    assert places(values, queries, ELSEWHERE, rule).tolist() == [[1, 2]]

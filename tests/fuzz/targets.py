@@ -1,7 +1,7 @@
-"""What strangers' bytes may do: be read, or be refused by a `Problem`. Nothing else.
+"""What strangers' bytes may do: be read, or be refused by a `AllnegError`. Nothing else.
 
-Each target takes any bytes. A `Problem` is a good end; another exception, or a value that does not
-hold what it promises, is a failure.
+Each target takes any bytes. An `AllnegError` is a good end; another exception, or a value that does
+not hold what it promises, is a failure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from allneg.errors import Problem
+from allneg.errors import AllnegError
 from allneg.graph.files import TripleFile
 from allneg.graph.lines import Ids, read_lines
 from allneg.graph.spilled import read_spilled
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
-from allneg.run.checkpoint import Checkpoint, State, load, save
-from allneg.run.files import read_tensors
+from allneg.runs.checkpoint import Checkpoint, State, load, save
+from allneg.runs.files import read_tensors
 
 _SEPARATORS = "\t,"
 _COLUMNS = ("hrt", "htr", "trh")
@@ -39,7 +39,7 @@ def triples(data: bytes) -> None:
     file = TripleFile("fuzz", separator, lambda: io.BytesIO(content), len(content))
     try:
         found, _ = read_lines(file, settings, entities, relations)
-    except Problem as problem:
+    except AllnegError as problem:
         _check_message(problem)
         if choice & 8:
             _is_refused_out_of_core(file, settings, str(problem))
@@ -75,7 +75,7 @@ def _is_refused_out_of_core(file: TripleFile, settings: Data, said: str) -> None
         try:
             read_spilled({"train": file}, settings, Path(folder))
             refused = "nothing"
-        except Problem as problem:
+        except AllnegError as problem:
             refused = str(problem)
         assert refused == said
 
@@ -92,14 +92,14 @@ def recipe(data: bytes) -> None:
         file.flush()
         try:
             made = Recipe.from_tables(load_tables(file.name))
-        except Problem as problem:
+        except AllnegError as problem:
             _check_message(problem)
         else:
             assert Recipe.from_tables(tomllib.loads(made.to_toml())) == made
     text = data.decode(errors="surrogateescape")
     try:
         Recipe.from_tables(parse_settings(text.split("\n")))
-    except Problem as problem:
+    except AllnegError as problem:
         _check_message(problem)
 
 
@@ -126,7 +126,7 @@ def manifest(data: bytes) -> None:
         if name.endswith("safetensors"):
             try:
                 read_tensors(path)
-            except Problem as problem:
+            except AllnegError as problem:
                 _check_message(problem)
     finally:
         path.write_bytes(old)
@@ -135,7 +135,7 @@ def manifest(data: bytes) -> None:
 def _loads(folder: Path) -> bool:
     try:
         load(folder)
-    except Problem as problem:
+    except AllnegError as problem:
         _check_message(problem)
         return False
     return True
@@ -156,7 +156,7 @@ def _checkpoint() -> Path:
     return folder
 
 
-def _check_message(problem: Problem) -> None:
+def _check_message(problem: AllnegError) -> None:
     assert 0 < len(str(problem)) < 100_000
     assert 2 <= problem.exit_code <= 6
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph import archive, read_graph
 
 TRAIN = b"a\tr\tb\n"
@@ -44,7 +44,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, kind: str, name: s
             packed.writestr("train.txt", TRAIN)
             packed.writestr(name, TRAIN)
     before = everything(tmp_path)
-    with pytest.raises(BadData, match=r"refused: .*leads outside"):
+    with pytest.raises(DataError, match=r"refused: .*leads outside"):
         read_graph(path)
     assert everything(tmp_path) == before
 
@@ -61,7 +61,7 @@ def test_a_member_that_is_packed_once_more_unpacks_to_a_limit(
 
     assert len(read_graph(packed(10)).train) == 1
     monkeypatch.setattr(archive, "_FREE_BYTES", 1000)
-    with pytest.raises(BadData, match="refused: it would unpack to more than"):
+    with pytest.raises(DataError, match="refused: it would unpack to more than"):
         read_graph(packed(1 << 20))
 
 
@@ -83,7 +83,7 @@ def test_a_tar_whose_headers_make_no_sense_is_damaged(
         member = tarfile.TarInfo("train.txt")
         member.size, member.pax_headers = len(TRAIN), fields
         tar.addfile(member, io.BytesIO(TRAIN))
-    with pytest.raises(BadData, match="not a whole archive"):
+    with pytest.raises(DataError, match="not a whole archive"):
         read_graph(path)
 
 
@@ -100,7 +100,7 @@ def test_a_zip_whose_directory_makes_no_sense_is_damaged(
     entry = data.rindex(b"PK\x01\x02")  # the last of the directory
     data[entry + place] = byte
     path.write_bytes(data)
-    with pytest.raises(BadData, match="not a whole archive"):
+    with pytest.raises(DataError, match="not a whole archive"):
         read_graph(path)
 
 
@@ -111,7 +111,7 @@ def test_a_zip_whose_directory_makes_no_sense_is_damaged(
 def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> None:
     member = tarfile.TarInfo("valid.txt")
     member.type, member.linkname = kind, "/etc/passwd"
-    with pytest.raises(BadData, match=r"'valid\.txt' is a link or a device"):
+    with pytest.raises(DataError, match=r"'valid\.txt' is a link or a device"):
         read_graph(tar_with(tmp_path / "x.tar.gz", member))
 
 
@@ -122,7 +122,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         packed.writestr("train.txt", TRAIN)
         packed.writestr(link, "/etc/passwd")
-    with pytest.raises(BadData, match=r"'valid\.txt' is a link or a device"):
+    with pytest.raises(DataError, match=r"'valid\.txt' is a link or a device"):
         read_graph(tmp_path / "x.zip")
 
 
@@ -135,7 +135,7 @@ def test_more_than_ten_gigabytes_are_refused_by_what_the_archive_says(
     header.size = (10 << 30) + 1
     with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
         file.write(header.tobuf())
-    with pytest.raises(BadData, match="more than 10,737,418,240 bytes"):
+    with pytest.raises(DataError, match="more than 10,737,418,240 bytes"):
         read_graph(tmp_path / "x.tar.gz")
 
 
@@ -143,7 +143,7 @@ def test_more_than_ten_gigabytes_are_refused_by_what_the_archive_says(
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("train.txt", b"a\tr\tb\n" * (12 << 20))
-    with pytest.raises(BadData, match="would unpack to more than"):
+    with pytest.raises(DataError, match="would unpack to more than"):
         read_graph(tmp_path / "x.zip")
 
 
@@ -153,7 +153,7 @@ def test_an_overlong_header_is_refused_unread(tmp_path: Path) -> None:
     header.type, header.size = tarfile.XHDTYPE, 1 << 32
     with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
         file.write(header.tobuf())
-    with pytest.raises(BadData, match="overlong header"):
+    with pytest.raises(DataError, match="overlong header"):
         read_graph(tmp_path / "x.tar.gz")
 
 
@@ -161,7 +161,7 @@ def test_an_overlong_header_is_refused_unread(tmp_path: Path) -> None:
 def test_what_is_called_an_archive_and_is_none_is_refused(tmp_path: Path) -> None:
     for name in ("x.zip", "x.tar.xz", "x.tgz"):
         (tmp_path / name).write_bytes(TRAIN)
-        with pytest.raises(BadData, match="not a whole archive"):
+        with pytest.raises(DataError, match="not a whole archive"):
             read_graph(tmp_path / name)
 
 
@@ -172,5 +172,5 @@ def test_a_damaged_member_of_a_zip_is_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[content.index(TRAIN)] ^= 1
     path.write_bytes(content)
-    with pytest.raises(BadData, match=r"x\.zip:train\.txt: damaged"):
+    with pytest.raises(DataError, match=r"x\.zip:train\.txt: damaged"):
         read_graph(path)

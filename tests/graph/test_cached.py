@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allneg.errors import BadData, BadRecipe, OutOfResources
+from allneg.errors import DataError, RecipeError, ResourceError
 from allneg.graph import (
     SPLITS,
     Graph,
@@ -154,7 +154,7 @@ def test_a_bad_line_is_named_alike_and_nothing_is_kept(
     source = folder_of(tmp_path / "toy", train=content)
     said = []
     for store in ("memory", "disk"):
-        with pytest.raises(BadData, match=place) as caught:
+        with pytest.raises(DataError, match=place) as caught:
             read_graph(source, Data(store=store))  # type: ignore[arg-type]
         said.append(str(caught.value))
     assert said[0] == said[1]
@@ -244,7 +244,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutOfResources, match=r"No space left.*ALLNEG_HOME"):
+    with pytest.raises(ResourceError, match=r"No space left.*ALLNEG_HOME"):
         read_graph(source, Data(store="disk"))
     assert graphs_kept(tmp_path / "home") == []
 
@@ -254,7 +254,7 @@ def test_without_a_place_for_the_cache_it_is_said_what_to_set(
 ) -> None:
     monkeypatch.delenv("ALLNEG_HOME")
     monkeypatch.setitem(sys.modules, "platformdirs", None)
-    with pytest.raises(BadRecipe, match=r"set ALLNEG_HOME.*data\.store=memory"):
+    with pytest.raises(RecipeError, match=r"set ALLNEG_HOME.*data\.store=memory"):
         read_graph(folder_of(tmp_path / "toy", train=TRAIN), Data(store="disk"))
 
 
@@ -347,6 +347,6 @@ def test_a_text_that_changes_while_it_is_read_is_not_kept(
         write(*told)
 
     monkeypatch.setattr(cached, "_write", changed)
-    with pytest.raises(BadData, match="changed while it was read"):
+    with pytest.raises(DataError, match="changed while it was read"):
         read_graph(folder, Data(store="disk"))
     assert not list((tmp_path / "home" / "graphs").glob("[!.]*"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadData, OutOfResources
+from allneg.errors import DataError, ResourceError
 from allneg.graph import benchmarks, read_graph
 from allneg.graph.archive import archive_files
 from allneg.graph.benchmarks import DATASETS, Dataset
@@ -133,7 +133,7 @@ def test_an_absent_set_is_fetched_once(cache: Path, origin: Origin) -> None:
 @pytest.mark.battery(16)
 def test_other_content_than_published_never_enters_the_cache(cache: Path, origin: Origin) -> None:
     origin.files["/Toy/test.txt"] = b"b2\tr\tb3\n"
-    with pytest.raises(BadData, match="not the published set: test: sha256 should be"):
+    with pytest.raises(DataError, match="not the published set: test: sha256 should be"):
         read_graph("wn18")
     assert entries(cache) == []
     origin.files["/Toy/test.txt"] = TOY["test"]
@@ -143,7 +143,7 @@ def test_other_content_than_published_never_enters_the_cache(cache: Path, origin
 @pytest.mark.battery(16)
 def test_a_cut_off_download_goes_on_by_range(cache: Path, origin: Origin) -> None:
     origin.cut = 20_000
-    with pytest.raises(BadData, match=r"cut off: 20,000 of .*goes on from there"):
+    with pytest.raises(DataError, match=r"cut off: 20,000 of .*goes on from there"):
         read_graph("wn18")
     assert entries(cache) == []
     tried = len(origin.requests)
@@ -158,7 +158,7 @@ def test_a_download_without_an_end_is_given_up_and_not_kept(
 ) -> None:
     monkeypatch.setattr("allneg.graph.fetch._MOST_BYTES", 30_000)
     origin.cut = 20_000  # under the limit each time
-    with pytest.raises(BadData, match="it has more than 30,000 bytes; nothing was kept"):
+    with pytest.raises(DataError, match="it has more than 30,000 bytes; nothing was kept"):
         read_graph("wn18")
     assert not list(cache.rglob("*.part"))
 
@@ -166,7 +166,7 @@ def test_a_download_without_an_end_is_given_up_and_not_kept(
 @pytest.mark.battery(16)
 def test_a_server_without_ranges_is_asked_from_the_start(cache: Path, origin: Origin) -> None:
     origin.cut = 20_000
-    with pytest.raises(BadData, match="cut off"):
+    with pytest.raises(DataError, match="cut off"):
         read_graph("wn18")
     origin.cut, origin.ranges = None, False
     assert len(read_graph("wn18").train) == 4000
@@ -186,10 +186,10 @@ def test_no_connection_is_one_clear_message(
     cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks, "ORIGIN", "http://127.0.0.1:9")
-    with pytest.raises(BadData, match=r"wn18 could not be fetched from .*\n.*set ALLNEG_DATA"):
+    with pytest.raises(DataError, match=r"wn18 could not be fetched from .*\n.*set ALLNEG_DATA"):
         read_graph("wn18")
     monkeypatch.setattr(benchmarks, "ORIGIN", f"{origin.url}/gone")
-    with pytest.raises(BadData, match="404"):
+    with pytest.raises(DataError, match="404"):
         read_graph("wn18")
     assert entries(cache) == []
 
@@ -197,7 +197,7 @@ def test_no_connection_is_one_clear_message(
 @pytest.mark.battery(16)
 def test_offline_never_tries(cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")
-    with pytest.raises(BadData, match=r"ALLNEG_OFFLINE forbids it.\n.*wn18\.tar\.xz"):
+    with pytest.raises(DataError, match=r"ALLNEG_OFFLINE forbids it.\n.*wn18\.tar\.xz"):
         read_graph("wn18")
     assert origin.requests == []
     monkeypatch.delenv("ALLNEG_OFFLINE")
@@ -211,7 +211,7 @@ def test_a_cache_that_cannot_be_written_is_said(
 ) -> None:
     cache.parent.joinpath("file").touch()
     monkeypatch.setenv("ALLNEG_HOME", str(cache.parent / "file"))
-    with pytest.raises(OutOfResources, match="set ALLNEG_HOME"):
+    with pytest.raises(ResourceError, match="set ALLNEG_HOME"):
         read_graph("wn18")
 
 
@@ -269,7 +269,7 @@ def test_a_damaged_cache_without_a_connection_is_said(
     read_graph("wn18")
     (cache / "wn18" / "valid.txt").unlink()
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")
-    with pytest.raises(BadData, match=r"it has no valid\)\nwn18 would have to be fetched"):
+    with pytest.raises(DataError, match=r"it has no valid\)\nwn18 would have to be fetched"):
         read_graph("wn18")
 
 
@@ -297,7 +297,7 @@ def test_an_archive_packed_anew_counts_by_its_content(
     monkeypatch.setenv("ALLNEG_DATA", str(own))
     assert len(read_graph("wn18").train) == 4000
     monkeypatch.setitem(DATASETS, "wn18", DATASETS["wn18rr"])
-    with pytest.raises(BadData, match=r"wn18\.tar\.xz: not the published wn18: train: lines"):
+    with pytest.raises(DataError, match=r"wn18\.tar\.xz: not the published wn18: train: lines"):
         read_graph("wn18")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions, Side
+from allneg.graph.queries import SIDES, Queries, Side
 
 N, R = 6, 3
 EVERY = torch.cartesian_prod(torch.arange(N), torch.arange(R))
@@ -25,9 +25,9 @@ def index(parts: list[list[tuple[int, int, int]]]) -> KnownAnswers:
     return KnownAnswers.of([np.array(part, dtype=np.int64).reshape(-1, 3) for part in parts], N, R)
 
 
-def every_question(side: Side) -> Questions:
+def every_question(side: Side) -> Queries:
     """Each entity with each relation, known or not; the answers asked for do not matter."""
-    return Questions.asking(
+    return Queries.asking(
         side, EVERY[:, 0], EVERY[:, 1], torch.zeros(len(EVERY), dtype=torch.int64)
     )
 
@@ -45,8 +45,8 @@ def sets(parts: list[list[tuple[int, int, int]]], side: Side) -> list[set[int]]:
 def test_pairs_are_every_answer_of_every_question_once(
     parts: list[list[tuple[int, int, int]]], side: Side
 ) -> None:
-    question, answer = index(parts).pairs(every_question(side))
-    found = list(zip(question.tolist(), answer.tolist(), strict=True))
+    query, answer = index(parts).pairs(every_question(side))
+    found = list(zip(query.tolist(), answer.tolist(), strict=True))
     truth = [(i, each) for i, answers in enumerate(sets(parts, side)) for each in sorted(answers)]
     assert found == truth
 
@@ -73,7 +73,7 @@ def test_contains_knows_every_answer_and_nothing_else(
 
 def test_a_triple_told_twice_counts_once() -> None:
     known = index([[(0, 0, 1), (0, 0, 1)], [(0, 0, 1)]])
-    asked = Questions.of(torch.tensor([[0, 0, 1]]), "tail")
+    asked = Queries.of(torch.tensor([[0, 0, 1]]), "tail")
     assert known.counts(asked).tolist() == [1]
     assert known.pairs(asked)[1].tolist() == [1]
 
@@ -82,7 +82,7 @@ def test_an_unknown_question_has_no_answers() -> None:
     known = index([[(2, 1, 3)]])
     # Below, between and above the only two keys there are.
     for entity, relation in ((0, 0), (5, 1), (5, 2)):
-        asked = Questions.asking("head", *torch.tensor([[entity], [relation], [0]]))
+        asked = Queries.asking("head", *torch.tensor([[entity], [relation], [0]]))
         assert known.counts(asked).tolist() == [0]
         assert [each.tolist() for each in known.pairs(asked)] == [[], []]
         assert not known.contains(asked, torch.arange(N).unsqueeze(0)).any()
@@ -90,13 +90,13 @@ def test_an_unknown_question_has_no_answers() -> None:
 
 def test_the_two_sides_do_not_mix() -> None:
     known = index([[(2, 1, 3)]])
-    asked = [Questions.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
+    asked = [Queries.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
     assert [known.counts(each).tolist() for each in asked] == [[1], [0]]
 
 
 def test_an_empty_batch_has_no_pairs() -> None:
     known = index([[(2, 1, 3)]])
-    asked = Questions.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
+    asked = Queries.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
     assert known.counts(asked).shape == (0,)
     assert [len(each) for each in known.pairs(asked)] == [0, 0]
     assert known.contains(asked, torch.zeros(0, 4, dtype=torch.int64)).shape == (0, 4)
@@ -108,5 +108,5 @@ def test_keys_beyond_32_bits_do_not_overflow(side: Side, column: int) -> None:
     n, r = 10_000_000, 3_000
     triple = np.array([[n - 1, r - 1, n - 2]])
     known = KnownAnswers.of([triple], n, r)
-    asked = Questions.of(torch.from_numpy(triple), side)
+    asked = Queries.of(torch.from_numpy(triple), side)
     assert known.pairs(asked)[1].tolist() == [triple[0, column]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allneg.errors import BadData, BadRecipe
+from allneg.errors import DataError, RecipeError
 from allneg.graph import Graph, lines, read_graph
 from allneg.graph.fields import cut
 from allneg.recipe import Data
@@ -36,9 +36,9 @@ def test_ids_follow_first_appearance_heads_and_tails_by_turns(read: Read) -> Non
 @pytest.mark.battery(1)
 @pytest.mark.parametrize("empty", [b"", b"\n\n", b"   \n\n", b"\xef\xbb\xbf", b"\r\n\r\n"])
 def test_a_train_file_without_triples_is_refused_by_name(read: Read, empty: bytes) -> None:
-    with pytest.raises(BadData, match=r"toy/train\.txt: no triples in it"):
+    with pytest.raises(DataError, match=r"toy/train\.txt: no triples in it"):
         read(empty)
-    assert BadData.exit_code == 3
+    assert DataError.exit_code == 3
 
 
 @pytest.mark.battery(1)
@@ -59,7 +59,7 @@ def test_a_line_with_other_than_three_fields_is_named(
     bad = separator.join([b"\x1b[31mx"] * fields)
     good = separator.join([b"a", b"r", b"b"]) + b"\n"
     with pytest.raises(
-        BadData, match=rf"train\.{ending}:3: expected head.*found {found}: "
+        DataError, match=rf"train\.{ending}:3: expected head.*found {found}: "
     ) as told:
         read(good * 2 + bad + b"\n" + good, ending=ending)
     assert "\x1b" not in str(told.value)
@@ -72,7 +72,7 @@ def test_at_most_so_many_bad_lines_are_left_out_and_counted(read: Read) -> None:
     graph = read(text, skip_bad_lines=2)
     assert named(graph) == [("a", "r", "b"), ("b", "r", "a")]
     assert any("bad lines left out (data.skip_bad_lines): 2" in note for note in graph.notes)
-    with pytest.raises(BadData, match=r"train\.txt:3: .*left out before: 1"):
+    with pytest.raises(DataError, match=r"train\.txt:3: .*left out before: 1"):
         read(text, skip_bad_lines=1)
 
 
@@ -81,7 +81,7 @@ def test_at_most_so_many_bad_lines_are_left_out_and_counted(read: Read) -> None:
     "line, which", [(b"\tr\tb", "first"), (b"a\t\tb", "second"), (b"a\tr\t", "third")]
 )
 def test_an_empty_field_is_a_bad_line(read: Read, line: bytes, which: str) -> None:
-    with pytest.raises(BadData, match=rf"train\.txt:2: .*found an empty {which} field"):
+    with pytest.raises(DataError, match=rf"train\.txt:2: .*found an empty {which} field"):
         read(b"a\tr\tb\n" + line + b"\n")
     assert len(read(b"a\tr\tb\n" + line + b"\n", skip_bad_lines=1).train) == 1
 
@@ -102,7 +102,7 @@ def test_crlf_ends_a_line_and_a_lone_cr_stays_in_its_name(read: Read) -> None:
 
 @pytest.mark.battery(5)
 def test_lines_ended_by_cr_alone_are_explained(read: Read) -> None:
-    with pytest.raises(BadData, match="end lines with line feeds"):
+    with pytest.raises(DataError, match="end lines with line feeds"):
         read(b"a\tr\tb\rb\tr\tc\r")
 
 
@@ -111,7 +111,7 @@ def test_lines_ended_by_cr_alone_are_explained(read: Read) -> None:
 def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(read: Read, start: bytes) -> None:
     content = start + b"a\tr\tb\nK\xf6ln\tr\tb\n"
     line, offset = content[: content.index(b"\xf6")].count(b"\n") + 1, content.index(b"\xf6")
-    with pytest.raises(BadData, match=rf"train\.txt:{line}: not utf-8 at byte {offset} \(0xf6\)"):
+    with pytest.raises(DataError, match=rf"train\.txt:{line}: not utf-8 at byte {offset} \(0xf6\)"):
         read(content)
 
 
@@ -125,13 +125,13 @@ def test_another_encoding_can_be_said(read: Read) -> None:
     "wrong", ["no-such-code", "utf-16", "unicode_escape", "raw_unicode_escape", "utf\0"]
 )
 def test_an_encoding_that_does_not_keep_ascii_is_refused(read: Read, wrong: str) -> None:
-    with pytest.raises(BadRecipe, match=r"data\.encoding"):
+    with pytest.raises(RecipeError, match=r"data\.encoding"):
         read(b"a\tr\tb\n", encoding=wrong)
 
 
 @pytest.mark.battery(7)
 def test_a_nul_is_refused(read: Read) -> None:
-    with pytest.raises(BadData, match=r"train\.txt:2: a NUL character in 'x\\x00y\\tr\\tb'"):
+    with pytest.raises(DataError, match=r"train\.txt:2: a NUL character in 'x\\x00y\\tr\\tb'"):
         read(b"a\tr\tb\nx\x00y\tr\tb\n")
 
 
@@ -150,7 +150,7 @@ def test_an_endless_line_is_refused_in_bounded_memory(tmp_path: Path) -> None:
         file.seek(0, 2)
         file.write(b"\n")
     tracemalloc.start()
-    with pytest.raises(BadData, match=r"train\.txt:2: a line of more than 1,048,576 bytes"):
+    with pytest.raises(DataError, match=r"train\.txt:2: a line of more than 1,048,576 bytes"):
         read_graph(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -160,7 +160,7 @@ def test_an_endless_line_is_refused_in_bounded_memory(tmp_path: Path) -> None:
 @pytest.mark.battery(8)
 def test_a_long_line_of_many_byte_characters_is_refused_too(read: Read) -> None:
     # Fewer characters than bytes: what counts is bytes, or a cut line would pass as a whole one.
-    with pytest.raises(BadData, match="a line of more than"):
+    with pytest.raises(DataError, match="a line of more than"):
         read(b"a\tr\t" + "€".encode() * 400_000)
 
 
@@ -193,13 +193,13 @@ def test_twins_are_kept_apart_and_noted(read: Read) -> None:
     ],
 )
 def test_what_is_not_text_is_recognised(read: Read, start: bytes, kind: str) -> None:
-    with pytest.raises(BadData, match=rf"train\.txt: this is {kind}"):
+    with pytest.raises(DataError, match=rf"train\.txt: this is {kind}"):
         read(start)
 
 
 @pytest.mark.battery(13)
 def test_utf16_without_a_mark_is_suspected(read: Read) -> None:
-    with pytest.raises(BadData, match="UTF-16"):
+    with pytest.raises(DataError, match="UTF-16"):
         read("a\tr\tb\n".encode("utf-16-le"))
 
 
@@ -212,12 +212,12 @@ def test_csv_takes_quotes_and_tsv_does_not(read: Read) -> None:
 
 
 def test_quotes_left_open_in_csv_are_a_bad_line(read: Read) -> None:
-    with pytest.raises(BadData, match=r"train\.csv:2: .*quotes that do not match"):
+    with pytest.raises(DataError, match=r"train\.csv:2: .*quotes that do not match"):
         read(b'a,b,c\n"x,y,z\n', ending="csv")
 
 
 def test_no_name_holds_a_tab(read: Read) -> None:
-    with pytest.raises(BadData, match="a tab inside a name"):
+    with pytest.raises(DataError, match="a tab inside a name"):
         read(b'"x\ty",r,z\n', ending="csv")
 
 
@@ -229,7 +229,7 @@ def test_a_line_of_column_names_is_left_out_and_noted(read: Read, names: bytes) 
 
 
 def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) -> None:
-    with pytest.raises(BadData, match=r"say data\.columns=htr"):
+    with pytest.raises(DataError, match=r"say data\.columns=htr"):
         read(b"head\ttail\trelation\na\tb\tr\n")
     assert named(read(b"head\ttail\trelation\na\tb\tr\n", columns="htr")) == [("a", "r", "b")]
 
@@ -248,12 +248,12 @@ def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) 
 def test_another_separator_is_recognised(
     read: Read, content: bytes, ending: str, advice: str
 ) -> None:
-    with pytest.raises(BadData, match=advice):
+    with pytest.raises(DataError, match=advice):
         read(content, ending=ending)
 
 
 def test_columns_must_be_three_letters(read: Read) -> None:
-    with pytest.raises(BadRecipe, match=r"data\.columns"):
+    with pytest.raises(RecipeError, match=r"data\.columns"):
         read(b"a\tr\tb\n", columns="hr")
 
 

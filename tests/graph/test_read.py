@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, read_graph
 from allneg.graph.benchmarks import DATASETS
 from allneg.recipe import Data
@@ -74,7 +74,7 @@ def test_a_zip_is_read_in_place(tmp_path: Path) -> None:
 def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path, name: str, cut: int) -> None:
     path = pack_tar(tmp_path / name)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(BadData, match=r"x\.tar"):
+    with pytest.raises(DataError, match=r"x\.tar"):
         read_graph(path)
 
 
@@ -85,7 +85,7 @@ def test_a_packed_file_that_is_cut_off_is_refused(
     ending = "gz" if pack is gzip.compress else "xz"
     packed = pack(b"".join(b"%d\tr\t%d\n" % (i, i * i) for i in range(5000)))
     (tmp_path / f"train.txt.{ending}").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(BadData, match=rf"train\.txt\.{ending}: damaged or cut off"):
+    with pytest.raises(DataError, match=rf"train\.txt\.{ending}: damaged or cut off"):
         read_graph(tmp_path)
 
 
@@ -99,31 +99,33 @@ def test_valid_has_more_than_one_usual_name(tmp_path: Path, name: str) -> None:
 def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
     for ending in ("txt", "tsv"):
         (tmp_path / f"train.{ending}").write_bytes(CONTENT["train"])
-    with pytest.raises(BadData, match=r"'train\.tsv' and 'train\.txt' are both train"):
+    with pytest.raises(DataError, match=r"'train\.tsv' and 'train\.txt' are both train"):
         read_graph(tmp_path)
 
 
 def test_a_folder_without_train_is_refused_with_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "triples.nt").touch()
-    with pytest.raises(BadData, match=r"no train file.*found 'triples\.nt'"):
+    with pytest.raises(DataError, match=r"no train file.*found 'triples\.nt'"):
         read_graph(tmp_path)
 
 
 def test_an_unknown_name_suggests_near_ones() -> None:
-    with pytest.raises(BadData, match=r"fb15k237: no such file.*close names: 'fb15k-237'"):
+    with pytest.raises(DataError, match=r"fb15k237: no such file.*close names: 'fb15k-237'"):
         read_graph("fb15k237")
 
 
 def test_a_folder_of_folders_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "fb15k").mkdir()
-    with pytest.raises(BadData, match="no train file in it, only folders; found 'fb15k'; name one"):
+    with pytest.raises(
+        DataError, match="no train file in it, only folders; found 'fb15k'; name one"
+    ):
         read_graph(tmp_path)
 
 
 def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('# a, b, c\n[data]\nname = "wn18"\n')
-    with pytest.raises(BadData, match=r"mine\.toml: no triples.*--recipe"):
+    with pytest.raises(DataError, match=r"mine\.toml: no triples.*--recipe"):
         read_graph(path)
 
 
@@ -189,14 +191,14 @@ def ring(order: str, n_entities: int = 30) -> bytes:
 @pytest.mark.parametrize("order, other", [("htr", "htr"), ("rht", "rht"), ("rth", "rht")])
 def test_columns_in_another_order_are_noticed(read: Read, order: str, other: str) -> None:
     # Names are numbers as in OpenKE's files, where relations and entities share them.
-    with pytest.raises(BadData, match=rf"30 relations but only 2 .*\n.*data\.columns={other}"):
+    with pytest.raises(DataError, match=rf"30 relations but only 2 .*\n.*data\.columns={other}"):
         read(ring(order))
     assert read(ring(order), columns=order).n_relations == 2
 
 
 @pytest.mark.battery(14)
 def test_a_wrong_setting_of_the_columns_is_noticed(read: Read) -> None:
-    with pytest.raises(BadData, match=r"data\.columns=hrt"):
+    with pytest.raises(DataError, match=r"data\.columns=hrt"):
         read(ring("hrt"), columns="htr")
     assert read(ring("hrt")).n_relations == 2
 
@@ -212,7 +214,9 @@ def test_many_relations_with_few_tails_are_only_noted(read: Read) -> None:
 
 @pytest.mark.battery(14)
 def test_a_count_in_the_first_line_is_noticed(read: Read) -> None:
-    with pytest.raises(BadData, match=r"train\.txt:1: the file begins with a count, '60'.*columns"):
+    with pytest.raises(
+        DataError, match=r"train\.txt:1: the file begins with a count, '60'.*columns"
+    ):
         read(b"60\n" + ring("htr"))
 
 

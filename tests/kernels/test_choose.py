@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.kernels import choose
 from allneg.kernels.choose import engine, using, why
 
@@ -61,19 +61,19 @@ def test_an_engine_asked_for_is_taken_and_then_forgotten():
 
 def test_asking_for_triton_without_it_says_what_to_install(monkeypatch):
     _without_triton(monkeypatch)
-    with using("gpu"), pytest.raises(BadRecipe, match=r"pip install 'allneg\[gpu\]'"):
+    with using("gpu"), pytest.raises(RecipeError, match=r"pip install 'allneg\[gpu\]'"):
         engine("l1", CUDA)
 
 
 @pytest.mark.parametrize("name, device", [("gpu", CPU), ("cpu", CUDA), ("compiled", CUDA)])
 def test_asking_for_an_engine_of_another_device_is_refused(monkeypatch, name, device):
     monkeypatch.setattr(choose.importlib.util, "find_spec", lambda name: object())
-    with using(name), pytest.raises(BadRecipe, match=f"hardware.engine is '{name}'"):
+    with using(name), pytest.raises(RecipeError, match=f"hardware.engine is '{name}'"):
         engine("l1", device)
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones():
-    with pytest.raises(BadRecipe, match="close names: 'gpu'"), using("gpus"):
+    with pytest.raises(RecipeError, match="close names: 'gpu'"), using("gpus"):
         pass
 
 
@@ -99,5 +99,5 @@ def test_where_a_compiler_is_a_run_says_that_it_can_be_used(monkeypatch):
 
 def test_asking_for_compiled_without_a_compiler_says_what_to_install(monkeypatch):
     _compiler(monkeypatch, None)
-    with using("compiled"), pytest.raises(BadRecipe, match=r"no C compiler.*\ninstall one"):
+    with using("compiled"), pytest.raises(RecipeError, match=r"no C compiler.*\ninstall one"):
         engine("l1", CPU)

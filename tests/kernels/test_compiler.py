@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from check_engine import needs_compiler
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.kernels import compiler
 from allneg.kernels.compiler import built, find_compiler
 
@@ -84,7 +84,7 @@ def test_processes_that_build_at_once_each_get_a_whole_one(home):
 def test_a_folder_others_may_write_to_is_refused(home, mode):
     built("pairs")
     (home / "compiled").chmod(mode)
-    with pytest.raises(BadRecipe, match="others may write there"):
+    with pytest.raises(RecipeError, match="others may write there"):
         built("pairs")
 
 
@@ -92,7 +92,7 @@ def test_a_folder_others_may_write_to_is_refused(home, mode):
 def test_a_folder_under_one_that_others_may_rename_in_is_refused(home):
     home.mkdir()
     home.chmod(0o777)
-    with pytest.raises(BadRecipe, match=f"{home}: others may write there"):
+    with pytest.raises(RecipeError, match=f"{home}: others may write there"):
         built("pairs")
     home.chmod(0o1777)  # there, each may rename their own alone
     built("pairs")
@@ -102,28 +102,28 @@ def test_a_folder_under_one_that_others_may_rename_in_is_refused(home):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_home_that_cannot_be_written_is_named(home):
     home.mkdir(mode=0o500)
-    with pytest.raises(BadRecipe, match=r"Permission denied.*\nset ALLNEG_HOME"):
+    with pytest.raises(RecipeError, match=r"Permission denied.*\nset ALLNEG_HOME"):
         built("pairs")
 
 
 @needs_compiler
 def test_a_home_that_is_a_file_is_named(home):
     home.write_text("")
-    with pytest.raises(BadRecipe, match="set ALLNEG_HOME to a folder of yours"):
+    with pytest.raises(RecipeError, match="set ALLNEG_HOME to a folder of yours"):
         built("pairs")
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_compiler() is None
-    with pytest.raises(BadRecipe, match=r"no C compiler.*\ninstall one, such as gcc or clang"):
+    with pytest.raises(RecipeError, match=r"no C compiler.*\ninstall one, such as gcc or clang"):
         built("pairs")
 
 
 def test_a_failing_compiler_is_quoted(monkeypatch, tmp_path, home):
     message = "echo 'In file included:' >&2; echo 'a.c:3: error: no math.h' >&2; exit 1"
     _fake(tmp_path, monkeypatch, message)
-    with pytest.raises(BadRecipe, match=r"failed: 'a.c:3: error: no math.h'\n.*engine to 'auto'"):
+    with pytest.raises(RecipeError, match=r"failed: 'a.c:3: error: no math.h'\n.*engine to 'auto'"):
         built("pairs")
     assert list((home / "compiled").iterdir()) == []
 
@@ -131,7 +131,7 @@ def test_a_failing_compiler_is_quoted(monkeypatch, tmp_path, home):
 def test_a_compiler_that_cannot_run_is_named(monkeypatch, tmp_path):
     _fake(tmp_path, monkeypatch, "")
     (tmp_path / "bin" / "cc").write_text("neither a script nor a program")
-    with pytest.raises(BadRecipe, match=r"the compiler did not run: .*bin/cc"):
+    with pytest.raises(RecipeError, match=r"the compiler did not run: .*bin/cc"):
         built("pairs")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from allneg.errors import Problem
+from allneg.errors import AllnegError
 from allneg.mesh import Mesh
 from allneg.scoring.shard import World
 from allneg.training.launch import joined
@@ -76,7 +76,7 @@ def _live(rank: int, port: int, pipe: Connection) -> None:
             continue
         try:
             pipe.send((True, work(worlds[mesh], *arguments)))
-        except Problem as problem:
+        except AllnegError as problem:
             pipe.send((False, f"{type(problem).__name__}: {problem}"))
         except Exception:
             pipe.send((False, traceback.format_exc()))

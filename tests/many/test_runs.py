@@ -13,12 +13,12 @@ from crew import Crew
 from safetensors.torch import load_file
 from works import trained, troubled
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import RecipeError, RunError
 from allneg.graph import Graph
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.export import export
-from allneg.run.verify import verify
+from allneg.runs import Run
+from allneg.runs.export import export
+from allneg.runs.verify import verify
 from allneg.serving.predictor import Predictor
 from allneg.training import fit
 
@@ -137,10 +137,10 @@ def test_a_missing_or_changed_shard_is_named(sharded: Run) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(BadRun, match=r"tables-2-of-3.safetensors: its SHA-256"):
+    with pytest.raises(RunError, match=r"tables-2-of-3.safetensors: its SHA-256"):
         sharded.tables()
     path.unlink()
-    with pytest.raises(BadRun, match=r"tables-2-of-3.safetensors: missing"):
+    with pytest.raises(RunError, match=r"tables-2-of-3.safetensors: missing"):
         sharded.tables()
     assert any(check.wrong is not None for check in verify(sharded.folder))
 
@@ -201,5 +201,5 @@ def test_export_makes_a_run_that_is_asked_ranked_and_checked_as_any(
 
 
 def test_export_replaces_nothing(sharded: Run, tmp_path: Path) -> None:
-    with pytest.raises(BadRecipe, match="exists already"):
+    with pytest.raises(RecipeError, match="exists already"):
         export(sharded, tmp_path)

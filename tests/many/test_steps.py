@@ -15,15 +15,15 @@ from allneg.scoring.shard import World
 MESHES = ["rows=2", "rows=3", "rows=4", "batch=2", "batch=3", "rows=2,batch=2"]
 # Each on top of the plain ones, which take sgd at rate 1: a step lays the gradient bare.
 SETTINGS = {
-    "no penalty": ("penalty.name=none",),
-    "l2": ("penalty.name=l2",),
-    "dura": ("penalty.name=dura",),
-    "dura-w, not reciprocal": ("penalty.name=dura-w", "model.reciprocal=false"),
+    "no penalty": ("regularizer.name=none",),
+    "l2": ("regularizer.name=l2",),
+    "dura": ("regularizer.name=dura",),
+    "dura-w, not reciprocal": ("regularizer.name=dura-w", "model.reciprocal=false"),
     "relation prediction": ("loss.relation_weight=0.5",),
     "relation prediction, not reciprocal": (
         "loss.relation_weight=0.5", "model.reciprocal=false",
     ),
-    "smoothing, known masked": ("loss.smoothing=0.2", "loss.mask_known=true"),
+    "smoothing, known masked": ("loss.label_smoothing=0.2", "loss.mask_known=true"),
     "blocks of rows": ("loss.block=1",),
     "blocks of rows, known masked": ("loss.block=1", "loss.mask_known=true"),
     "subsampling": ("loss.subsampling=true",),
@@ -37,13 +37,15 @@ SETTINGS = {
     "self-adversarial, in blocks, known masked": (
         "loss.name=self-adversarial", "loss.block=1", "loss.mask_known=true",
     ),
-    "shared": ("loss.negatives=shared", "loss.count=40"),
-    "shared, few": ("loss.negatives=shared", "loss.count=1", "training.batch_size=2"),
+    "shared": ("loss.negatives=shared", "loss.n_negatives=40"),
+    "shared, few": ("loss.negatives=shared", "loss.n_negatives=1", "training.batch_size=2"),
     "shared, corrected, known masked": (
-        "loss.negatives=shared", "loss.count=40", "loss.correction=true", "loss.mask_known=true",
+        "loss.negatives=shared", "loss.n_negatives=40", "loss.correction=true",
+        "loss.mask_known=true",
     ),
     "shared, without the answers": (
-        "loss.negatives=shared", "loss.count=40", "loss.answers_too=false", "loss.mask_known=true",
+        "loss.negatives=shared", "loss.n_negatives=40", "loss.in_batch_negatives=false",
+        "loss.mask_known=true",
     ),
     "class weights": ("loss.class_weights=true",),
     "squared distance with a bias": (
@@ -51,15 +53,17 @@ SETTINGS = {
     ),
     "rotate, euclidean": ("model.name=rotate", "model.norm=2"),
     "shared, smoothing, in parts": (
-        "loss.negatives=shared", "loss.count=40", "loss.smoothing=0.1", "training.micro_batch=4",
+        "loss.negatives=shared", "loss.n_negatives=40", "loss.label_smoothing=0.1",
+        "training.micro_batch=4",
     ),
-    "own": ("loss.negatives=own", "loss.count=7"),
+    "own": ("loss.negatives=per_query", "loss.n_negatives=7"),
     "own, known masked, self-adversarial": (
-        "loss.negatives=own", "loss.count=7", "loss.mask_known=true",
+        "loss.negatives=per_query", "loss.n_negatives=7", "loss.mask_known=true",
         "loss.name=self-adversarial", "loss.margin=1",
     ),
     "own, relation prediction, in parts": (
-        "loss.negatives=own", "loss.count=7", "loss.relation_weight=0.5", "training.micro_batch=4",
+        "loss.negatives=per_query", "loss.n_negatives=7", "loss.relation_weight=0.5",
+        "training.micro_batch=4",
     ),
     "adagrad": ("optimizer.name=adagrad", "optimizer.learning_rate=0.1"),
     "adam": ("optimizer.name=adam", "optimizer.learning_rate=0.1"),

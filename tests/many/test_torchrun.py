@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.training import fit
 
 SETTINGS = (

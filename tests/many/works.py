@@ -11,60 +11,60 @@ import pytest
 import torch
 from torch import Generator
 
-from allneg.errors import Diverged, Interrupted, OutOfResources
+from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run import disk as seam
-from allneg.run.checkpoint import State
+from allneg.runs import Run
+from allneg.runs import disk as seam
+from allneg.runs.checkpoint import State
 from allneg.scoring.shard import World
-from allneg.training.fit import Aim, go_on
-from allneg.training.learner import Learner
+from allneg.training.fit import StopAt, run_training
+from allneg.training.trainer import Trainer
 
 PLAIN = (
     "model.dim=3", "model.scale=0.7", "training.batch_size=30", "hardware.device=cpu",
-    "optimizer.name=sgd", "optimizer.learning_rate=1", "penalty.weight=0.1",
+    "optimizer.name=sgd", "optimizer.learning_rate=1", "regularizer.weight=0.1",
 )  # fmt: skip
 
 
 def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, ...]:
     """The losses of an epoch's steps, then this process's first row, its rows, the relations'."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
-    learner = Learner(recipe, graph, torch.device("cpu"), world)
+    trainer = Trainer(recipe, graph, torch.device("cpu"), world)
     order, chance = Generator().manual_seed(1), Generator()
     values = []
-    for i, questions in enumerate(
+    for i, queries in enumerate(
         batches(torch.from_numpy(graph.train), recipe.training.batch_size, order)
     ):
-        values.append(float(learner.step(questions, chance.manual_seed(i))))
+        values.append(float(trainer.step(queries, chance.manual_seed(i))))
         if i == 3:
             break
-    rows = learner.tables.weights()
-    return values, learner.tables.shard.start, rows["entities"], rows["relations"]
+    rows = trainer.tables.weights()
+    return values, trainer.tables.shard.start, rows["entities"], rows["relations"]
 
 
 def ranked(world: World, graph: Graph, settings: tuple[str, ...], rules: str) -> tuple[Any, ...]:
     """How many rivals are better than each answer of test, and how many equal."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
-    learner = Learner(recipe, graph, torch.device("cpu"), world)
+    trainer = Trainer(recipe, graph, torch.device("cpu"), world)
     if "model.scale=0.9" in settings:
         # Whole numbers: every score is exact, and many are equal.
-        for each in learner.tables.parameters():
+        for each in trainer.tables.parameters():
             each.data = each.data.round().clamp(-1, 1)
-    found = rank(learner.model, learner.tables, graph, "test", PROTOCOLS[rules], block=2000)
+    found = rank(trainer.model, trainer.tables, graph, "test", PROTOCOLS[rules], block=2000)
     return found.better, found.equal, found.n_candidates
 
 
 def diverged(world: World, graph: Graph) -> str:
     """What is said when one row, which one process holds, is not finite."""
-    learner = Learner(Recipe().with_settings(PLAIN), graph, torch.device("cpu"), world)
-    if learner.tables.shard.stop == graph.n_entities:
-        learner.tables.entities.data[-1] = torch.nan
+    trainer = Trainer(Recipe().with_settings(PLAIN), graph, torch.device("cpu"), world)
+    if trainer.tables.shard.stop == graph.n_entities:
+        trainer.tables.entities.data[-1] = torch.nan
     with pytest.raises(Diverged) as caught:
-        rank(learner.model, learner.tables, graph, "test", PROTOCOLS["allneg"], block=2000)
+        rank(trainer.model, trainer.tables, graph, "test", PROTOCOLS["allneg"], block=2000)
     return str(caught.value)
 
 
@@ -77,9 +77,9 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
         left -= 1
         return signal.SIGTERM if left == 0 else 0
 
-    run = Run.open(folder, writes=world.leads)
+    run = Run.open(folder, writes=world.is_rank_zero)
     try:
-        go_on(run, stopped_by=stopped_by, aim=Aim(epochs=epochs), world=world)
+        run_training(run, stopped_by=stopped_by, aim=StopAt(epochs=epochs), world=world)
     except Interrupted:
         return "interrupted"
     return "done"
@@ -87,13 +87,13 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
 
 def troubled(world: World, folder: Path, rank: int, doing: str) -> str:
     """What a save says when the disk of a process is full as it writes, or makes last."""
-    learner = Learner(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
+    trainer = Trainer(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
     real = getattr(seam.disk, doing)
     if world.rank == rank:
         setattr(seam.disk, doing, full)
     try:
-        with pytest.raises(OutOfResources) as caught:
-            Run.open(folder).save(learner.checkpoint(State(epoch=99)), world)
+        with pytest.raises(ResourceError) as caught:
+            Run.open(folder).save(trainer.checkpoint(State(epoch=99)), world)
     finally:
         setattr(seam.disk, doing, real)
     return str(caught.value)

@@ -12,9 +12,9 @@ from torch import Generator, Tensor
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions
+from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
-from allneg.recipe import Loss, Penalty
+from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables
 
 Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # head, relation and tail rows -> one score
@@ -71,18 +71,18 @@ def mrr_after_fitting() -> Callable[..., float]:
             tuple(f"e{i}" for i in range(n_entities)), tuple(f"r{i}" for i in range(n_relations))
         )
         graph = Graph("toy", names, train, train[:0], train)
-        # No reciprocal rows: one relation row has to serve both questions.
+        # No reciprocal rows: one relation row has to serve both queries.
         tables = Tables.start(model, n_relations, Shard.whole(n_entities), False, seed=0)
         known = KnownAnswers.of([train], n_entities, n_relations)
-        # A question may have several answers, which should not fight each other.
-        objective = Objective(model, Loss(mask_known=True), Penalty("none"), known)
+        # A query may have several answers, which should not fight each other.
+        objective = Objective(model, Loss(mask_known=True), Regularizer("none"), known)
         optimizer = torch.optim.Adagrad(tables.parameters(), lr=0.3)
         chance = Generator().manual_seed(0)
         for _ in range(150):
             for side in SIDES:
                 optimizer.zero_grad()
-                questions = Questions.of(torch.from_numpy(train), side)
-                objective.value(tables, questions, chance).backward()
+                queries = Queries.of(torch.from_numpy(train), side)
+                objective.value(tables, queries, chance).backward()
                 optimizer.step()
         return evaluate(model, tables, graph).mrr
 

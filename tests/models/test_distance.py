@@ -7,8 +7,8 @@ import torch
 from torch import Generator
 
 from allneg.models import MODELS
-from allneg.recipe import Penalty, Recipe
-from allneg.run import make_model
+from allneg.recipe import Recipe, Regularizer
+from allneg.runs import make_model
 from allneg.scoring.penalty import penalties
 from allneg.scoring.tables import Looked
 
@@ -46,6 +46,6 @@ def test_a_penalty_leaves_the_bias_alone(name: str) -> None:
     rows = torch.randn(2, plain.entity_width, generator=Generator().manual_seed(0))
     with_bias = torch.cat([rows, torch.tensor([[5.0], [7.0]])], dim=1)
     angles = torch.ones(2, 3)
-    for penalty in (Penalty("l2", 0.5), Penalty("n3", 0.5)):
+    for penalty in (Regularizer("l2", 0.5), Regularizer("n3", 0.5)):
         found = penalties(biased, Looked(with_bias, angles, with_bias), penalty)
         assert found.equal(penalties(plain, Looked(rows, angles, rows), penalty))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allneg.paper import Number, Results
-from allneg.paper.cells import Aim, Cell
+from allneg.paper.cells import Cell, StopAt
 from allneg.paper.findings import findings
 from allneg.recipe import Recipe
 
@@ -36,7 +36,7 @@ def few(mrr: float | None) -> tuple[Number, float | None]:
 
 
 def every(mrr: float | None) -> tuple[Number, float | None]:
-    return Number("table1", "wn18", "complex-v2", Cell(0.86), Aim(0.86)), mrr
+    return Number("table1", "wn18", "complex-v2", Cell(0.86), StopAt(0.86)), mrr
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,12 @@ def test_what_else_two_recipes_differ_in_is_named(
     found: Callable[..., str], tmp_path: Path, entry: Entry
 ) -> None:
     other = RECIPE.with_settings(
-        ["loss.negatives=shared", "loss.count=5", "penalty.weight=0.9", "training.batch_size=7"]
+        [
+            "loss.negatives=shared",
+            "loss.n_negatives=5",
+            "regularizer.weight=0.9",
+            "training.batch_size=7",
+        ]
     )
     Results(tmp_path / "results").add(few(None)[0], other, entry(0.8))
     assert "+.050 (paper from .81 to .86); they differ in penalty weight, batch size, too: " in (
@@ -167,7 +172,7 @@ def test_a_missed_floor_is_listed_with_what_was_tried(found: Callable[..., str])
 def test_what_was_tried_before_is_told_with_its_file(
     found: Callable[..., str], tmp_path: Path, entry: Entry
 ) -> None:
-    recipe = RECIPE.with_settings(["model.entity_dropout=0.3", "penalty.name=none"])
+    recipe = RECIPE.with_settings(["model.entity_dropout=0.3", "regularizer.name=none"])
     Results(tmp_path / "results").add(every(None)[0], recipe, entry(0.7))
     page = found(every(0.85))
     file = "[complex-v2-1](../results/tried/wn18/complex-v2-1.json)"
@@ -177,7 +182,10 @@ def test_what_was_tried_before_is_told_with_its_file(
 @pytest.mark.parametrize(
     "settings, words",
     [
-        (["model.entity_dropout=0.3", "penalty.name=none"], "dim 100, dropout 0.3 and 0, adagrad"),
+        (
+            ["model.entity_dropout=0.3", "regularizer.name=none"],
+            "dim 100, dropout 0.3 and 0, adagrad",
+        ),
         (["model.name=rotate", "model.norm=2"], "dim 100, L2 norm, n3 0.01, adagrad 0.1"),
         (["loss.name=self-adversarial", "loss.margin=6"], "dim 100, self-adversarial, n3 0.01"),
         (["loss.relation_weight=0.5"], "dim 100, relation prediction 0.5, n3 0.01, adagrad"),
@@ -192,6 +200,6 @@ def test_a_recipe_is_told_by_what_is_special_in_it(
 
 
 def test_goals_are_judged(found: Callable[..., str]) -> None:
-    number = Number("beyond", "wn18", "bilinear", None, Aim(goal=0.9))
+    number = Number("beyond", "wn18", "bilinear", None, StopAt(goal=0.9))
     assert "has .910 and reaches its goal, .900" in found((number, 0.91))
     assert "has .890 and stays below its goal, .900" in found((number, 0.89))

@@ -10,7 +10,7 @@ import pytest
 
 from allneg import paper
 from allneg.paper import Number, Results
-from allneg.paper.cells import Aim, Cell
+from allneg.paper.cells import Cell, StopAt
 from allneg.paper.findings import findings
 from allneg.paper.pages import results_text, write_pages
 from allneg.recipe import Recipe
@@ -19,15 +19,15 @@ Entry = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[2]
 RECIPE = Recipe()
 NUMBERS = (
-    Number("table1", "wn18", "simple-v2", Cell(0.5, 0.4, 0.7, "printed oddly"), Aim(0.5, 0.6)),
-    Number("table1", "wn18", "complex-v2", Cell(0.6, 0.5, 0.8), Aim(0.6)),
+    Number("table1", "wn18", "simple-v2", Cell(0.5, 0.4, 0.7, "printed oddly"), StopAt(0.5, 0.6)),
+    Number("table1", "wn18", "complex-v2", Cell(0.6, 0.5, 0.8), StopAt(0.6)),
     Number("table1", "yago3-10", "complex-v2", Cell(0.58)),
     Number("table2", "wn18", "rotate", Cell(0.9)),
     Number("figure1", "fb15k", "figure1/k-100"),
     Number("figure1", "fb15k", "figure1/all"),
     Number("norms", "fb15k", "norms/transe-l1"),
     Number("norms", "fb15k", "norms/transe-l2"),
-    Number("beyond", "wn18", "bilinear", None, Aim(goal=0.9)),
+    Number("beyond", "wn18", "bilinear", None, StopAt(goal=0.9)),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.paper import Number
 from allneg.paper.beside import Beside
 from allneg.paper.plot import _point, draw
@@ -52,5 +52,5 @@ def test_without_matplotlib_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         return real(name, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(BadRecipe, match="matplotlib, which is not installed"):
+    with pytest.raises(RecipeError, match="matplotlib, which is not installed"):
         draw({"fb15k": CURVE}, tmp_path)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from allneg.errors import BadRun
+from allneg.errors import RunError
 from allneg.paper import NUMBERS, Number, Result, Results
 from allneg.paper.results import entry as entry_of
 from allneg.paper.results import what_counts
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 
 ROOT = Path(__file__).parents[2]
 NUMBER = Number("table1", "tiny", "complex")
@@ -175,7 +175,7 @@ def test_a_result_that_was_changed_is_refused_with_its_file(
     said = json.loads(path.read_text())
     said["seeds"][0] |= change
     path.write_text(json.dumps(said))
-    with pytest.raises(BadRun, match=re.escape(message)) as caught:
+    with pytest.raises(RunError, match=re.escape(message)) as caught:
         results.get(NUMBER)
     assert str(caught.value).startswith(f"{path}: damaged (")
 
@@ -197,7 +197,7 @@ def test_a_result_that_is_not_the_numbers_is_refused_with_its_file(
     results.add(NUMBER, RECIPE, entry(0.5))
     path = NUMBER.result_file(results.folder)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(BadRun, match=re.escape(message)):
+    with pytest.raises(RunError, match=re.escape(message)):
         results.get(NUMBER)
 
 
@@ -209,11 +209,11 @@ def test_a_seed_that_is_there_twice_and_a_link_that_leads_nowhere_are_refused(
     path = NUMBER.result_file(results.folder)
     said = json.loads(path.read_text())
     path.write_text(json.dumps(said | {"seeds": 2 * said["seeds"]}))
-    with pytest.raises(BadRun, match=r"its seeds are \[0, 0\]"):
+    with pytest.raises(RunError, match=r"its seeds are \[0, 0\]"):
         results.get(NUMBER)
     path.unlink()
     path.symlink_to(path)
-    with pytest.raises(BadRun, match="cannot be read"):
+    with pytest.raises(RunError, match="cannot be read"):
         results.get(NUMBER)
 
 
@@ -326,7 +326,7 @@ def test_a_file_that_is_no_bundle_is_refused(
 ) -> None:
     path = tmp_path / "bundle.json"
     path.write_text(said)
-    with pytest.raises(BadRun, match=message):
+    with pytest.raises(RunError, match=message):
         list(results.take(path, [NUMBER], tmp_path))
 
 
@@ -336,7 +336,7 @@ def test_another_schema_version_is_refused(
     results.add(NUMBER, RECIPE, entry(0.2))
     path = NUMBER.result_file(results.folder)
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
-    with pytest.raises(BadRun, match="schema version 2 is not known"):
+    with pytest.raises(RunError, match="schema version 2 is not known"):
         results.get(NUMBER)
 
 

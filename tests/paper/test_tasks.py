@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.graph import read_graph
 from allneg.paper import NUMBERS, Number
 from allneg.paper.quick import small, small_data
@@ -50,7 +50,7 @@ def test_the_same_recipe_has_one_run_and_another_recipe_another(tmp_path: Path) 
 
 
 def test_a_recipe_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadRecipe, match=r"simple\.toml: there is no such recipe"):
+    with pytest.raises(RecipeError, match=r"simple\.toml: there is no such recipe"):
         tasks(by_name("wn18/simple"), None, tmp_path, tmp_path, quick=False)
 
 
@@ -72,7 +72,9 @@ def test_more_entities_and_more_epochs_are_more_work(tmp_path: Path) -> None:
     recipe = Recipe().with_settings(["data.name=wn18"])
     base = Task(number, recipe, tmp_path)
     longer = Task(number, recipe.with_settings(["training.epochs=200"]), tmp_path)
-    few = Task(number, recipe.with_settings(["loss.negatives=own", "loss.count=10"]), tmp_path)
+    few = Task(
+        number, recipe.with_settings(["loss.negatives=per_query", "loss.n_negatives=10"]), tmp_path
+    )
     assert longer.work == 2 * base.work
     assert few.work < base.work / 10
 
@@ -94,12 +96,12 @@ def test_quick_data_is_the_facts_among_frequent_entities(tmp_path: Path) -> None
 
 def test_a_quick_recipe_is_small_and_its_sample_shrinks_with_the_data(tmp_path: Path) -> None:
     recipe = Recipe().with_settings(
-        ["loss.negatives=shared", "loss.count=7000", "training.epochs=90"]
+        ["loss.negatives=shared", "loss.n_negatives=7000", "training.epochs=90"]
     )
     found = small(recipe, tmp_path, 14_000)
-    assert found.loss.count == 1000
+    assert found.loss.n_negatives == 1000
     assert found.model.dim == 16
     assert found.training.epochs == 3
     assert found.data.name == str(tmp_path)
-    own = replace(recipe, loss=replace(recipe.loss, negatives="own", count=256))
-    assert small(own, tmp_path, 14_000).loss.count == 256
+    own = replace(recipe, loss=replace(recipe.loss, negatives="per_query", count=256))
+    assert small(own, tmp_path, 14_000).loss.n_negatives == 256

@@ -9,7 +9,7 @@ must agree to the last tie. Four differences are known, and each has its test:
   the same from head to tail and back. The paper's, and ours, compares a head's first half with a
   tail's second one; told to take a tail's halves the other way round, PyKEEN agrees.
 - Unseen entities: PyKEEN's vocabulary is that of train. Ours has all entities; the protocol
-  `pykeen` leaves the others out, as questions and as rivals.
+  `pykeen` leaves the others out, as queries and as rivals.
 - Ties: PyKEEN's usual rank, "realistic", is our middle place; "optimistic" and "pessimistic" are
   our reports' numbers of these names.
 """
@@ -28,7 +28,7 @@ from torch import Generator, Tensor
 from allneg.evaluation import PROTOCOLS, Report
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph, read_graph
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import MODELS
 from allneg.scoring import Shard, Tables, scores
 
@@ -189,8 +189,8 @@ def test_scores_are_those_of_pykeen(graph: Graph, name: str) -> None:
     theirs = loaded(name, rows)
     triples = torch.from_numpy(graph.test[:8])
     with torch.no_grad():
-        tails = scores(model, rows, Questions.of(triples, "tail"))
-        heads = scores(model, rows, Questions.of(triples, "head"))
+        tails = scores(model, rows, Queries.of(triples, "tail"))
+        heads = scores(model, rows, Queries.of(triples, "head"))
         assert tails.equal(theirs.score_t(triples[:, :2]))
         assert heads.equal(theirs.score_h(triples[:, 1:]))
     assert tails.unique().numel() > 10
@@ -225,11 +225,11 @@ def test_rotate_with_norm_2_is_pykeens_and_with_norm_1_is_not(graph: Graph) -> N
         "RotatE", {},
     )  # fmt: skip
     triples = torch.from_numpy(graph.test[:8])
-    questions = Questions.of(triples, "tail")
+    queries = Queries.of(triples, "tail")
     with torch.no_grad():
         wanted = theirs.score_t(triples[:, :2])
-        euclidean = scores(MODELS["rotate"](DIM, 1.0, norm=2), rows, questions)
-        moduli = scores(MODELS["rotate"](DIM, 1.0, norm=1), rows, questions)
+        euclidean = scores(MODELS["rotate"](DIM, 1.0, norm=2), rows, queries)
+        moduli = scores(MODELS["rotate"](DIM, 1.0, norm=1), rows, queries)
     torch.testing.assert_close(euclidean, wanted, rtol=1e-5, atol=1e-5)
     assert ((moduli - wanted).abs() > 0.1).all()
 
@@ -242,7 +242,7 @@ def test_pykeens_own_simple_is_the_same_both_ways_and_ours_is_not(graph: Graph) 
     turned = triples[:, [2, 1, 0]]
     with torch.no_grad():
         assert theirs.score_hrt(triples).equal(theirs.score_hrt(turned))
-        ours = [scores(model, rows, Questions.of(each, "tail")) for each in (triples, turned)]
+        ours = [scores(model, rows, Queries.of(each, "tail")) for each in (triples, turned)]
     there, back = (
         each.gather(1, tail.unsqueeze(1))
         for each, tail in zip(ours, (triples[:, 2], turned[:, 2]), strict=True)

@@ -1,4 +1,4 @@
-"""Triples that know each other well: questions with several answers, answers asked for twice."""
+"""Triples that know each other well: queries with several answers, answers asked for twice."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions, Side
+from allneg.graph.queries import SIDES, Queries, Side
 from allneg.models import MODELS, ComplEx, Model
-from allneg.recipe import Loss, Penalty
+from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables
 
 Start = Callable[[Model, bool], Tables]
@@ -45,12 +45,12 @@ def test_every_loss_of_a_recipe_is_here() -> None:
 
 
 def one_loss(answer: Tensor, rivals: Tensor, settings: Loss) -> Tensor:
-    """The loss of one question, from its answer's score and its rivals'."""
+    """The loss of one query, from its answer's score and its rivals'."""
     if settings.name == "softmax":
         shares = torch.cat([answer.view(1), rivals]).exp()
         shares = shares / shares.sum()
-        spread = settings.smoothing * shares.log().mean()
-        return -(1 - settings.smoothing) * shares[0].log() - spread
+        spread = settings.label_smoothing * shares.log().mean()
+        return -(1 - settings.label_smoothing) * shares[0].log() - spread
     if settings.name == "margin":
         hinges = [(score + settings.margin).clamp(min=0) for score in rivals]
         return sum(hinges, -answer)
@@ -65,16 +65,16 @@ def one_loss(answer: Tensor, rivals: Tensor, settings: Loss) -> Tensor:
 
 
 def naive_value(
-    objective: Objective, tables: Tables, questions: Questions, train: Tensor, drawn: Tensor | None
+    objective: Objective, tables: Tables, queries: Queries, train: Tensor, drawn: Tensor | None
 ) -> Tensor:
-    """The batch's loss, a question and a candidate at a time."""
-    model, settings, side = objective.model, objective.loss, SIDES[int(questions.side[0])]
-    assert (questions.side == questions.side[0]).all()  # the loop below asks for one side
+    """The batch's loss, a query and a candidate at a time."""
+    model, settings, side = objective.model, objective.loss, SIDES[int(queries.side[0])]
+    assert (queries.side == queries.side[0]).all()  # the loop below asks for one side
     facts = {(h, r, t) if side == "tail" else (t, r, h) for h, r, t in train.tolist()}
     ask = model.tail_query if side == "tail" or tables.reciprocal else model.head_query
     first_row = tables.n_relations if side == "head" and tables.reciprocal else 0
     total, weights = torch.zeros((), dtype=torch.float64), 0.0
-    asked = zip(questions.entity, questions.relation, questions.answer, strict=True)
+    asked = zip(queries.entity, queries.relation, queries.answer, strict=True)
     for i, (entity, relation, answer) in enumerate((int(e), int(r), int(a)) for e, r, a in asked):
         every = torch.arange(len(tables.entities)) if drawn is None else drawn
         candidates = (every if every.dim() == 1 else every[i]).tolist()
@@ -111,18 +111,18 @@ def test_value_and_gradients_are_the_formulas(
     model = MODELS[name](dim=3, scale=0.8)
     tables = started(model, side == "head" and name != "transe")
     settings = replace(settings, negatives=negatives, count=count)
-    objective = Objective(model, settings, Penalty("none"), known)
-    questions = Questions.of(triples, side)
-    value = objective.value(tables, questions, Generator().manual_seed(2))
+    objective = Objective(model, settings, Regularizer("none"), known)
+    queries = Queries.of(triples, side)
+    value = objective.value(tables, queries, Generator().manual_seed(2))
     value.backward()
 
     exact = copy.deepcopy(tables).double()
     exact.zero_grad()
-    drawn = objective.draw(tables, questions, Generator().manual_seed(2))
+    drawn = objective.draw(tables, queries, Generator().manual_seed(2))
     candidates = drawn.own
     if drawn.shared is not None:
-        candidates = torch.cat([drawn.shared, questions.answer]).unique()
-    truth = naive_value(objective, exact, questions, triples, candidates)
+        candidates = torch.cat([drawn.shared, queries.answer]).unique()
+    truth = naive_value(objective, exact, queries, triples, candidates)
     truth.backward()
     torch.testing.assert_close(value.double(), truth, rtol=1e-5, atol=1e-6)
     for found, true in zip(tables.parameters(), exact.parameters(), strict=True):
@@ -136,8 +136,8 @@ def test_both_directions_together_are_the_papers_softmax_loss(
 ) -> None:
     model = ComplEx(dim=3, scale=0.8)
     tables = started(model, False)
-    objective = Objective(model, Loss(), Penalty("none"), known)
-    values = [objective.value(tables, Questions.of(triples, side), Generator()) for side in SIDES]
+    objective = Objective(model, Loss(), Regularizer("none"), known)
+    values = [objective.value(tables, Queries.of(triples, side), Generator()) for side in SIDES]
 
     entities = torch.complex(*tables.entities.double().chunk(2, dim=1))
     relations = torch.complex(*tables.relations.double().chunk(2, dim=1))
@@ -162,8 +162,8 @@ def test_a_question_without_rivals_still_has_a_finite_loss(settings: Loss) -> No
     model = ComplEx(dim=2, scale=0.8)
     tables = Tables.start(model, 1, Shard.whole(2), False, seed=0)
     settings = replace(settings, mask_known=True)
-    objective = Objective(model, settings, Penalty("none"), known)
-    value = objective.value(tables, Questions.of(train, "tail"), Generator())
+    objective = Objective(model, settings, Regularizer("none"), known)
+    value = objective.value(tables, Queries.of(train, "tail"), Generator())
     value.backward()
     assert value.isfinite()
     assert tables.entities.grad is not None
@@ -178,8 +178,8 @@ def test_large_scores_do_not_overflow(
     tables = started(model, False)
     with torch.no_grad():
         tables.entities.mul_(100)
-    objective = Objective(model, settings, Penalty("none"), known)
-    value = objective.value(tables, Questions.of(triples, "tail"), Generator())
+    objective = Objective(model, settings, Regularizer("none"), known)
+    value = objective.value(tables, Queries.of(triples, "tail"), Generator())
     value.backward()
     assert value.isfinite()
     assert tables.entities.grad is not None

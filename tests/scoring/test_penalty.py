@@ -1,4 +1,4 @@
-"""Penalties as kbc normalises them: each question's own three factors, a mean over questions."""
+"""Penalties as kbc normalises them: each question's own three factors, a mean over queries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions, Side
+from allneg.graph.queries import SIDES, Queries, Side
 from allneg.models import MODELS, ComplEx, Model
-from allneg.recipe import Loss, Penalty
+from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Tables
 from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.tables import Looked
@@ -46,8 +46,8 @@ def test_a_questions_penalty_sums_its_three_factors(
 ) -> None:
     model = MODELS[name](dim=3, scale=0.5)
     tables = started(model, reciprocal)
-    settings = Penalty(penalty, 0.25)
-    asked = Questions.of(triples, side)
+    settings = Regularizer(penalty, 0.25)
+    asked = Queries.of(triples, side)
     found = penalties(model, tables.look(asked), settings)
     truth = []
     for head, relation, tail in triples.tolist():
@@ -70,15 +70,15 @@ def test_a_batch_adds_the_mean_of_its_penalties(
 ) -> None:
     model = ComplEx(dim=3, scale=0.5)
     tables = started(model, True)
-    questions = Questions.of(triples, "tail")
+    queries = Queries.of(triples, "tail")
 
-    def value(penalty: Penalty) -> Tensor:
+    def value(penalty: Regularizer) -> Tensor:
         objective = Objective(model, Loss(), penalty, known)
-        return objective.value(tables, questions, Generator())
+        return objective.value(tables, queries, Generator())
 
-    n3 = Penalty("n3", 0.25)
-    added = value(n3) - value(Penalty("none", 0.25))
-    torch.testing.assert_close(added, penalties(model, tables.look(questions), n3).mean())
+    n3 = Regularizer("n3", 0.25)
+    added = value(n3) - value(Regularizer("none", 0.25))
+    torch.testing.assert_close(added, penalties(model, tables.look(queries), n3).mean())
 
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "simple", "transe"])
@@ -86,8 +86,8 @@ def test_a_batch_adds_the_mean_of_its_penalties(
 def test_rows_measured_when_looked_up_have_the_gradients_of_those_measured_later(
     name: str, penalty: Literal["l2", "n3"], triples: Tensor, started: Start
 ) -> None:
-    model, settings = MODELS[name](dim=3, scale=0.5), Penalty(penalty, 0.25)
-    asked, weight = Questions.of(triples, "head"), torch.linspace(0.1, 1.0, len(triples))
+    model, settings = MODELS[name](dim=3, scale=0.5), Regularizer(penalty, 0.25)
+    asked, weight = Queries.of(triples, "head"), torch.linspace(0.1, 1.0, len(triples))
     found = []
     for size in (None, row_size(model, settings)):
         tables = started(model, True)
@@ -106,9 +106,9 @@ def test_rows_measured_when_looked_up_have_the_gradients_of_those_measured_later
 def test_rows_measured_for_nothing_have_the_gradients_of_others(
     triples: Tensor, started: Start
 ) -> None:
-    model, asked = ComplEx(dim=3, scale=0.5), Questions.of(triples, "tail")
+    model, asked = ComplEx(dim=3, scale=0.5), Queries.of(triples, "tail")
     found = []
-    for size in (None, row_size(model, Penalty("n3", 1.0))):
+    for size in (None, row_size(model, Regularizer("n3", 1.0))):
         tables = started(model, True)
         looked = tables.look(asked, size=size)
         value = model.tail_query(looked.entity, looked.relation).square().sum()
@@ -123,9 +123,9 @@ def test_a_row_of_zeros_has_a_gradient_of_zeros(triples: Tensor, started: Start)
     tables = started(model, True)
     with torch.no_grad():
         tables.entities.zero_()
-    asked = Questions.of(triples, "tail")
+    asked = Queries.of(triples, "tail")
     rows = tables.rows(asked.entity), tables.relation_rows(asked), tables.rows(asked.answer)
-    penalties(model, Looked(*rows), Penalty("n3", 1.0)).sum().backward()
+    penalties(model, Looked(*rows), Regularizer("n3", 1.0)).sum().backward()
     assert tables.entities.grad is not None
     assert tables.entities.grad.equal(torch.zeros_like(tables.entities))
 
@@ -138,5 +138,5 @@ def test_dura_adds_the_rows_and_their_products_with_the_relation(
     rows = [torch.randn(3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)]
     h, r, t = (torch.complex(row[:, :2], row[:, 2:]).abs().square() for row in rows)
     truth = 0.1 * (alone * (h + t) + turned * (h * r + t * r)).sum(1)
-    found = penalties(model, Looked(rows[0], rows[1], rows[2]), Penalty(name, 0.1))
+    found = penalties(model, Looked(rows[0], rows[1], rows[2]), Regularizer(name, 0.1))
     torch.testing.assert_close(found, truth)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from allneg.graph.questions import SIDES, Questions, Side
+from allneg.graph.queries import SIDES, Queries, Side
 from allneg.models import MODELS, DistMult, Model
 from allneg.scoring import Tables, scores
 
@@ -23,10 +23,10 @@ def test_one_score_a_triple_whichever_side_is_asked(
     tables = started(model, False)
     found = []
     for side in SIDES:
-        questions = Questions.of(triples, side)
-        every = scores(model, tables, questions)
+        queries = Queries.of(triples, side)
+        every = scores(model, tables, queries)
         assert every.shape == (len(triples), len(tables.entities))
-        found.append(every.gather(1, questions.answer.unsqueeze(1)))
+        found.append(every.gather(1, queries.answer.unsqueeze(1)))
     torch.testing.assert_close(*found)
 
 
@@ -37,11 +37,11 @@ def test_a_reciprocal_head_question_is_a_tail_question_of_its_own_relation(
     model = MODELS[name](dim=4, scale=0.5)
     tables = started(model, True)
     head, relation, tail = triples.unbind(1)
-    asked = scores(model, tables, Questions.of(triples, "head"))
+    asked = scores(model, tables, Queries.of(triples, "head"))
     doubled = tables.relations[relation + tables.n_relations]
     truth = model.compare(model.tail_query(tables.entities[tail], doubled), tables.entities)
     torch.testing.assert_close(asked, truth)
-    asked = scores(model, tables, Questions.of(triples, "tail"))
+    asked = scores(model, tables, Queries.of(triples, "tail"))
     truth = model.compare(
         model.tail_query(tables.entities[head], tables.relations[relation]), tables.entities
     )
@@ -54,7 +54,7 @@ def test_a_reciprocal_question_teaches_its_own_relation_row_alone(
 ) -> None:
     model = DistMult(dim=4, scale=0.5)
     tables = started(model, True)
-    questions = Questions.of(triples[triples[:, 1] == 1], side)
-    scores(model, tables, questions).sum().backward()
+    queries = Queries.of(triples[triples[:, 1] == 1], side)
+    scores(model, tables, queries).sum().backward()
     assert tables.relations.grad is not None
     assert tables.relations.grad.any(1).nonzero().flatten().tolist() == [row]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import RecipeError, RunError
 from allneg.scoring import Shard
-from allneg.scoring.shard import ALONE, LONE, Group, World
+from allneg.scoring.shard import NO_GROUP, SINGLE_PROCESS, Group, World
 
 
 def test_a_world_of_one_holds_every_row() -> None:
-    assert Shard.whole(20) == Shard(0, 20, 20) == Shard.of(20, LONE)
+    assert Shard.whole(20) == Shard(0, 20, 20) == Shard.of(20, SINGLE_PROCESS)
     assert len(Shard.whole(20)) == 20
 
 
@@ -38,26 +38,26 @@ def test_a_shard_knows_which_rows_it_holds() -> None:
 
 def test_more_processes_than_entities_are_refused() -> None:
     crowd = World(rows=Group(0, 4), everyone=Group(0, 4))
-    with pytest.raises(BadRecipe, match="3 entities are too few for 4 processes"):
+    with pytest.raises(RecipeError, match="3 entities are too few for 4 processes"):
         Shard.of(3, crowd)
 
 
 def test_alone_there_is_nothing_to_add() -> None:
     each = torch.arange(3.0)
-    assert ALONE.sum(each).equal(torch.arange(3.0))
-    assert ALONE.most(each).equal(torch.arange(3.0))
-    assert ALONE.first(each).equal(torch.arange(3.0))
-    assert ALONE.stack(each).equal(torch.arange(3.0).unsqueeze(0))
-    assert LONE.leads
-    assert LONE.most(7) == 7
-    assert LONE.told("a name") == "a name"
-    assert LONE.texts("a name") == ["a name"]
+    assert NO_GROUP.sum(each).equal(torch.arange(3.0))
+    assert NO_GROUP.most(each).equal(torch.arange(3.0))
+    assert NO_GROUP.first(each).equal(torch.arange(3.0))
+    assert NO_GROUP.stack(each).equal(torch.arange(3.0).unsqueeze(0))
+    assert SINGLE_PROCESS.is_rank_zero
+    assert SINGLE_PROCESS.most(7) == 7
+    assert SINGLE_PROCESS.broadcast("a name") == "a name"
+    assert SINGLE_PROCESS.texts("a name") == ["a name"]
 
 
 def test_alone_a_problem_is_ones_own() -> None:
     def fail() -> None:
-        raise BadRun("mine")
+        raise RunError("mine")
 
-    with pytest.raises(BadRun, match="mine"):
-        LONE.together(fail)
-    assert LONE.together(lambda: 3) == 3
+    with pytest.raises(RunError, match="mine"):
+        SINGLE_PROCESS.together(fail)
+    assert SINGLE_PROCESS.together(lambda: 3) == 3

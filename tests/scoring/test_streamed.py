@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import MODELS, DistMult
-from allneg.recipe import Loss, Penalty
+from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables
 from allneg.scoring.loss import LOSSES
 from allneg.scoring.streamed import Rivals, losses
@@ -43,12 +43,12 @@ def test_a_block_at_a_time_gives_the_same_losses_and_gradients(
 ) -> None:
     model = MODELS[name](dim=3, scale=0.8)
     known = KnownAnswers.of([train.numpy()], N, 2)
-    questions = Questions.of(train[[3, 68, 70, 71, 72, 73]], "tail")
+    queries = Queries.of(train[[3, 68, 70, 71, 72, 73]], "tail")
 
     def value_and_gradients(block: int) -> tuple[Tensor, ...]:
         tables = Tables.start(model, 2, Shard.whole(N), False, seed=1)
-        objective = Objective(model, replace(settings, block=block), Penalty("none"), known)
-        value = objective.value(tables, questions, Generator().manual_seed(0))
+        objective = Objective(model, replace(settings, block=block), Regularizer("none"), known)
+        value = objective.value(tables, queries, Generator().manual_seed(0))
         value.backward()
         assert tables.entities.grad is not None
         assert tables.relations.grad is not None
@@ -83,14 +83,14 @@ def test_no_more_scores_are_held_than_were_allowed(name: str, block: int, most: 
 def test_padding_changes_nothing_and_stays_zero(settings: Loss, block: int, train: Tensor) -> None:
     model = DistMult(dim=3, scale=0.8)
     known = KnownAnswers.of([train.numpy()], N, 2)
-    objective = Objective(model, replace(settings, block=block), Penalty("n3", 0.1), known)
+    objective = Objective(model, replace(settings, block=block), Regularizer("n3", 0.1), known)
     plain = Tables.start(model, 2, Shard.whole(N), False, seed=1)
     padded = plain.padded(64)
     assert len(padded.entities) == 256
     values = []
     for tables in (plain, padded):
-        questions = Questions.of(train, "tail")
-        value = objective.value(tables, questions, Generator().manual_seed(0))
+        queries = Queries.of(train, "tail")
+        value = objective.value(tables, queries, Generator().manual_seed(0))
         value.backward()
         values.append(value.detach())
     torch.testing.assert_close(*values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from allneg.graph.questions import SIDES, Questions
+from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS, DistMult
 from allneg.scoring import Shard, Tables
 from allneg.scoring.tables import mixed_seed
@@ -50,7 +50,7 @@ def test_reciprocal_tables_have_two_relation_rows_and_count_one() -> None:
     both = Tables.start(model, 4, Shard.whole(5), True, seed=0)
     assert plain.n_relations == both.n_relations == 4
     each = torch.arange(4)
-    tails, heads = (Questions.asking(side, each, each, each) for side in SIDES)
+    tails, heads = (Queries.asking(side, each, each, each) for side in SIDES)
     assert plain.relation_rows(tails).equal(plain.relation_rows(heads))
     tail, head = both.relation_rows(tails), both.relation_rows(heads)
     assert tail.shape == head.shape == (4, 3)
@@ -123,8 +123,8 @@ def test_rounded_entities_follow_a_load_and_every_change_that_torch_makes() -> N
 
 def test_looked_up_rows_are_those_of_each_question() -> None:
     tables = Tables.start(DistMult(dim=3, scale=0.1), 2, Shard.whole(5), True, seed=0)
-    questions = Questions.of(torch.tensor([[4, 1, 0], [2, 0, 2]]), "head")
-    looked = tables.look(questions)
+    queries = Queries.of(torch.tensor([[4, 1, 0], [2, 0, 2]]), "head")
+    looked = tables.look(queries)
     assert looked.entity.equal(tables.entities[[0, 2]])
     assert looked.answer.equal(tables.entities[[4, 2]])
     assert looked.relation.equal(tables.relations[[3, 2]])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving.opened import Opened
 
 LABELS = {"France": "French Republic", "Sicily": "Sicilia", "Nowhere": "no entity"}

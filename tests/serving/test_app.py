@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving.guard import HEADERS
 from allneg.serving.opened import Opened
 from allneg.serving.predictor import load

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.graph import Graph
-from allneg.graph.questions import SIDES
+from allneg.graph.queries import SIDES
 from allneg.graph.vocabulary import Vocabulary
 from allneg.kernels.packed import can_pack
 from allneg.models import MODELS
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.serving.predictor import Predictor, load
 
@@ -85,10 +85,10 @@ def test_a_question_gets_the_same_numbers_alone_and_among_others(predictor: Pred
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_relations_are_too_few(predictor: Predictor, k: int) -> None:
-    with pytest.raises(BadRecipe, match="at least 1"):
+    with pytest.raises(RecipeError, match="at least 1"):
         predictor.relations("Italy", "France", k=k)
 
 
 def test_what_is_no_side_is_named(predictor: Predictor) -> None:
-    with pytest.raises(BadRecipe, match="'both' is no side"):
+    with pytest.raises(RecipeError, match="'both' is no side"):
         predictor.answer([("Italy", "borders")], "both")  # type: ignore[arg-type]

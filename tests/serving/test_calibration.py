@@ -9,7 +9,7 @@ import pytest
 
 from allneg.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving.calibration import Calibration, isotonic
 from allneg.serving.predictor import Predictor, load
 from allneg.training import fit
@@ -65,7 +65,7 @@ def test_valid_gives_the_rate_of_right_answers(predictor: Predictor) -> None:
             counted = [e.score - answers.rest for e in answers.predictions
                        if e.known in (None, "valid")]  # fmt: skip
             expected += sum(calibration(counted))
-    # 4 questions with one right answer each; smoothing moves each pool by up to half a fact.
+    # 4 queries with one right answer each; smoothing moves each pool by up to half a fact.
     assert 2.5 < expected < 7
 
 
@@ -78,13 +78,13 @@ def test_it_says_what_it_was_made_of(predictor: Predictor) -> None:
     calibration = Calibration.fit(predictor)
     assert calibration is not None
     assert "isotonic" in calibration.in_words
-    assert "4 questions of valid" in calibration.in_words
+    assert "4 queries of valid" in calibration.in_words
 
 
 def test_a_question_of_many_answers_counts_once(
     tmp_path: Path, quick: Callable[..., Recipe]
 ) -> None:
-    """Ten answers to one question and one to ten others: 20 of 11 questions, not 110 of 20."""
+    """Ten answers to one query and one to ten others: 20 of 11 queries, not 110 of 20."""
     names = tuple(f"e{i}" for i in range(60))
     some = [[i, 0, 30 + i] for i in range(30)]
     valid = [[0, 0, 40 + i] for i in range(10)] + [[i, 0, 50 - i] for i in range(1, 11)]

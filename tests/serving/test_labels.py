@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.serving.labels import read_labels
 
 TEXT = "\ufeff/m/1\tDenton\r\n/m/2\tEl  Paso\n/m/1\tsecond\n/m/3\t" + "x" * 300 + "\n"
@@ -36,13 +36,13 @@ def test_labels_are_read_plain_or_packed(tmp_path: Path, name: str, pack) -> Non
 )
 def test_a_line_that_is_no_label_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "a.tsv").write_bytes(content)
-    with pytest.raises(BadData, match=said):
+    with pytest.raises(DataError, match=said):
         read_labels(tmp_path / "a.tsv")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be read"):
         read_labels(tmp_path / "none.tsv")
     (tmp_path / "cut.xz").write_bytes(lzma.compress(TEXT.encode())[:40])
-    with pytest.raises(BadData, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be read"):
         read_labels(tmp_path / "cut.xz")

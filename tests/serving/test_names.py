@@ -74,8 +74,8 @@ def test_a_limit_is_kept() -> None:
 
 
 def test_near_names_are_names_as_they_are() -> None:
-    assert names().near("Sao Pualo") == ["São Paulo"]
-    assert names().near("") == []
+    assert names().close_names("Sao Pualo") == ["São Paulo"]
+    assert names().close_names("") == []
 
 
 def test_no_names_find_nothing() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import BadData, BadRun
-from allneg.run import Run
+from allneg.errors import DataError, RunError
+from allneg.runs import Run
 from allneg.serving.opened import Opened, open_runs
 
 
@@ -16,12 +16,12 @@ def test_runs_of_one_name_get_numbers(toy_run: Run) -> None:
 
 
 def test_labels_that_fit_no_entity_are_a_mistake(toy_run: Run) -> None:
-    with pytest.raises(BadData, match="no label is of an entity"):
+    with pytest.raises(DataError, match="no label is of an entity"):
         open_runs([toy_run.folder], {"/m/1": "Denton"}, "cpu")
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadRun, match="not a run"):
+    with pytest.raises(RunError, match="not a run"):
         open_runs([tmp_path], {}, "cpu")
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from allneg.errors import BadData, BadRecipe, BadRun, Diverged
-from allneg.graph.questions import Questions
-from allneg.run import Run
+from allneg.errors import DataError, Diverged, RecipeError, RunError
+from allneg.graph.queries import Queries
+from allneg.runs import Run
 from allneg.scoring import scores
 from allneg.serving import predictor as module
 from allneg.serving.predictor import Prediction, Predictor, load
@@ -30,7 +30,7 @@ def test_tails_are_the_scores_of_every_entity_best_first(predictor: Predictor) -
         torch.tensor([names.entity("Spain")]),
         torch.tensor([names.relation("borders")]),
     )
-    asked = Questions.asking("tail", spain, borders, spain)
+    asked = Queries.asking("tail", spain, borders, spain)
     with torch.no_grad():
         values = scores(predictor.model, predictor.tables, asked)[0]
     expected = dict(zip(names.entities, values.tolist(), strict=True))
@@ -42,7 +42,7 @@ def test_heads_are_asked_from_the_other_side(predictor: Predictor) -> None:
     names = predictor.graph.vocabulary
     found = predictor.heads("Europe", "in", k=12)
     europe, within = torch.tensor([names.entity("Europe")]), torch.tensor([names.relation("in")])
-    asked = Questions.asking("head", europe, within, europe)
+    asked = Queries.asking("head", europe, within, europe)
     with torch.no_grad():
         values = scores(predictor.model, predictor.tables, asked)[0]
     assert found[0].entity == names.entities[int(values.argmax())]
@@ -89,16 +89,16 @@ def test_more_answers_than_entities_are_all_of_them(predictor: Predictor) -> Non
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_answers_cannot_be_asked_for(predictor: Predictor, k: int) -> None:
-    with pytest.raises(BadRecipe, match="at least 1"):
+    with pytest.raises(RecipeError, match="at least 1"):
         predictor.tails("Paris", "in", k=k)
 
 
 def test_near_names_are_suggested_on_a_typo(predictor: Predictor) -> None:
-    with pytest.raises(BadData, match=r"^no entity is called 'Frence'; close names: 'France'"):
+    with pytest.raises(DataError, match=r"^no entity is called 'Frence'; close names: 'France'"):
         predictor.tails("Frence", "borders")
-    with pytest.raises(BadData, match=r"^no relation is called 'border'; close names: 'borders'"):
+    with pytest.raises(DataError, match=r"^no relation is called 'border'; close names: 'borders'"):
         predictor.heads("France", "border")
-    with pytest.raises(BadData, match=r"^no entity is called '\\x1b\[2J'$"):
+    with pytest.raises(DataError, match=r"^no entity is called '\\x1b\[2J'$"):
         predictor.tails("\x1b[2J", "borders")
 
 
@@ -107,12 +107,12 @@ def test_many_questions_are_answered_as_one_by_one(
 ) -> None:
     names = predictor.graph.vocabulary
     asked = [(entity, relation) for entity in names.entities for relation in names.relations]
-    monkeypatch.setattr(module, "_BLOCK", 5 * len(names.entities))  # 36 questions, 5 at once
+    monkeypatch.setattr(module, "_BLOCK", 5 * len(names.entities))  # 36 queries, 5 at once
     for side, one in (("tail", predictor.tails), ("head", predictor.heads)):
         many = predictor.answer(asked, side, k=4)  # type: ignore[arg-type]
         assert len(many) == len(asked)
-        for question, found in zip(asked, many, strict=True):
-            alone = one(*question, k=4)
+        for query, found in zip(asked, many, strict=True):
+            alone = one(*query, k=4)
             assert [each.known for each in found] == [each.known for each in alone]
             assert [each.score for each in found] == pytest.approx(
                 [each.score for each in alone], rel=1e-5
@@ -141,7 +141,7 @@ def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
     shutil.rmtree(toy_copy.folder / "checkpoints")
     (toy_copy.folder / "checkpoints").mkdir()
     toy_copy.say("interrupted")
-    with pytest.raises(BadRun, match="nothing is trained yet; `allneg resume` it"):
+    with pytest.raises(RunError, match="nothing is trained yet; `allneg resume` it"):
         load(toy_copy.folder, device="cpu")
 
 

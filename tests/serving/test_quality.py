@@ -8,7 +8,7 @@ import pytest
 
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import rank
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.serving import quality as module
 from allneg.serving.opened import Opened
 from allneg.serving.quality import examples, quality

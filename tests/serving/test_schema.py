@@ -52,7 +52,7 @@ def test_answers_are_those_of_the_document(document: Any, address: str) -> None:
     )
     @given(case=document[address]["GET"].as_strategy())
     def asked(case: Any) -> None:
-        # A question that says none of head, relation and tail is well-formed, and refused; so is
+        # A query that says none of head, relation and tail is well-formed, and refused; so is
         # a map by t-SNE where that is not installed.
         refuses = address in ("/v1/predict", "/v1/map")
         but = [checks.positive_data_acceptance] if refuses else []

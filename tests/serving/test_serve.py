@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from allneg.run import Run
+from allneg.runs import Run
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 SRC = Path(__file__).parents[2] / "src"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from allneg.run import disk as seam
-from allneg.run.disk import Bytes, Disk
+from allneg.runs import disk as seam
+from allneg.runs.disk import Bytes, Disk
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ import torch
 
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.checkpoint import Checkpoint, State
-from allneg.run.files import TEMPORARY
-from allneg.scoring.shard import LONE, World
+from allneg.runs import Run
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.files import TEMPORARY
+from allneg.scoring.shard import SINGLE_PROCESS, World
 from allneg.training import fit
 
 ENDLESS = 1_000_000
@@ -61,7 +61,7 @@ class Tally:
 class _Noted(Run):
     """A run that notes its saves where the parent can see them."""
 
-    def save(self, saved: Checkpoint, world: World = LONE) -> None:
+    def save(self, saved: Checkpoint, world: World = SINGLE_PROCESS) -> None:
         moment = (saved.state.epoch, saved.state.step)
         _note(begun=moment)
         super().save(saved, world)

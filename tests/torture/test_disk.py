@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from allneg.errors import BadRecipe, BadRun, OutOfResources
+from allneg.errors import RecipeError, ResourceError, RunError
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.disk import Disk
-from allneg.run.files import append_text, write_text
-from allneg.training import Watch, fit
+from allneg.runs import Run
+from allneg.runs.disk import Disk
+from allneg.runs.files import append_text, write_text
+from allneg.training import Callbacks, fit
 
 Made = Callable[..., Run]
 Room = Callable[[int], Any]  # bytes to a disk that has room for them
 
 
-class Listener(Watch):
+class Listener(Callbacks):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -57,11 +57,11 @@ def test_a_disk_full_for_one_save_costs_nothing(made: Made, full_disk: Room) -> 
             if "not saved" in line:
                 disk.room = 1 << 30  # someone tidies up
 
-    watch = Emptier()
-    fit(run, watch)
+    callbacks = Emptier()
+    fit(run, callbacks)
     assert disk.failures > 0
-    assert any("the disk is full" in line for line in watch.lines)
-    assert any("tries to save again in 0 seconds" in line for line in watch.lines)
+    assert any("the disk is full" in line for line in callbacks.lines)
+    assert any("tries to save again in 0 seconds" in line for line in callbacks.lines)
     assert run.tables().entities.equal(straight.tables().entities)
     assert losses(run) == losses(straight)
     assert run.report.to_json() == straight.report.to_json()
@@ -75,7 +75,7 @@ def test_a_disk_that_stays_full_ends_training_with_what_was_saved(
     straight, run = made("straight"), made("run")
     fit(straight)
     full_disk(room)
-    with pytest.raises(OutOfResources, match=r"the disk is full \([\d,]+ bytes are needed") as full:
+    with pytest.raises(ResourceError, match=r"the disk is full \([\d,]+ bytes are needed") as full:
         fit(run)
     assert full.value.exit_code == 6
     put_in(Disk())
@@ -94,7 +94,7 @@ def test_too_little_room_is_said_before_anything_is_written(
 
     run = made("run")
     put_in(Small())
-    with pytest.raises(OutOfResources, match=r"[\d,]+ bytes are needed, 1,234 are free"):
+    with pytest.raises(ResourceError, match=r"[\d,]+ bytes are needed, 1,234 are free"):
         fit(run)
     assert list((run.folder / "checkpoints").iterdir()) == []
     assert run.status["state"] == "failed"
@@ -109,7 +109,7 @@ def test_a_line_that_does_not_fit_is_not_there_in_part(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
-        with pytest.raises(OutOfResources, match="metrics: cannot be written"):
+        with pytest.raises(ResourceError, match="metrics: cannot be written"):
             append_text(path, "two hundred\n")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -143,13 +143,15 @@ def test_a_damaged_last_checkpoint_is_told_of_and_the_one_before_it_taken(
     else:
         (checkpoints / "last").unlink()
     for read in (straight.tables, straight.last):
-        with pytest.raises(BadRun) as caught:
+        with pytest.raises(RunError) as caught:
             read()
         assert caught.value.exit_code == 4
-    watch = Listener()
-    fit(Run.open(straight.folder), watch)
+    callbacks = Listener()
+    fit(Run.open(straight.folder), callbacks)
     whole = last if damage in ("pointer", "lost") else before
-    assert any(f"{whole} is whole, so training goes on from there" in line for line in watch.lines)
+    assert any(
+        f"{whole} is whole, so training goes on from there" in line for line in callbacks.lines
+    )
     assert losses(straight) == expected
     assert straight.report.to_json() == report
     assert straight.last() is not None
@@ -161,7 +163,7 @@ def test_with_every_checkpoint_damaged_training_does_not_start_again(made: Made)
     fit(run)
     for weights in run.folder.glob("checkpoints/*/tables.safetensors"):
         weights.write_bytes(b"")
-    with pytest.raises(BadRun, match=r"tables\.safetensors: 0 bytes where") as caught:
+    with pytest.raises(RunError, match=r"tables\.safetensors: 0 bytes where") as caught:
         fit(run)
     assert caught.value.exit_code == 4
 
@@ -172,7 +174,7 @@ def test_a_pointer_leads_nowhere_but_to_a_checkpoint(made: Made, name: str) -> N
     run = made("run")
     fit(run)
     (run.folder / "checkpoints" / "last").write_text(name + "\n")
-    with pytest.raises(BadRun, match="last: names no checkpoint"):
+    with pytest.raises(RunError, match="last: names no checkpoint"):
         run.tables()
 
 
@@ -184,11 +186,11 @@ def test_a_link_is_not_made_a_run(
     target = {"a folder": tmp_path, "nothing": tmp_path / "none", "a device": Path(os.devnull)}
     link = tmp_path / "link"
     link.symlink_to(target[where])
-    with pytest.raises(BadRecipe, match="link: is a link") as caught:
+    with pytest.raises(RecipeError, match="link: is a link") as caught:
         Run.create(link, quick(), tiny_graph)
     assert caught.value.exit_code == 2
     assert link.is_symlink()
-    with pytest.raises(BadRecipe, match="is there, and no folder"):
+    with pytest.raises(RecipeError, match="is there, and no folder"):
         Run.create(Path(os.devnull), quick(), tiny_graph)
 
 
@@ -205,7 +207,7 @@ def test_only_a_plain_file_is_ever_replaced(tmp_path: Path, what: str) -> None:
         path.mkdir()
     before = path.lstat()
     for write in (write_text, append_text):
-        with pytest.raises(OutOfResources, match=r"report\.json: not a plain file") as caught:
+        with pytest.raises(ResourceError, match=r"report\.json: not a plain file") as caught:
             write(path, "new")
         assert caught.value.exit_code == 6
     assert path.lstat().st_ino == before.st_ino

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from allneg.cli import allneg
-from allneg.errors import OutOfResources
+from allneg.errors import ResourceError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
 from allneg.hardware import is_out_of_memory
 from allneg.models import MODELS
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.training import fit
-from allneg.training.learner import Learner
+from allneg.training.trainer import Trainer
 
 Made = Callable[..., Run]
 TOO_MUCH = 1 << 50  # bytes
@@ -59,7 +59,7 @@ def test_ranking_in_less_memory_gives_equal_ranks(
     tiny_graph: Graph, most: int, protocol: str
 ) -> None:
     class Cramped(MODELS["transe"]):  # type: ignore[misc]
-        """Has memory for so many questions at once."""
+        """Has memory for so many queries at once."""
 
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:
             asked.append(len(query))
@@ -87,7 +87,7 @@ def test_memory_for_not_even_one_question_is_a_problem(tiny_graph: Graph) -> Non
     model = Full(4, 1.0)
     n = tiny_graph.n_entities
     tables = Tables.start(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
-    with pytest.raises(OutOfResources, match="one question at a time") as caught:
+    with pytest.raises(ResourceError, match="one query at a time") as caught:
         rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
     assert caught.value.exit_code == 6
 
@@ -105,7 +105,7 @@ def test_weights_that_do_not_fit_on_a_device_are_a_problem(
         "compare": [run.folder, run.folder],
         "predict": [run.folder, "--head", "France", "--relation", "borders"],
     }
-    with pytest.raises(OutOfResources, match="use --device cpu"):
+    with pytest.raises(ResourceError, match="use --device cpu"):
         allneg.main([command, *map(str, said[command])], standalone_mode=False)
 
 
@@ -124,14 +124,14 @@ def test_another_error_while_ranking_is_not_taken_for_memory(tiny_graph: Graph) 
 
 def failing(monkeypatch: pytest.MonkeyPatch, step: int, failure: Callable[[], object]) -> None:
     """Let the step of that number fail."""
-    real, done = Learner.step, 0
+    real, done = Trainer.step, 0
 
-    def broken(self: Learner, *arguments: object) -> object:
+    def broken(self: Trainer, *arguments: object) -> object:
         nonlocal done
         done += 1
         return failure() if done == step else real(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Learner, "step", broken)
+    monkeypatch.setattr(Trainer, "step", broken)
 
 
 @pytest.mark.battery(31)
@@ -148,7 +148,7 @@ def test_training_out_of_memory_names_the_setting_to_lower(
 ) -> None:
     run = made(setting)
     failing(monkeypatch, 3, out_of_memory)
-    with pytest.raises(OutOfResources, match=rf"cpu: out of memory .*\n.*{advice}") as caught:
+    with pytest.raises(ResourceError, match=rf"cpu: out of memory .*\n.*{advice}") as caught:
         fit(run)
     assert caught.value.exit_code == 6
     assert run.status["state"] == "failed"
@@ -158,18 +158,18 @@ def test_training_out_of_memory_names_the_setting_to_lower(
 @pytest.mark.parametrize(
     "negatives, count, advice",
     [
-        ("own", TOO_MUCH, "loss.count or model.dim"),
-        ("own", 1 << 62, "loss.count or model.dim"),
-        ("shared", 4, "loss.count, loss.block or model.dim"),
+        ("own", TOO_MUCH, "loss.n_negatives or model.dim"),
+        ("own", 1 << 62, "loss.n_negatives or model.dim"),
+        ("shared", 4, "loss.n_negatives, loss.block or model.dim"),
     ],
 )
 def test_where_negatives_are_drawn_their_count_is_named(
     made: Made, monkeypatch: pytest.MonkeyPatch, negatives: str, count: int, advice: str
 ) -> None:
-    run = made(f"loss.negatives={negatives}", f"loss.count={count}")
+    run = made(f"loss.negatives={negatives}", f"loss.n_negatives={count}")
     if negatives == "shared":
         failing(monkeypatch, 3, out_of_memory)
-    with pytest.raises(OutOfResources, match=rf"if that is not enough, {advice}"):
+    with pytest.raises(ResourceError, match=rf"if that is not enough, {advice}"):
         fit(run)
 
 
@@ -189,9 +189,7 @@ def test_a_device_that_vanishes_leaves_what_was_saved(
     run, straight = made("training.save_seconds=0"), made("training.save_seconds=0", "model.dim=4")
     fit(straight)
     failing(monkeypatch, 9, failure)
-    with pytest.raises(
-        OutOfResources, match=r"does not answer any more \(CUDA error: \w"
-    ) as caught:
+    with pytest.raises(ResourceError, match=r"does not answer any more \(CUDA error: \w") as caught:
         fit(run)
     assert caught.value.exit_code == 6
     assert "\nWhat was saved is kept" in str(caught.value)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from allneg.errors import BadRun
+from allneg.errors import RunError
 from allneg.graph import Graph
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.checkpoint import Checkpoint, State, load, save
+from allneg.runs import Run
+from allneg.runs.checkpoint import Checkpoint, State, load, save
 from allneg.training import fit
 
 Cut = Callable[..., Any]  # an action, a folder and a number of calls to the disk that was cut
@@ -117,7 +117,7 @@ def test_a_power_cut_while_a_run_is_made_leaves_a_whole_run_or_none(
             disk.after_the_cut(left, names, content)
             try:
                 run = Run.open(left)
-            except BadRun as problem:
+            except RunError as problem:
                 assert "not a run" in str(problem)  # noqa: PT017
                 continue
             assert run.graph.vocabulary == tiny_graph.vocabulary

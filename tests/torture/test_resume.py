@@ -14,16 +14,21 @@ from allneg.errors import Interrupted
 from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.training import fit
 
 OBJECTIVES = {
     "softmax": (),
-    "softmax, masked": ("loss.mask_known=true", "loss.smoothing=0.1"),
-    "softmax, shared": ("loss.negatives=shared", "loss.count=5", "loss.correction=true"),
-    "softmax, own": ("loss.negatives=own", "loss.count=5"),
-    "margin": ("loss.name=margin", "loss.margin=1", "penalty.name=l2"),
-    "logistic": ("loss.name=logistic", "loss.margin=1", "loss.negatives=own", "loss.count=4"),
+    "softmax, masked": ("loss.mask_known=true", "loss.label_smoothing=0.1"),
+    "softmax, shared": ("loss.negatives=shared", "loss.n_negatives=5", "loss.correction=true"),
+    "softmax, own": ("loss.negatives=per_query", "loss.n_negatives=5"),
+    "margin": ("loss.name=margin", "loss.margin=1", "regularizer.name=l2"),
+    "logistic": (
+        "loss.name=logistic",
+        "loss.margin=1",
+        "loss.negatives=per_query",
+        "loss.n_negatives=4",
+    ),
     "self-adversarial": ("loss.name=self-adversarial", "loss.margin=1", "loss.subsampling=true"),
 }
 OPTIMIZERS = ("adagrad", "adam", "sgd")

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from allneg.cli import main
-from allneg.errors import BadRun, OutOfResources
+from allneg.errors import ResourceError, RunError
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
 from allneg.kernels.compiler import find_compiler
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.export import export
-from allneg.run.run import FORMAT_VERSION
-from allneg.run.verify import verify
+from allneg.runs import Run
+from allneg.runs.export import export
+from allneg.runs.run import FORMAT_VERSION
+from allneg.runs.verify import verify
 from allneg.training import fit
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -119,7 +119,7 @@ def test_every_file_of_a_run_is_looked_at(run: Path) -> None:
         content = path.read_bytes()
         path.unlink()
         if path.name in ("run.json", "recipe.toml"):
-            with pytest.raises(BadRun):
+            with pytest.raises(RunError):
                 verify(run)
         elif path.name not in ("status.json", "report.json"):
             # A run that is not finished has no report, and one that nobody trained no status.
@@ -190,7 +190,7 @@ def test_a_whole_run_is_whole_whatever_engine_it_was_trained_by(
 
 
 def test_a_report_that_rounding_made_is_no_damage(run: Path) -> None:
-    """As of a GPU: a question of many may be at another place."""
+    """As of a GPU: a query of many may be at another place."""
     said = json.loads((run / "report.json").read_text())
     said["mrr"] *= 1 + 1e-4
     (run / "report.json").write_text(json.dumps(said))
@@ -236,7 +236,7 @@ def test_what_a_training_is_writing_is_no_leftover(run: Path) -> None:
 @pytest.mark.parametrize("name", ["entities.txt", "triples.safetensors", "recipe.toml"])
 def test_a_damaged_run_is_not_exported(run: Path, name: str, tmp_path: Path) -> None:
     (run / name).write_bytes(b"")
-    with pytest.raises(BadRun):
+    with pytest.raises(RunError):
         export(Run.open(run), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -248,7 +248,7 @@ def test_an_export_to_a_full_disk_leaves_nothing(
 ) -> None:
     full_disk(100)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(OutOfResources):
+    with pytest.raises(ResourceError):
         export(Run.open(run), tmp_path / name)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -257,7 +257,7 @@ def test_an_export_to_a_full_disk_leaves_nothing(
 def test_what_export_cannot_read_is_named(run: Path, tmp_path: Path) -> None:
     (run / "environment.json").unlink()
     (run / "environment.json").mkdir()
-    with pytest.raises(BadRun, match=r"run/environment\.json: cannot be read"):
+    with pytest.raises(RunError, match=r"run/environment\.json: cannot be read"):
         export(Run.open(run), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -285,7 +285,7 @@ def test_what_cannot_be_read_is_named(
     monkeypatch.setattr(Path, "open", refused_open)
     monkeypatch.setattr(Path, "iterdir", refused_list)
     if name == "checkpoints":
-        with pytest.raises(BadRun, match="cannot be read"):
+        with pytest.raises(RunError, match="cannot be read"):
             verify(run)
     else:
         assert any(f"{name}: cannot be read" in each for each in wrong(run).values())

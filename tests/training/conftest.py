@@ -12,8 +12,8 @@ import pytest
 from allneg.errors import Interrupted
 from allneg.graph import Graph
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.training import Watch, fit
+from allneg.runs import Run
+from allneg.training import Callbacks, fit
 
 Made = Callable[..., Run]
 
@@ -35,9 +35,9 @@ def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Mad
 def trained(made: Made) -> Made:
     """A run trained to its end."""
 
-    def train(*settings: str, watch: Watch | None = None, **more: Any) -> Run:
+    def train(*settings: str, callbacks: Callbacks | None = None, **more: Any) -> Run:
         run = made(*settings, **more)
-        fit(run, watch)
+        fit(run, callbacks)
         return run
 
     return train

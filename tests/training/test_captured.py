@@ -9,11 +9,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from allneg.graph import read_graph
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
 from allneg.training.captured import is_captured
-from allneg.training.learner import Learner
 from allneg.training.optimizer import optimizer_tensors
+from allneg.training.trainer import Trainer
 
 
 class Shapes(TorchDispatchMode):
@@ -36,11 +36,16 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 DRAWN = [
     [],
-    ["loss.negatives=shared", "loss.count=4"],
-    ["loss.negatives=shared", "loss.count=4", "loss.answers_too=false"],
-    ["loss.negatives=shared", "loss.count=4", "loss.correction=true"],
-    ["loss.negatives=own", "loss.count=5"],
-    ["loss.negatives=own", "loss.count=5", "loss.mask_known=true", "loss.subsampling=true"],
+    ["loss.negatives=shared", "loss.n_negatives=4"],
+    ["loss.negatives=shared", "loss.n_negatives=4", "loss.in_batch_negatives=false"],
+    ["loss.negatives=shared", "loss.n_negatives=4", "loss.correction=true"],
+    ["loss.negatives=per_query", "loss.n_negatives=5"],
+    [
+        "loss.negatives=per_query",
+        "loss.n_negatives=5",
+        "loss.mask_known=true",
+        "loss.subsampling=true",
+    ],
     ["model.entity_dropout=0.5", "model.relation_dropout=0.5"],
 ]
 
@@ -49,16 +54,16 @@ DRAWN = [
 def test_a_step_is_of_one_shape_whatever_is_drawn(settings: list[str]) -> None:
     recipe = Recipe().with_settings(["model.dim=3", *settings])
     graph = read_graph("countries")
-    learner, chance = Learner(recipe, graph, CPU), torch.Generator().manual_seed(0)
+    trainer, chance = Trainer(recipe, graph, CPU), torch.Generator().manual_seed(0)
     assert is_captured(recipe, CUDA)
-    learner.step(Questions.of(torch.from_numpy(graph.train[:20]), "tail"), chance)  # a plain one
+    trainer.step(Queries.of(torch.from_numpy(graph.train[:20]), "tail"), chance)  # a plain one
     shapes = set()
     for some in (graph.train[:20], graph.train[20:40]):
-        questions = Questions.of(torch.from_numpy(some), "tail")
-        drawn = learner.objective.draw(learner.tables, questions, chance)
+        queries = Queries.of(torch.from_numpy(some), "tail")
+        drawn = trainer.objective.draw(trainer.tables, queries, chance)
         seen = Shapes()
         with seen:
-            for value in learner.objective.parts(learner.tables, questions, 20, drawn):
+            for value in trainer.objective.parts(trainer.tables, queries, 20, drawn):
                 value.backward()
         assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & seen.names
         shapes.add(tuple(seen.shapes))
@@ -73,19 +78,19 @@ def test_captured_steps_learn_what_plain_ones_do(settings: list[str]) -> None:
     small = ["model.dim=8", "model.scale=0.5", "optimizer.learning_rate=1e-9"]
     recipe = Recipe().with_settings([*small, "training.batch_size=64", *settings])
     graph = read_graph("countries")
-    questions = Questions.of(torch.from_numpy(graph.train).to(CUDA), "tail")
+    queries = Queries.of(torch.from_numpy(graph.train).to(CUDA), "tail")
     values, sums = [], []
     for recorded in (True, False):
-        learner, chance = Learner(recipe, graph, CUDA), torch.Generator(CUDA)
+        trainer, chance = Trainer(recipe, graph, CUDA), torch.Generator(CUDA)
         for step in range(10):
-            asked = questions.part(slice(64 * step, 64 * step + 64))
+            asked = queries.part(slice(64 * step, 64 * step + 64))
             chance.manual_seed(step)
             if recorded:
-                values.append(float(learner.step(asked, chance)))
+                values.append(float(trainer.step(asked, chance)))
             else:
-                drawn = learner.objective.draw(learner.tables, asked, chance)
-                assert float(learner._step(asked, drawn)) == pytest.approx(values[step], rel=1e-3)
-        sums.append(optimizer_tensors(learner.optimizer, learner.tables))
+                drawn = trainer.objective.draw(trainer.tables, asked, chance)
+                assert float(trainer._step(asked, drawn)) == pytest.approx(values[step], rel=1e-3)
+        sums.append(optimizer_tensors(trainer.optimizer, trainer.tables))
     torch.testing.assert_close(*sums, rtol=1e-2, atol=1e-6)
 
 

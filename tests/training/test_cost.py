@@ -33,7 +33,7 @@ def test_one_device_sends_nothing() -> None:
 def test_rows_share_everything_and_send_looked_up_rows() -> None:
     shared = cost(RECIPE, COUNTS, Mesh(rows=4), SLOW)
     assert shared.operations == 6 * 10 * 250 * 8
-    # A sum of 3 · 10 rows of 32 bytes, and 2 numbers a question from each of the other three.
+    # A sum of 3 · 10 rows of 32 bytes, and 2 numbers a query from each of the other three.
     assert shared.rows_wire == 2 * 3 / 4 * 960 + 3 * 80
     assert shared.batch_wire == 0
     assert shared.price == 4 * 3600
@@ -44,7 +44,7 @@ def test_a_batch_shares_questions_and_sends_every_rows_gradient() -> None:
     shared = cost(RECIPE, COUNTS, Mesh(batch=2), SLOW)
     assert shared.operations == 6 * 5 * 1000 * 8
     assert shared.rows_wire == 0
-    # A sum of 1000 + 6 rows and the loss; two ids and rows of each of the other's 5 questions.
+    # A sum of 1000 + 6 rows and the loss; two ids and rows of each of the other's 5 queries.
     assert shared.batch_wire == 1006 * 32 + 4 + 2 * 5 * (32 + 8)
 
 

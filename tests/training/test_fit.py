@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe, BadRun, Diverged
+from allneg.errors import Diverged, RecipeError, RunError
 from allneg.evaluation import Report, evaluate
 from allneg.graph import Graph
 from allneg.models import MODELS
-from allneg.run import Run
-from allneg.run.checkpoint import State
-from allneg.training import Watch, fit
-from allneg.training.fit import Aim
-from allneg.training.learner import Learner
+from allneg.runs import Run
+from allneg.runs.checkpoint import State
+from allneg.training import Callbacks, fit
+from allneg.training.fit import StopAt
+from allneg.training.trainer import Trainer
 
 Trained = Callable[..., Run]
 
@@ -46,7 +46,7 @@ def test_every_model_learns_the_facts_it_is_told(
         f"model.name={model}",
         "model.dim=16",
         "training.epochs=80",
-        "penalty.name=none",
+        "regularizer.name=none",
         "evaluation.every=80",
         "model.scale=0.1",
     )
@@ -92,12 +92,12 @@ def test_the_best_weights_are_kept_and_not_the_last(trained: Trained, tiny_graph
 @pytest.mark.parametrize(
     "settings",
     [
-        ("penalty.weight=0.1",),
+        ("regularizer.weight=0.1",),
         ("loss.name=margin", "loss.margin=2", "loss.mask_known=true"),
-        ("loss.name=logistic", "loss.margin=2", "loss.negatives=own", "loss.count=3"),
-        ("loss.negatives=shared", "loss.count=4", "loss.correction=true"),
+        ("loss.name=logistic", "loss.margin=2", "loss.negatives=per_query", "loss.n_negatives=3"),
+        ("loss.negatives=shared", "loss.n_negatives=4", "loss.correction=true"),
         ("loss.name=self-adversarial", "loss.margin=2", "loss.subsampling=true"),
-        ("loss.smoothing=0.1", "model.entity_dropout=0.3", "model.relation_dropout=0.3"),
+        ("loss.label_smoothing=0.1", "model.entity_dropout=0.3", "model.relation_dropout=0.3"),
     ],
     ids=lambda settings: settings[0],
 )
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(made: Trained) -> None:
     assert caught.value.exit_code == 5
     assert run.status["state"] == "diverged"
     assert not run.finished
-    with pytest.raises(BadRun, match="diverged, so there is no report"):
+    with pytest.raises(RunError, match="diverged, so there is no report"):
         assert run.report
     assert run.last() is None  # tables whose own loss is not finite are not kept
 
@@ -134,7 +134,7 @@ def test_what_the_last_step_spoils_is_seen_without_valid_too(
     made: Trained, tiny_graph: Graph, rate: str, what: str
 ) -> None:
     graph = replace(tiny_graph, valid=tiny_graph.valid[:0])
-    wild = ("optimizer.name=sgd", f"optimizer.learning_rate={rate}", "penalty.name=none")
+    wild = ("optimizer.name=sgd", f"optimizer.learning_rate={rate}", "regularizer.name=none")
     one_step = ("training.epochs=1", "training.batch_size=1000")
     run = made(*wild, *one_step, "model.scale=1", graph=graph)
     with pytest.raises(Diverged, match=what):
@@ -158,14 +158,14 @@ def test_the_best_weights_survive_a_divergence(made: Trained, trained: Trained) 
 def test_what_has_diverged_does_not_go_on_without_its_memory(
     made: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, n_steps = Learner.step, 0
+    step, n_steps = Trainer.step, 0
 
-    def spoiled(learner: Learner, *rest: Any) -> Tensor:
+    def spoiled(trainer: Trainer, *rest: Any) -> Tensor:
         nonlocal n_steps
         n_steps += 1
-        return step(learner, *rest) * (torch.inf if n_steps == 20 else 1.0)
+        return step(trainer, *rest) * (torch.inf if n_steps == 20 else 1.0)
 
-    monkeypatch.setattr(Learner, "step", spoiled)
+    monkeypatch.setattr(Trainer, "step", spoiled)
     run = made("optimizer.name=adagrad", "training.epochs=10")
     with pytest.raises(Diverged):
         fit(run)
@@ -182,7 +182,7 @@ def test_the_peak_of_memory_is_that_of_all_sessions(
     run = made("training.epochs=4")
     for peak, epochs in ((7 << 40, 2), (1 << 40, None)):
         monkeypatch.setitem(fit.__globals__, "peak_bytes", lambda _, peak=peak: peak)
-        fit(run, aim=Aim("test", epochs))
+        fit(run, aim=StopAt("test", epochs))
     assert run.status["peak_bytes"] == 7 << 40
 
 
@@ -211,7 +211,7 @@ def test_without_valid_and_test_there_is_no_report(made: Trained, tiny_graph: Gr
     assert run.tables().entities.isfinite().all()
 
 
-class _Listener(Watch):
+class _Listener(Callbacks):
     def __init__(self) -> None:
         self.epochs = 0
         self.steps: list[tuple[int, int, int]] = []
@@ -228,18 +228,18 @@ class _Listener(Watch):
 
 
 def test_a_watch_is_told_of_every_step_and_ranking(trained: Trained) -> None:
-    watch = _Listener()
-    run = trained("training.epochs=3", watch=watch)
-    assert watch.epochs == 3
+    callbacks = _Listener()
+    run = trained("training.epochs=3", callbacks=callbacks)
+    assert callbacks.epochs == 3
     # 20 triples, each asked from two sides, are 5 batches of 8.
-    assert watch.steps == [(epoch, step, 5) for epoch in range(3) for step in range(1, 6)]
-    assert watch.rankings == list(valid_mrrs(run).items())
+    assert callbacks.steps == [(epoch, step, 5) for epoch in range(3) for step in range(1, 6)]
+    assert callbacks.rankings == list(valid_mrrs(run).items())
 
 
 @pytest.mark.battery(35)
 def test_a_run_that_is_being_trained_is_refused(made: Trained) -> None:
     run = made("training.epochs=1")
-    with run.held(), pytest.raises(BadRecipe, match="is being trained"):
+    with run.held(), pytest.raises(RecipeError, match="is being trained"):
         fit(run)
     fit(run)
     assert run.finished

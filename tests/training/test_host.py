@@ -11,21 +11,21 @@ from torch import Generator
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
-from allneg.graph.questions import SIDES, Questions, batches
+from allneg.graph.queries import SIDES, Queries, batches
 from allneg.models import MODELS
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.checkpoint import State
+from allneg.runs import Run
+from allneg.runs.checkpoint import State
 from allneg.scoring import feed, scores
 from allneg.scoring.host import HostTables
 from allneg.training import fit
 from allneg.training.captured import is_captured
-from allneg.training.learner import Learner
 from allneg.training.plan import how, plan
+from allneg.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 HOST = "hardware.table=host"
-STREAMED = "loss.block=40"  # of 8 questions: blocks of five rows, and two of the twelve left
+STREAMED = "loss.block=40"  # of 8 queries: blocks of five rows, and two of the twelve left
 
 
 @pytest.fixture
@@ -36,18 +36,18 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allneg.scoring.streamed.MULTIPLE", 5)
 
 
-def learnt(recipe: Recipe, graph: Graph, device: torch.device) -> Learner:
-    """A learner after some steps."""
-    learner = Learner(recipe, graph, device)
-    learner.set_rate(State())
+def learnt(recipe: Recipe, graph: Graph, device: torch.device) -> Trainer:
+    """A trainer after some steps."""
+    trainer = Trainer(recipe, graph, device)
+    trainer.set_rate(State())
     train = torch.from_numpy(graph.train).to(device)
     for epoch in range(2):
-        for questions in batches(train, 8, Generator(device).manual_seed(epoch)):
-            learner.step(questions, Generator(device).manual_seed(2))
-    return learner
+        for queries in batches(train, 8, Generator(device).manual_seed(epoch)):
+            trainer.step(queries, Generator(device).manual_seed(2))
+    return trainer
 
 
-def assert_same(one: Learner, other: Learner) -> None:
+def assert_same(one: Trainer, other: Trainer) -> None:
     for name, rows in one.tables.weights().items():
         assert rows.equal(other.tables.weights()[name])
 
@@ -57,8 +57,8 @@ RECIPES = [
     ["optimizer.name=adam", "optimizer.learning_rate=0.01"],
     ["optimizer.name=sgd"],
     ["training.micro_batch=3"],
-    ["loss.negatives=shared", "loss.count=5"],
-    ["loss.negatives=own", "loss.count=3", "loss.mask_known=true"],
+    ["loss.negatives=shared", "loss.n_negatives=5"],
+    ["loss.negatives=per_query", "loss.n_negatives=3", "loss.mask_known=true"],
     ["loss.mask_known=true", "loss.subsampling=true"],
     ["loss.relation_weight=0.5", "model.reciprocal=false", "optimizer.name=sgd"],
     ["model.entity_dropout=0.3"],
@@ -91,10 +91,10 @@ def test_scores_and_ranks_are_the_same(
 ) -> None:
     host = learnt(quick(f"model.name={name}", HOST, STREAMED), tiny_graph, CPU)
     test = torch.from_numpy(tiny_graph.test)
-    far = [scores(host.model, host.tables, Questions.of(test, side)) for side in SIDES]
+    far = [scores(host.model, host.tables, Queries.of(test, side)) for side in SIDES]
     report = evaluate(host.model, host.tables, tiny_graph)
     monkeypatch.undo()
-    near = [scores(host.model, host.tables, Questions.of(test, side)) for side in SIDES]
+    near = [scores(host.model, host.tables, Queries.of(test, side)) for side in SIDES]
     torch.testing.assert_close(far, near)
     assert evaluate(host.model, host.tables, tiny_graph).mrr == pytest.approx(report.mrr)
 
@@ -104,11 +104,11 @@ def test_a_run_goes_on_from_its_checkpoint(quick: Callable[..., Recipe], tiny_gr
     recipe = quick(HOST, STREAMED)
     first = learnt(recipe, tiny_graph, CPU)
     first.keep()
-    second = Learner(recipe, tiny_graph, CPU)
+    second = Trainer(recipe, tiny_graph, CPU)
     second.restore(first.checkpoint(State(epoch=2, best_epoch=1)))
-    questions = Questions.of(torch.from_numpy(tiny_graph.train[:8]), "tail")
-    for learner in (first, second):
-        learner.step(questions, Generator())
+    queries = Queries.of(torch.from_numpy(tiny_graph.train[:8]), "tail")
+    for trainer in (first, second):
+        trainer.step(queries, Generator())
     assert_same(first, second)
     assert second.best["entities"].equal(first.best["entities"])
 
@@ -150,17 +150,17 @@ def test_a_gpu_finds_the_same_gradients_from_the_host(
     # AdaGrad's first step would make a large difference of a rounded one, so that steps are not
     # compared; the optimiser is the CPU's own.
     exact = ["hardware.precision=float32", "model.scale=0.5", *settings, STREAMED]
-    questions = next(batches(torch.from_numpy(tiny_graph.train).to(device), 8, Generator(device)))
+    queries = next(batches(torch.from_numpy(tiny_graph.train).to(device), 8, Generator(device)))
     found = []
     for more in ([], [HOST]):
-        learner = Learner(quick(*exact, *more), tiny_graph, device)
-        tables, chance = learner.tables, Generator(device).manual_seed(2)
-        drawn = learner.objective.draw(tables, questions, chance)
-        total = learner._gradients(questions, drawn)
+        trainer = Trainer(quick(*exact, *more), tiny_graph, device)
+        tables, chance = trainer.tables, Generator(device).manual_seed(2)
+        drawn = trainer.objective.draw(tables, queries, chance)
+        total = trainer._gradients(queries, drawn)
         assert tables.entities.grad is not None
         assert tables.relations.grad is not None
         found.append([total.cpu(), tables.entities.grad.cpu(), tables.relations.grad.cpu()])
-        learner.step(questions, Generator(device))
+        trainer.step(queries, Generator(device))
         assert all(each.isfinite().all() for each in tables.weights().values())
     assert tables.entities.is_pinned()
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import ComplEx
-from allneg.recipe import Loss, Optimizer, Penalty
-from allneg.run import Run
-from allneg.run.checkpoint import State
+from allneg.recipe import Loss, Optimizer, Regularizer
+from allneg.runs import Run
+from allneg.runs.checkpoint import State
 from allneg.scoring import Objective, Shard, Tables
 from allneg.training.optimizer import OnePassAdagrad, rate_at
 
@@ -45,7 +45,7 @@ def test_a_plateau_lowers_the_rate_of_a_run(trained: Callable[..., Run]) -> None
 
 def test_the_first_step_of_adagrad_moves_by_the_rate(trained: Callable[..., Run]) -> None:
     """Published recipes count on an accumulator that starts at 0."""
-    # All 40 questions are in one batch, so that an epoch is a step.
+    # All 40 queries are in one batch, so that an epoch is a step.
     settings = ("training.batch_size=100", "training.epochs=1", "model.scale=1")
     still = trained(*settings, "optimizer.name=sgd", "optimizer.learning_rate=1e-30")
     moved = trained(*settings, "optimizer.learning_rate=0.25")
@@ -66,8 +66,8 @@ def test_a_step_of_sgd_grows_with_the_rate(trained: Callable[..., Run]) -> None:
 @pytest.mark.parametrize("block", [64, 1 << 20], ids=["streamed", "whole"])
 def test_entities_that_are_kept_rounded_learn_what_those_rounded_anew_do(block: int) -> None:
     model = ComplEx(dim=3, scale=0.5)
-    questions = Questions.of(torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]]), "tail")
-    objective = Objective(model, Loss(block=block), Penalty("n3", 0.1), None, narrow=True)
+    queries = Queries.of(torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]]), "tail")
+    objective = Objective(model, Loss(block=block), Regularizer("n3", 0.1), None, narrow=True)
     learnt = []
     for is_kept in (False, True):
         tables = Tables.start(model, 2, Shard.whole(100), True, seed=0).padded(64)
@@ -76,7 +76,7 @@ def test_entities_that_are_kept_rounded_learn_what_those_rounded_anew_do(block: 
         optimizer = OnePassAdagrad(tables, torch.tensor(0.1))
         for _ in range(3):
             optimizer.zero_grad()
-            objective.value(tables, questions, torch.Generator()).backward()
+            objective.value(tables, queries, torch.Generator()).backward()
             optimizer.step()
         learnt.append(tables)
     assert learnt[0].entities.equal(learnt[1].entities)

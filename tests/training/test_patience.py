@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from allneg.recipe import Recipe
-from allneg.run.checkpoint import State
-from allneg.training.patience import judged, spent
+from allneg.runs.checkpoint import State
+from allneg.training.patience import should_stop, update_best
 
 PLATEAU = Recipe().with_settings(
     ["evaluation.patience=3", "optimizer.schedule=plateau", "optimizer.every=2"]
@@ -13,7 +13,7 @@ def after(*mrrs: float, recipe: Recipe = PLATEAU) -> State:
     """The state after rankings of epochs 1, 2, … gave `mrrs`."""
     state = State()
     for epoch, mrr in enumerate(mrrs, 1):
-        state = judged(State(**{**vars(state), "epoch": epoch}), mrr, recipe)
+        state = update_best(State(**{**vars(state), "epoch": epoch}), mrr, recipe)
     return state
 
 
@@ -27,9 +27,9 @@ def test_an_equal_ranking_is_no_gain() -> None:
 
 
 def test_patience_counts_rankings_since_the_best() -> None:
-    assert not spent(after(0.5, 0.4, 0.4), PLATEAU)
-    assert spent(after(0.5, 0.4, 0.4, 0.4), PLATEAU)
-    assert not spent(after(0.5, 0.4, 0.4, 0.6, 0.5, 0.5), PLATEAU)
+    assert not should_stop(after(0.5, 0.4, 0.4), PLATEAU)
+    assert should_stop(after(0.5, 0.4, 0.4, 0.4), PLATEAU)
+    assert not should_stop(after(0.5, 0.4, 0.4, 0.6, 0.5, 0.5), PLATEAU)
 
 
 def test_a_plateau_lowers_the_rate_and_counts_anew() -> None:

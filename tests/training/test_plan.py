@@ -23,11 +23,11 @@ import torch
 from torch import Generator
 from allneg.evaluation import evaluate
 from allneg.graph.graph import Graph
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
-from allneg.run.checkpoint import State
-from allneg.training.learner import Learner
+from allneg.runs.checkpoint import State
+from allneg.training.trainer import Trainer
 from allneg.training.plan import plan
 
 def peak():
@@ -45,16 +45,16 @@ def train(n, recipe):
         for size in (4000, 600, 600)
     )
     graph = Graph("made up", names, train, valid, test)
-    learner = Learner(recipe, graph, DEVICE)
-    learner.keep()
+    trainer = Trainer(recipe, graph, DEVICE)
+    trainer.keep()
     size = recipe.training.batch_size
     train, order = torch.from_numpy(train).to(DEVICE), Generator(DEVICE)
     for _ in range(6 if CUDA else 1):
-        for i, questions in enumerate(batches(train, size, order)):
-            learner.step(questions, order)
+        for i, queries in enumerate(batches(train, size, order)):
+            trainer.step(queries, order)
             if i == 2:
                 break
-    evaluate(learner.model, learner.tables, graph, "valid", block=recipe.evaluation.block)
+    evaluate(trainer.model, trainer.tables, graph, "valid", block=recipe.evaluation.block)
     return graph
 
 torch.set_num_threads(1)
@@ -146,8 +146,8 @@ def test_a_size_beyond_a_floats_digits_is_counted_exactly() -> None:
 def test_the_line_says_whole_streamed_or_own() -> None:
     device = find_device("cpu")
     recipe = Recipe()
-    assert "500 questions × 2,189 candidates kept whole; dot" in how(recipe, 2189, device)
+    assert "500 queries × 2,189 candidates kept whole; dot" in how(recipe, 2189, device)
     streamed = recipe.with_settings(["loss.block=100000", "model.name=rotate"])
     assert "streamed, 192 at a time; modulus on cpu: engine cpu" in how(streamed, 2189, device)
-    own = recipe.with_settings(["loss.negatives=own", "loss.count=7"])
-    assert "500 questions × 8 rows of their own" in how(own, 2189, device)
+    own = recipe.with_settings(["loss.negatives=per_query", "loss.n_negatives=7"])
+    assert "500 queries × 8 rows of their own" in how(own, 2189, device)

@@ -16,9 +16,9 @@ import pytest
 
 from allneg.graph import read_graph
 from allneg.models import MODELS
-from allneg.run import Run
-from allneg.run.checkpoint import State
-from allneg.training import Watch, fit, train
+from allneg.runs import Run
+from allneg.runs.checkpoint import State
+from allneg.training import Callbacks, fit, train
 
 # An epoch has 5 steps: the second and the last stop are after all of them, before the ranking.
 STOPS = (1, 4, 1, 9)
@@ -54,11 +54,11 @@ def test_resuming_changes_nothing(
 @pytest.mark.parametrize(
     "settings",
     [
-        ("loss.negatives=shared", "loss.count=4", "loss.correction=true"),
-        ("loss.negatives=own", "loss.count=3", "loss.name=logistic"),
+        ("loss.negatives=shared", "loss.n_negatives=4", "loss.correction=true"),
+        ("loss.negatives=per_query", "loss.n_negatives=3", "loss.name=logistic"),
         ("loss.name=self-adversarial", "loss.subsampling=true", "loss.mask_known=true"),
-        ("model.entity_dropout=0.3", "model.relation_dropout=0.2", "loss.smoothing=0.1"),
-        ("model.reciprocal=false", "penalty.name=l2"),
+        ("model.entity_dropout=0.3", "model.relation_dropout=0.2", "loss.label_smoothing=0.1"),
+        ("model.reciprocal=false", "regularizer.name=l2"),
         ("training.micro_batch=3",),
         ("optimizer.schedule=step", "optimizer.every=2"),
         ("optimizer.schedule=plateau", "optimizer.every=1", "evaluation.every=1"),
@@ -110,7 +110,7 @@ class Killed(Exception):
     """Stands for a kill -9: nobody gets to save."""
 
 
-class _Killer(Watch):
+class _Killer(Callbacks):
     def __init__(self, steps: int) -> None:
         self._left = steps
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from allneg.errors import BadData, BadRecipe, BadRun, Interrupted
+from allneg.errors import DataError, Interrupted, RecipeError, RunError
 from allneg.recipe import Recipe
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.training import fit
-from allneg.training.fit import Aim
+from allneg.training.fit import StopAt
 from allneg.training.search import Space, read_space, search, standings
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.trial import Place, attempt, data_hash
@@ -26,7 +26,7 @@ from allneg.training.search.trial import Place, attempt, data_hash
 PAPER = Path(__file__).parents[2] / "recipes" / "search" / "paper-grid.toml"
 GRID = """
 "optimizer.learning_rate" = [0.5, 0.1]
-"penalty.weight" = [0.1, 0, 0.01]
+"regularizer.weight" = [0.1, 0, 0.01]
 """
 QUICK = """
 [model]
@@ -83,7 +83,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def test_a_grid_is_every_combination_once(spaced: Spaced) -> None:
     space = spaced()
-    assert space.names == ("optimizer.learning_rate", "penalty.weight")
+    assert space.names == ("optimizer.learning_rate", "regularizer.weight")
     assert {tuple(trial.settings.values()) for trial in space.trials} == {
         (rate, weight) for rate in (0.5, 0.1) for weight in (0.1, 0.0, 0.01)
     }
@@ -94,11 +94,11 @@ def test_a_grid_is_every_combination_once(spaced: Spaced) -> None:
 
 
 def test_a_trials_id_is_the_hash_of_its_whole_recipe(spaced: Spaced) -> None:
-    first = spaced('"penalty.weight" = [1]').trials[0]
+    first = spaced('"regularizer.weight" = [1]').trials[0]
     digest = hashlib.sha256(first.recipe.to_toml().encode()).hexdigest()
     assert first.id == digest[:16]
-    assert spaced("penalty.weight = [1.0, 2]").trials[0].id == first.id
-    assert spaced('"penalty.weight" = [1]', "training.seed=1").trials[0].id != first.id
+    assert spaced("regularizer.weight = [1.0, 2]").trials[0].id == first.id
+    assert spaced('"regularizer.weight" = [1]', "training.seed=1").trials[0].id != first.id
 
 
 def test_a_base_lies_under_the_spaces_own_tables(tmp_path: Path) -> None:
@@ -116,19 +116,19 @@ def test_a_base_lies_under_the_spaces_own_tables(tmp_path: Path) -> None:
     [
         ("", r"a table \[search\]"),
         ('"penalty.wieght" = [1]', r"penalty\.wieght is not a setting; did you mean"),
-        ('"penalty.weight" = 1', r"search\.penalty\.weight must be a list"),
-        ('"penalty.weight" = []', r"search\.penalty\.weight lists no value to try"),
-        ('"penalty.weight" = [1, 1.0]', r"lists a value twice"),
-        ('"penalty.weight" = {low = 0, high = 1}', r"a range: say how many to try by --trials"),
-        ('penalty.weight = {low = 0, high = 1}', r"a range: say how many to try by --trials"),
-        ('"penalty.weight" = {low = 0}', r"a range such as \{ low = 1e-4"),
-        ('"penalty.weight" = {low = 0, high = 1, step = 1}', "weight has no step: a range is"),
-        ('"penalty.weight" = {low = "a", high = 1}', r"must have numbers as its ends"),
-        ('"penalty.weight" = {low = 1, high = 2, log = 3}', r"must have true or false as its log"),
-        ('"penalty.weight" = {low = 1, high = 1}', r"must have a low below its high, not 1 and 1"),
-        ('"penalty.weight" = {low = 1, high = inf}', r"must have finite ends, not 1 and inf"),
+        ('"regularizer.weight" = 1', r"search\.penalty\.weight must be a list"),
+        ('"regularizer.weight" = []', r"search\.penalty\.weight lists no value to try"),
+        ('"regularizer.weight" = [1, 1.0]', r"lists a value twice"),
+        ('"regularizer.weight" = {low = 0, high = 1}', r"a range: say how many to try by --trials"),
+        ('regularizer.weight = {low = 0, high = 1}', r"a range: say how many to try by --trials"),
+        ('"regularizer.weight" = {low = 0}', r"a range such as \{ low = 1e-4"),
+        ('"regularizer.weight" = {low = 0, high = 1, step = 1}', "weight has no step: a range is"),
+        ('"regularizer.weight" = {low = "a", high = 1}', r"must have numbers as its ends"),
+        ('"regularizer.weight" = {low = 1, high = 2, log = 3}', r"must have true or false as its log"),  # noqa: E501
+        ('"regularizer.weight" = {low = 1, high = 1}', r"must have a low below its high, not 1 and 1"),  # noqa: E501
+        ('"regularizer.weight" = {low = 1, high = inf}', r"must have finite ends, not 1 and inf"),
         ('"model" = [0.1]', r"search.model is no setting: write its part, too"),
-        ('"penalty.weight" = {low = 0, high = 1, log = true}', r"must begin above 0 for log"),
+        ('"regularizer.weight" = {low = 0, high = 1, log = true}', r"must begin above 0 for log"),
         ('"data.name" = ["a", "b"]', r"data\.name cannot be searched"),
         ('"model.dim" = [4, -1]', r"model\.dim must be more than 0.*\(in model\.dim -1\)"),
         ('"loss.block" = ' + str(list(range(1, 400))) + '\n"model.dim" = ' + str([*range(1, 400)]),
@@ -136,22 +136,22 @@ def test_a_base_lies_under_the_spaces_own_tables(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_space_is_named(spaced: Spaced, searched: str, said: str) -> None:
-    with pytest.raises(BadRecipe, match=said) as caught:
+    with pytest.raises(RecipeError, match=said) as caught:
         spaced(searched)
     assert caught.value.exit_code == 2
     assert str(caught.value).count("\n") == 0
 
 
 def test_a_setting_cannot_be_both_fixed_and_searched(spaced: Spaced) -> None:
-    with pytest.raises(BadRecipe, match=r"--set penalty\.weight: space\.toml searches it"):
-        spaced(GRID, "penalty.weight=1")
+    with pytest.raises(RecipeError, match=r"--set penalty\.weight: space\.toml searches it"):
+        spaced(GRID, "regularizer.weight=1")
 
 
 def test_the_papers_grid_is_the_one_in_the_paper() -> None:
     space = read_space(PAPER)
     assert len(space.trials) == 6 * 5 * 5
     assert {trial.recipe.model.name for trial in space.trials} == {"complex"}
-    assert {trial.recipe.penalty.name for trial in space.trials} == {"l2"}
+    assert {trial.recipe.regularizer.name for trial in space.trials} == {"l2"}
     assert {trial.recipe.training.batch_size for trial in space.trials} == {
         100, 200, 500, 1000, 2000,
     }  # fmt: skip
@@ -182,7 +182,7 @@ def test_trials_are_ordinary_runs_and_test_is_never_ranked(
         assert run.report.protocol["split"] == "valid"
         assert each["valid_mrr"] == run.report.mrr
         assert each["best_epoch"] == run.status["best_epoch"]
-        assert each["settings"]["penalty.weight"] == run.recipe.penalty.weight
+        assert each["settings"]["regularizer.weight"] == run.recipe.regularizer.weight
         assert each["seconds"] > 0
 
 
@@ -198,9 +198,9 @@ def test_a_finished_search_is_left_alone(spaced: Spaced, tmp_path: Path) -> None
 
 def test_a_wider_space_tries_only_what_is_new(spaced: Spaced, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    search(spaced('"penalty.weight" = [0.1]'), out)
+    search(spaced('"regularizer.weight" = [0.1]'), out)
     before = everything(out / "trials")
-    search(spaced('"penalty.weight" = [0, 0.1]'), out)
+    search(spaced('"regularizer.weight" = [0, 0.1]'), out)
     assert before.items() <= everything(out / "trials").items()
     assert len(list((out / "trials").iterdir())) == 2
 
@@ -325,10 +325,10 @@ def test_data_that_has_changed_is_not_mixed_with_what_was_tried(
     assert result is not None
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("Italy\tborders\tSpain\n")
-    with pytest.raises(BadRun, match=f"trained on other data \\({result.data}, now [0-9a-f]"):
+    with pytest.raises(RunError, match=f"trained on other data \\({result.data}, now [0-9a-f]"):
         search(space, out)
     (out / "trials" / space.trials[0].id / "result.json").unlink()
-    with pytest.raises(BadRun, match="trained on other data"):
+    with pytest.raises(RunError, match="trained on other data"):
         search(space, out)
 
 
@@ -336,7 +336,7 @@ def test_a_search_needs_something_to_select_by(
     spaced: Spaced, tmp_path: Path, tiny_folder: Path
 ) -> None:
     (tiny_folder / "valid.tsv").unlink()
-    with pytest.raises(BadData, match="valid has no triples, and a search selects by"):
+    with pytest.raises(DataError, match="valid has no triples, and a search selects by"):
         search(spaced(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -345,13 +345,13 @@ def test_a_paused_run_that_goes_on_is_the_straight_one(
     made: Callable[..., Run], trained: Callable[..., Run], content: Callable[[Run], dict[str, Any]]
 ) -> None:
     run = made()
-    assert fit(run, aim=Aim(epochs=4)) is None
+    assert fit(run, aim=StopAt(epochs=4)) is None
     assert (run.status["state"], len(run.metrics())) == ("interrupted", 4)
     fit(run)
     assert content(run) == content(trained())
 
 
-NINE = '"optimizer.learning_rate" = [0.5, 0.1, 0.01]\n"penalty.weight" = [0.1, 0, 0.01]'
+NINE = '"optimizer.learning_rate" = [0.5, 0.1, 0.01]\n"regularizer.weight" = [0.1, 0, 0.01]'
 LONG = ("training.epochs=18", "evaluation.patience=100", "training.batch_size=40")
 
 
@@ -359,7 +359,7 @@ def test_rungs_are_epochs_at_which_valid_is_ranked(spaced: Spaced) -> None:
     assert rungs(spaced(NINE, *LONG)) == [2, 6]
     assert rungs(spaced(NINE, "training.epochs=100", "evaluation.every=5")) == [15, 35]
     assert rungs(spaced(NINE, "training.epochs=2")) == []
-    with pytest.raises(BadRecipe, match=r"--halving shares out the epochs; fix training\.epochs"):
+    with pytest.raises(RecipeError, match=r"--halving shares out the epochs; fix training\.epochs"):
         rungs(spaced('"training.epochs" = [2, 3]'))
 
 
@@ -394,7 +394,7 @@ def test_halving_keeps_the_best_third_and_they_end_as_if_never_paused(
 def test_halving_after_the_whole_search_compares_at_equal_epochs(
     spaced: Spaced, tmp_path: Path
 ) -> None:
-    space = spaced('"penalty.weight" = [0, 0.1, 1, 10]', *LONG)
+    space = spaced('"regularizer.weight" = [0, 0.1, 1, 10]', *LONG)
     whole, halved = tmp_path / "whole", tmp_path / "halved"
     search(space, whole)
     search(space, whole, halving=True)
@@ -413,7 +413,7 @@ def test_a_diverged_trial_never_climbs_a_rung(spaced: Spaced, tmp_path: Path) ->
 def test_without_halving_what_was_dropped_is_trained_to_the_end(
     spaced: Spaced, tmp_path: Path
 ) -> None:
-    space = spaced('"penalty.weight" = [0, 0.1, 1]', *LONG)
+    space = spaced('"regularizer.weight" = [0, 0.1, 1]', *LONG)
     out = tmp_path / "out"
     search(space, out, halving=True)
     search(space, out)

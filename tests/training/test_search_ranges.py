@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from allneg.cli.search import _Asked
-from allneg.errors import BadRecipe, BadRun, Interrupted
+from allneg.errors import Interrupted, RecipeError, RunError
 from allneg.training.search import Ranged, read_ranged, search_ranges, standings
 from allneg.training.search import asking as module
 from allneg.training.search.plot import _few
@@ -39,7 +39,7 @@ threads = 1
 SEARCHED = """
 "optimizer.learning_rate" = {{ low = 0.01, high = 0.5, log = true }}
 "model.dim" = {{ low = 3, high = 6 }}
-"penalty.name" = ["n3", "l2"]
+"regularizer.name" = ["n3", "l2"]
 """.replace("{{", "{").replace("}}", "}")
 needs_optuna = pytest.mark.skipif(
     importlib.util.find_spec("optuna") is None, reason="optuna is not installed: allneg[search]"
@@ -66,7 +66,7 @@ def by_turns(monkeypatch: pytest.MonkeyPatch) -> list[list[Told]]:
     def next_one(axes: Any, told: Any) -> dict[str, Any]:
         seen.append(list(told))
         rate = 0.01 * (1 + len(told))
-        return {"optimizer.learning_rate": rate, "model.dim": 3, "penalty.name": "n3"}
+        return {"optimizer.learning_rate": rate, "model.dim": 3, "regularizer.name": "n3"}
 
     monkeypatch.setattr(module, "suggested", next_one)
     return seen
@@ -127,7 +127,7 @@ def test_what_another_process_asks_for_meanwhile_is_waited_for(
     ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, out = ranged(count=2), tmp_path / "out"
-    more = {"optimizer.learning_rate": 0.4, "model.dim": 3, "penalty.name": "n3"}
+    more = {"optimizer.learning_rate": 0.4, "model.dim": 3, "regularizer.name": "n3"}
 
     class Meanwhile(Work):
         def done(self, trial: Trial) -> bool:
@@ -145,7 +145,7 @@ def test_what_another_process_asks_for_meanwhile_is_waited_for(
 def test_what_is_suggested_twice_is_tried_once_and_no_more_is_left(
     ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same = {"optimizer.learning_rate": 0.1, "model.dim": 3, "penalty.name": "n3"}
+    same = {"optimizer.learning_rate": 0.1, "model.dim": 3, "regularizer.name": "n3"}
     monkeypatch.setattr(module, "suggested", lambda axes, told: same)
     asked, out = ranged(count=3), tmp_path / "out"
     command = _Asked(asked, out, False)
@@ -177,20 +177,20 @@ def test_a_diverged_trial_counts_as_nothing(
     "settings",
     [
         {"model.dim": 3},
-        {"model.dim": 9, "penalty.name": "n3"},
-        {"model.dim": 2.5, "penalty.name": "n3"},
-        {"model.dim": 3, "penalty.name": "l2"},
+        {"model.dim": 9, "regularizer.name": "n3"},
+        {"model.dim": 2.5, "regularizer.name": "n3"},
+        {"model.dim": 3, "regularizer.name": "l2"},
     ],
 )
 def test_a_folder_of_another_space_is_refused(
     ranged: ReadRanged, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    asked = ranged('"model.dim" = { low = 2, high = 8 }\n"penalty.name" = ["n3"]')
-    right = {"model.dim": 8, "penalty.name": "n3"}
+    asked = ranged('"model.dim" = { low = 2, high = 8 }\n"regularizer.name" = ["n3"]')
+    right = {"model.dim": 8, "regularizer.name": "n3"}
     (tmp_path / "asked.json").write_text(json.dumps([right]))
     assert asked.asked(tmp_path) == [right]
     (tmp_path / "asked.json").write_text(json.dumps([right, settings]))
-    with pytest.raises(BadRun, match="choose another --out"):
+    with pytest.raises(RunError, match="choose another --out"):
         asked.asked(tmp_path)
 
 
@@ -199,19 +199,19 @@ def test_a_folder_of_another_space_is_refused(
     [
         ('"model.dim" = [3, 4]', r"--trials is for ranges"),
         ('"model.dim" = { low = 0, high = 4 }', r"model\.dim must be more than 0"),
-        ('"loss.smoothing" = { low = 0, high = 4 }', r"loss\.smoothing must be at least 0"),
+        ('"loss.label_smoothing" = { low = 0, high = 4 }', r"loss\.smoothing must be at least 0"),
         ('"model.dmi" = { low = 1, high = 4 }', r"model\.dmi is not a setting"),
         ('"data.split_seed" = { low = 1, high = 4 }', r"data\.split_seed cannot be searched"),
     ],
 )
 def test_a_mistake_in_a_range_is_named(ranged: ReadRanged, searched: str, said: str) -> None:
-    with pytest.raises(BadRecipe, match=said):
+    with pytest.raises(RecipeError, match=said):
         ranged(searched)
 
 
 def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(BadRecipe, match=r"pip install 'allneg\[search\]'"):
+    with pytest.raises(RecipeError, match=r"pip install 'allneg\[search\]'"):
         suggested({"model.dim": Range(3, 6)}, [])
 
 
@@ -265,16 +265,16 @@ CLASH = """
 def test_settings_that_do_not_go_together_are_named_before_anything_is_asked(
     ranged: ReadRanged,
 ) -> None:
-    with pytest.raises(BadRecipe, match=r"loss\.margin changes nothing in a softmax"):
+    with pytest.raises(RecipeError, match=r"loss\.margin changes nothing in a softmax"):
         ranged(CLASH)
 
 
 def test_what_could_not_be_tried_is_not_written(
     ranged: ReadRanged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = {"optimizer.learning_rate": -1.0, "model.dim": 3, "penalty.name": "n3"}
+    bad = {"optimizer.learning_rate": -1.0, "model.dim": 3, "regularizer.name": "n3"}
     monkeypatch.setattr(module, "suggested", lambda axes, told: bad)
     asked, out = ranged(), tmp_path / "out"
-    with pytest.raises(BadRecipe, match="learning_rate"):
+    with pytest.raises(RecipeError, match="learning_rate"):
         search_ranges(asked, out)
     assert asked.asked(out) == []

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import BadData, BadRecipe
+from allneg.errors import DataError, RecipeError
 from allneg.graph import Graph, read_graph
 from allneg.kernels.choose import why
 from allneg.recipe import Recipe
-from allneg.run import new_folder
-from allneg.training import Watch, planned, train
+from allneg.runs import new_folder
+from allneg.training import Callbacks, planned, train
 
 QUICK = ("model.dim=4", "training.epochs=2", "hardware.threads=1", "hardware.device=cpu")
 
@@ -38,7 +38,7 @@ def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: 
 
 
 def test_settings_that_name_other_data_are_refused() -> None:
-    with pytest.raises(BadRecipe, match=r"data\.name is 'wn18' in the settings, and 'tiny' is"):
+    with pytest.raises(RecipeError, match=r"data\.name is 'wn18' in the settings, and 'tiny' is"):
         planned("tiny", settings=["data.name=wn18"])
     assert planned("tiny", settings=["data.name=tiny"]).data.name == "tiny"
 
@@ -46,7 +46,7 @@ def test_settings_that_name_other_data_are_refused() -> None:
 def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("model.dimm = 7\n")
-    with pytest.raises(BadRecipe) as caught:
+    with pytest.raises(RecipeError) as caught:
         planned("tiny", model="rotat", recipe=file, settings=["training.epochs=0"])
     text = str(caught.value)
     assert all(word in text for word in ("model.dimm", "'rotat'", "training.epochs"))
@@ -56,7 +56,7 @@ def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> 
 def test_a_missing_device_is_said_before_anything_is_written(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadRecipe, match=r"no cuda:99 here; there is auto, cpu") as caught:
+    with pytest.raises(RecipeError, match=r"no cuda:99 here; there is auto, cpu") as caught:
         train(tiny_folder, settings=["hardware.device=cuda:99"], out=tmp_path / "run")
     assert caught.value.exit_code == 2
     assert not (tmp_path / "run").exists()
@@ -64,7 +64,7 @@ def test_a_missing_device_is_said_before_anything_is_written(
 
 def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
     (tiny_folder / "valid.tsv").write_text("one\ttwo\n")
-    with pytest.raises(BadData, match=r"valid\.tsv:1"):
+    with pytest.raises(DataError, match=r"valid\.tsv:1"):
         train(tiny_folder, settings=QUICK, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -72,13 +72,13 @@ def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
 def test_the_readers_notes_are_told(tiny_folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
 
-    class Listener(Watch):
+    class Listener(Callbacks):
         def said(self, line: str) -> None:
             said.append(line)
 
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("France\tborders\tSpain\n")
-    train(tiny_folder, settings=QUICK, out=tmp_path / "run", watch=Listener())
+    train(tiny_folder, settings=QUICK, out=tmp_path / "run", callbacks=Listener())
     assert any("1 duplicate triple in train" in line for line in said)
 
 

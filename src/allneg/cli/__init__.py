@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import click
 
 from allneg import __version__
-from allneg.errors import OutOfResources, Problem, near, printable
+from allneg.errors import AllnegError, ResourceError, close_names, printable
 
 _SECONDS_FOR_THE_FIRST = 5.0
 # Each command and the module that holds it; the text is what `allneg --help` says of it.
@@ -26,7 +26,7 @@ _COMMANDS = {
     "search": "Try the settings of a space, each once.",
     "reproduce": "Set our numbers beside the paper's.",
     "evaluate": "Rank a split and print the report.",
-    "predict": "Answer questions by name.",
+    "predict": "Answer queries by name.",
     "compare": "Say whether one run ranks better than another.",
     "info": "Say what a run is and how far it came.",
     "verify": "Check every file of a run.",
@@ -53,7 +53,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            close = near(args[0].lower(), _COMMANDS)
+            close = close_names(args[0].lower(), _COMMANDS)
             raise click.UsageError(f"No such command {printable(args[0])}{close}.", ctx)
         return super().resolve_command(ctx, args)
 
@@ -102,7 +102,7 @@ def allneg() -> None:
 
 
 def main() -> None:
-    """Run a command; a `Problem` becomes its message on stderr and its exit code."""
+    """Run a command; a `AllnegError` becomes its message on stderr and its exit code."""
     if sys.stdout is None:  # the shell closed it (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = _stderr()
@@ -126,12 +126,12 @@ def main() -> None:
             sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
         else:
             sys.stderr.write(f"allneg: {error.filename}: cannot be used ({error.strerror})\n")
-        sys.exit(OutOfResources.exit_code)
-    except Problem as problem:
+        sys.exit(ResourceError.exit_code)
+    except AllnegError as problem:
         from allneg.cli.say import note
 
         # Most problems are the same in every process of a machine; a full memory or disk is not.
-        alike = not isinstance(problem, OutOfResources) and os.environ.get("LOCAL_RANK", "0") != "0"
+        alike = not isinstance(problem, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0"
         if alike:
             # The first one says it, and torchrun ends the others; where it does not, we do.
             time.sleep(_SECONDS_FOR_THE_FIRST)

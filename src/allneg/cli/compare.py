@@ -14,7 +14,7 @@ from allneg.errors import counted
 if TYPE_CHECKING:
     from allneg.evaluation.compare import Comparison
     from allneg.evaluation.ranks import Ranking
-    from allneg.run import Run
+    from allneg.runs import Run
 
 _MOST_RELATIONS = 20
 
@@ -30,11 +30,11 @@ _MOST_RELATIONS = 20
 def command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
     """Say whether one RUN ranks better than the other, and how sure that is.
 
-    Both are asked the same questions. The interval is a bootstrap over triples, p a permutation
+    Both are asked the same queries. The interval is a bootstrap over triples, p a permutation
     test that flips signs; both draw 10,000 times.
     """
     from allneg.evaluation.compare import compare, same_data
-    from allneg.run import Run
+    from allneg.runs import Run
 
     first, second = Run.open(one), Run.open(other)
     same_data((str(one), str(other)), (first.graph, second.graph))

@@ -10,7 +10,7 @@ import click
 
 from allneg.cli.options import json_option, set_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
-from allneg.errors import BadData, counted, near
+from allneg.errors import DataError, close_names, counted
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
@@ -74,7 +74,9 @@ def get_command(name: str, as_json: bool) -> None:
 
     if name not in KNOWN_NAMES:
         known = ", ".join(KNOWN_NAMES)
-        raise BadData(f"no known set is called {name!r}{near(name, KNOWN_NAMES)}; known: {known}")
+        raise DataError(
+            f"no known set is called {name!r}{close_names(name, KNOWN_NAMES)}; known: {known}"
+        )
     where = place(name)
     if name not in EMBEDDED:
         if where is None and not is_offline():
@@ -113,7 +115,9 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
         _print(found)
     if strict and found.overlapping:
         shared = ", ".join(f"{pair} {count:,}" for pair, count in found.overlaps.items() if count)
-        raise BadData(f"{source}: splits share triples ({shared}); take them out of one of the two")
+        raise DataError(
+            f"{source}: splits share triples ({shared}); take them out of one of the two"
+        )
 
 
 def _as_in_training(found: Check) -> dict[str, str]:

@@ -29,7 +29,7 @@ def command(run: Path, split: str, rules: str, device: str | None, as_json: bool
     from allneg.cli.reports import note_if_unfinished, show
     from allneg.evaluation import evaluate, protocol
     from allneg.hardware import find_device, trouble_named
-    from allneg.run import Run
+    from allneg.runs import Run
 
     opened, place = Run.open(run), find_device(device or "auto")
     block = opened.recipe.evaluation.block

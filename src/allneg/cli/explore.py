@@ -16,7 +16,7 @@ import click
 
 from allneg.cli.options import device_option
 from allneg.cli.say import note
-from allneg.errors import BadRecipe, Interrupted, printable
+from allneg.errors import Interrupted, RecipeError, printable
 
 
 @click.command()
@@ -87,16 +87,16 @@ def _check(host: str, allowed: tuple[str, ...]) -> None:
     """The extra is there, and who listens to more than this machine says by which name."""
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
-        raise BadRecipe(
+        raise RecipeError(
             f"the explorer needs {' and '.join(missing)}; install allneg[serve] to have them"
         )
     for name in allowed:
         if not name or any(c in name for c in "/:@ ") or not name.isprintable():
-            raise BadRecipe(f"--allow-host {printable(name)}: a plain host name is expected")
+            raise RecipeError(f"--allow-host {printable(name)}: a plain host name is expected")
     if _is_loopback(host):
         return
     if not allowed:
-        raise BadRecipe(
+        raise RecipeError(
             f"--host {host} lets other machines in; say by which name with --allow-host NAME"
         )
     note(f"explorer: listens on {host}: whoever reaches this machine can ask these runs")

@@ -21,8 +21,8 @@ from allneg.cli.say import SCHEMA_VERSION, json_document
 @json_option
 def command(run: Path, out: Path, as_json: bool) -> None:
     """Join RUN's shards, a block of rows at a time, as if one process had trained it."""
-    from allneg.run import Run
-    from allneg.run.export import export
+    from allneg.runs import Run
+    from allneg.runs.export import export
 
     export(Run.open(run), out)
     if as_json:

@@ -15,8 +15,8 @@ from allneg.cli.say import SCHEMA_VERSION, json_document, table
 @json_option
 def command(run: Path, as_json: bool) -> None:
     """Say what RUN is and how far it came."""
-    from allneg.run import Run
-    from allneg.run.epochs import best_of
+    from allneg.runs import Run
+    from allneg.runs.epochs import best_of
 
     opened = Run.open(run)
     graph, metrics, standing = opened.graph, opened.metrics(), opened.standing

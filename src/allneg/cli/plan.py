@@ -10,7 +10,7 @@ import click
 
 from allneg.cli.options import a_number, device_option, json_option, set_option, with_flags
 from allneg.cli.say import SCHEMA_VERSION, json_document, table
-from allneg.errors import BadRecipe, near
+from allneg.errors import RecipeError, close_names
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
@@ -65,7 +65,7 @@ def command(
     grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
     timed = gpu is not None or chosen.hardware.mesh is not None
     if price is not None and not timed:
-        raise BadRecipe("--price is of an hour: say --on or --mesh, too, whose time is reckoned")
+        raise RecipeError("--price is of an hour: say --on or --mesh, too, whose time is reckoned")
     # A device that is planned for need not be here.
     away = timed and chosen.hardware.device == "auto"
     place = torch.device("cuda") if away else find_device(chosen.hardware.device)
@@ -99,7 +99,7 @@ def _counted(
         some = max(1, triples // 1000)  # as a plan's valid and test, which it does not ask for
         return Counts(entities, relations, triples, some, some), f"{entities:,} entities"
     if (entities, relations, triples) != (None, None, None):
-        raise BadRecipe("say all of --entities, --relations and --triples, or none of them")
+        raise RecipeError("say all of --entities, --relations and --triples, or none of them")
     graph = read_graph(recipe.data.name, recipe.data)
     return Counts.of(graph), graph.name
 
@@ -109,7 +109,9 @@ def _rates(name: str, price: float | None) -> Rates:
 
     if name not in RATES:
         known = ", ".join(RATES)
-        raise BadRecipe(f"--on {name}: nothing is known of it{near(name, RATES)}; there is {known}")
+        raise RecipeError(
+            f"--on {name}: nothing is known of it{close_names(name, RATES)}; there is {known}"
+        )
     return RATES[name] if price is None else replace(RATES[name], price=price)
 
 

@@ -9,10 +9,10 @@ import click
 
 from allneg.cli.options import device_option, json_option, run_argument
 from allneg.cli.say import clean, json_document, note, table
-from allneg.errors import BadData, printable
+from allneg.errors import DataError, printable
 
 if TYPE_CHECKING:
-    from allneg.graph.questions import Side
+    from allneg.graph.queries import Side
     from allneg.serving.predictor import Predictor
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--questions",
     "file",
     type=click.Path(path_type=Path),
-    help="A file of questions: head, relation, tail a line, tabs between, ? for what is asked.",
+    help="A file of queries: head, relation, tail a line, tabs between, ? for what is asked.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--new", is_flag=True, help="Leave out the facts that are known.")
@@ -42,10 +42,10 @@ def command(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Answer a question by RUN: names in, names out."""
+    """Answer a query by RUN: names in, names out."""
     asked = _asked(head, relation, tail, file)
     from allneg.cli.reports import note_if_unfinished
-    from allneg.run import Run
+    from allneg.runs import Run
     from allneg.serving.predictor import Predictor
 
     predictor = Predictor.load(run, device or "auto")
@@ -60,10 +60,10 @@ def command(
 def _asked(
     head: str | None, relation: str | None, tail: str | None, file: Path | None
 ) -> list[tuple[Side, str, str]]:
-    """(side asked for, known entity, relation) of every question."""
+    """(side asked for, known entity, relation) of every query."""
     if file is not None:
         if head or tail or relation:
-            raise click.UsageError("--questions stands alone: leave out --head, --tail, --relation")
+            raise click.UsageError("--queries stands alone: leave out --head, --tail, --relation")
         return _read(file)
     if relation is None or (head is None) == (tail is None):
         raise click.UsageError("say --relation and one of --head (asks for tails) or --tail")
@@ -74,35 +74,35 @@ def _read(file: Path) -> list[tuple[Side, str, str]]:
     try:
         text = file.read_bytes().decode().removeprefix("\ufeff")
     except OSError as error:
-        raise BadData(f"{file}: cannot be read ({error.strerror})") from None
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise BadData(f"{file}: not UTF-8 (byte {error.start:,})") from None
+        raise DataError(f"{file}: not UTF-8 (byte {error.start:,})") from None
     asked: list[tuple[Side, str, str]] = []
     # Only a line feed ends a line: other characters that split lines may be part of a name.
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
         fields = line.removesuffix("\r").split("\t")
         if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
-            raise BadData(
+            raise DataError(
                 f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
                 f"found {printable(line)}"
             )
         head, relation, tail = fields
         asked.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
     if not asked:
-        raise BadData(
-            f"{file}: no questions in it; write head, relation, tail a line, tabs between"
+        raise DataError(
+            f"{file}: no queries in it; write head, relation, tail a line, tabs between"
         )
     return asked
 
 
 def _check_names(predictor: Predictor, asked: list[tuple[Side, str, str]], file: Path) -> None:
-    """Say of an unknown name in which line it is; every line is a question."""
+    """Say of an unknown name in which line it is; every line is a query."""
     vocabulary = predictor.graph.vocabulary
     for number, (_, entity, relation) in enumerate(asked, 1):
         try:
             vocabulary.entity(entity), vocabulary.relation(relation)
-        except BadData as unknown:
-            raise BadData(f"{file.name}:{number}: {unknown}") from None
+        except DataError as unknown:
+            raise DataError(f"{file.name}:{number}: {unknown}") from None
 
 
 def _show_one(
@@ -112,7 +112,7 @@ def _show_one(
     if as_json:
         json_document([each.to_json() for each in found])
         return
-    question = f"{entity} — {relation} — ?" if side == "tail" else f"? — {relation} — {entity}"
+    query = f"{entity} — {relation} — ?" if side == "tail" else f"? — {relation} — {entity}"
     rows = [
         (
             i,
@@ -123,7 +123,7 @@ def _show_one(
         )
         for i, each in enumerate(found, 1)
     ]
-    table(question, ("#", "answer", "score#", "probability#", "known"), rows)
+    table(query, ("#", "answer", "score#", "probability#", "known"), rows)
     if not found:
         note("every entity is known as an answer")
 
@@ -131,7 +131,7 @@ def _show_one(
 def _show_many(
     predictor: Predictor, asked: list[tuple[Side, str, str]], top: int, new: bool, as_json: bool
 ) -> None:
-    """All answers, in the order of the questions; each side is asked in one go."""
+    """All answers, in the order of the queries; each side is asked in one go."""
     answers: dict[int, Any] = {}
     sides: tuple[Side, Side] = ("tail", "head")
     for side in sides:

@@ -15,20 +15,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from allneg.cli.say import clean, note, speaks
 from allneg.evaluation import Report
-from allneg.run.checkpoint import State
-from allneg.training import Watch
+from allneg.runs.checkpoint import State
+from allneg.training import Callbacks
 
 _SECONDS_A_LINE = 10.0  # between two lines where there is no terminal
 
 
 @contextlib.contextmanager
-def watched(quiet: bool) -> Iterator[tuple[Watch, Callable[[], int]]]:
-    """A watch for this terminal, and a function that says which signal came in, or 0."""
+def watched(quiet: bool) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
+    """A callbacks for this terminal, and a function that says which signal came in, or 0."""
     with contextlib.ExitStack() as stack:
-        watch = Watch()
+        callbacks = Callbacks()
         if not quiet and speaks():
-            watch = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
-        yield watch, stack.enter_context(_signals())
+            callbacks = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
+        yield callbacks, stack.enter_context(_signals())
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def _signals() -> Iterator[Callable[[], int]]:
             signal.signal(each, handler)
 
 
-class _Lines(Watch):
+class _Lines(Callbacks):
     """A plain line now and then."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class _Lines(Watch):
         note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
 
 
-class _Bar(Watch):
+class _Bar(Callbacks):
     """A progress bar over all epochs; early stopping may end it sooner."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import counted
 from allneg.evaluation import Report
-from allneg.run import Run
+from allneg.runs import Run
 
 _COLUMNS = ("MRR#", "MR#", "Hits@1#", "Hits@3#", "Hits@10#", "questions#")
 _MOST_RELATIONS = 20

@@ -11,7 +11,7 @@ import click
 
 from allneg.cli.options import a_number, json_option, quiet_option
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
-from allneg.errors import BadRecipe, Interrupted, Problem, problem_of
+from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
 if TYPE_CHECKING:
     from allneg.paper import Number, Results
@@ -91,21 +91,21 @@ def command(
     from allneg.paper.tasks import tasks
 
     if only_status and (take or bundle):
-        raise BadRecipe("--status changes nothing; leave out --bundle and --take")
+        raise RecipeError("--status changes nothing; leave out --bundle and --take")
     if quick and (take or bundle):
-        raise BadRecipe("--quick makes no results to --bundle or to --take")
+        raise RecipeError("--quick makes no results to --bundle or to --take")
     if quick and (_is_given("results") or _is_given("docs")):
-        raise BadRecipe(
+        raise RecipeError(
             f"--quick keeps results and pages in {runs}-quick; leave out --results, --docs"
         )
     if _is_given("results") and not _is_given("docs") and not only_status:
-        raise BadRecipe("--results: say --docs too, or its pages would replace those of others")
+        raise RecipeError("--results: say --docs too, or its pages would replace those of others")
     trains = seeds or parallel > 1 or limit_seconds is not None or drop_runs
     narrows = datasets or rows or quick or (trains and not only_status)
     if not parts and narrows:
-        raise BadRecipe(f"say what to reproduce: {', '.join(_PARTS)}")
+        raise RecipeError(f"say what to reproduce: {', '.join(_PARTS)}")
     if not any(each.recipe_file(recipes).exists() for each in NUMBERS):
-        raise BadRecipe(f"{recipes}: has none of the recipes; call from a checkout, or --recipes")
+        raise RecipeError(f"{recipes}: has none of the recipes; call from a checkout, or --recipes")
     if quick:
         runs = runs.with_name(f"{runs.name}-quick")
         results, docs = runs / "results", runs / "docs"
@@ -137,7 +137,7 @@ def command(
             note(f"{name}: {problem}")
         codes = {problem.exit_code for problem in work.failed.values()}
         said = f"{len(work.failed)} of {len(asked)} could not be trained"
-        raise problem_of(codes.pop() if len(codes) == 1 else Problem.exit_code, said)
+        raise error_for_exit_code(codes.pop() if len(codes) == 1 else AllnegError.exit_code, said)
 
 
 def _is_given(name: str) -> bool:
@@ -147,7 +147,7 @@ def _is_given(name: str) -> bool:
 
 def _check_writable(folder: Path) -> None:
     """Say before hours of training what could not be written after them."""
-    from allneg.run.files import full_disk_named, need_writable
+    from allneg.runs.files import full_disk_named, need_writable
 
     with full_disk_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class _Work:
     quiet: bool
 
     def __post_init__(self) -> None:
-        self.failed: dict[str, Problem] = {}
+        self.failed: dict[str, AllnegError] = {}
 
     def train(
         self,

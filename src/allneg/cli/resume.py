@@ -27,14 +27,14 @@ def command(run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int
     from allneg.cli.reports import print_report
     from allneg.cli.say import note, speaks
     from allneg.cli.workers import with_parent
-    from allneg.run import Run
+    from allneg.runs import Run
     from allneg.training.train import resume
 
     opened = Run.open(run)
     if not opened.finished:
-        with watched(quiet) as (watch, stopped_by):
+        with watched(quiet) as (callbacks, stopped_by):
             stopped = with_parent(stopped_by, parent)
-            resume(run, mesh=mesh, watch=watch, stopped_by=stopped)
+            resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped)
     elif speaks():
         note("it is finished already")
     if speaks():

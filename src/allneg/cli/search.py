@@ -17,7 +17,7 @@ import click
 from allneg.cli.options import json_option, quiet_option, set_option
 from allneg.cli.say import clean, json_document, note, table
 from allneg.cli.workers import Worker, oversee, start, with_parent
-from allneg.errors import BadRecipe, Diverged, OutOfMemory, counted
+from allneg.errors import Diverged, OutOfMemoryError, RecipeError, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,9 +63,9 @@ def command(
     from allneg.training.search import read_ranged, read_space
 
     if trials and halving:
-        raise BadRecipe("--halving is for lists of values; leave out --halving, or the ranges")
+        raise RecipeError("--halving is for lists of values; leave out --halving, or the ranges")
     if (out / "run.json").exists():
-        raise BadRecipe(f"{out}: is a run, and no search; choose another --out")
+        raise RecipeError(f"{out}: is a run, and no search; choose another --out")
     if trials or (only_status and (out / "asked.json").exists()):
         read: Space | Ranged = read_ranged(space, trials or 0, settings)
     else:
@@ -90,7 +90,7 @@ def command(
     if ends == {"diverged"}:
         raise Diverged(f"{out}: every trial has diverged; search lower optimizer.learning_rate")
     if ends <= {*_FAILED}:
-        raise OutOfMemory(f"{out}: no trial has ended well; search lower model.dim")
+        raise OutOfMemoryError(f"{out}: no trial has ended well; search lower model.dim")
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _draw(asked: _Asked) -> None:
 
     try:
         draw(asked.space, asked.standings(), asked.out / "search.svg")
-    except BadRecipe as missing:
+    except RecipeError as missing:
         note(str(missing))
 
 

@@ -75,9 +75,13 @@ def command(
         else:
             click.echo(_with_unset(plan), nl=False)
         return
-    with watched(quiet) as (watch, stopped_by):
+    with watched(quiet) as (callbacks, stopped_by):
         run = train(
-            data, recipe=plan, out=out, watch=watch, stopped_by=with_parent(stopped_by, parent)
+            data,
+            recipe=plan,
+            out=out,
+            callbacks=callbacks,
+            stopped_by=with_parent(stopped_by, parent),
         )
     if not speaks():
         return
@@ -88,7 +92,7 @@ def command(
         and run.report.protocol["split"] == "test"
         and len(run.graph.valid)
     ):
-        note("valid's MRR is of other questions, filtered by train and valid alone: test's differs")
+        note("valid's MRR is of other queries, filtered by train and valid alone: test's differs")
 
 
 def _with_unset(recipe: Recipe) -> str:

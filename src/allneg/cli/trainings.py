@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from allneg.cli.say import note
 from allneg.cli.workers import Worker, shares
-from allneg.errors import Diverged, Problem, problem_of
+from allneg.errors import AllnegError, Diverged, error_for_exit_code
 from allneg.paper.results import Result
 from allneg.paper.tasks import Task
 
@@ -34,7 +34,7 @@ class Trainings:
     looked: Callable[[Trainings], None] = lambda _: None  # told now and then
     limit_seconds: float | None = None  # then nothing is begun, and what is at work is saved
     at_work: dict[int, tuple[Task, Worker]] = field(default_factory=dict)  # by seat
-    failed: dict[str, Problem] = field(default_factory=dict)  # a task's name: why
+    failed: dict[str, AllnegError] = field(default_factory=dict)  # a task's name: why
     finished: int = 0
     signal_number: int = 0  # that ended it before its time
 
@@ -84,7 +84,7 @@ class Trainings:
         else:
             said = "; ".join(worker.lines()[-2:]) or "it said nothing"
             code = worker.process.returncode
-            self.failed[task.name] = problem_of(code, f"exit code {code}: {said}")
+            self.failed[task.name] = error_for_exit_code(code, f"exit code {code}: {said}")
 
     def _end(self, task: Task) -> None:
         self.finished += 1

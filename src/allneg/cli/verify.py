@@ -8,7 +8,7 @@ import click
 
 from allneg.cli.options import json_option, run_argument
 from allneg.cli.say import SCHEMA_VERSION, json_document, table
-from allneg.errors import BadRun
+from allneg.errors import RunError
 
 
 @click.command()
@@ -17,7 +17,7 @@ from allneg.errors import BadRun
 @json_option
 def command(run: Path, rank: bool, as_json: bool) -> None:
     """Check every file of RUN: sizes, SHA-256, shapes, names, ids; exit with 4 if one is wrong."""
-    from allneg.run.verify import verify
+    from allneg.runs.verify import verify
 
     checks = verify(run, rank)
     wrong = [check for check in checks if check.wrong is not None]
@@ -28,4 +28,4 @@ def command(run: Path, rank: bool, as_json: bool) -> None:
         rows = [(check.what, check.wrong or "as it should be") for check in checks]
         table(str(run), ("checked", "found"), rows)
     if wrong:
-        raise BadRun(f"{run}: {len(wrong)} of {len(checks)} checks failed")
+        raise RunError(f"{run}: {len(wrong)} of {len(checks)} checks failed")

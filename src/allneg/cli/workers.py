@@ -15,7 +15,7 @@ from typing import IO
 import click
 
 from allneg.cli.say import note
-from allneg.errors import Interrupted, OutOfResources
+from allneg.errors import Interrupted, ResourceError
 
 _SECONDS_A_LOOK = 0.1
 
@@ -93,7 +93,7 @@ def oversee(
     if killed:
         note(f"{len(killed)} of {len(workers)} workers were killed ({', '.join(killed)})")
     if (left := n_left()) and killed:
-        raise OutOfResources(f"{left} trials are left and no worker; the same command goes on")
+        raise ResourceError(f"{left} trials are left and no worker; the same command goes on")
     if left:
         raise click.exceptions.Exit(max(codes, default=1))
 

@@ -1,7 +1,7 @@
-"""Is one model better than another, or did it have luck with the questions?
+"""Is one model better than another, or did it have luck with the queries?
 
-Both are asked the same questions, so their reciprocal ranks are compared pair by pair. The unit is
-a triple, not a question: the two questions of a triple are easy or hard together, and counting
+Both are asked the same queries, so their reciprocal ranks are compared pair by pair. The unit is
+a triple, not a query: the two queries of a triple are easy or hard together, and counting
 them as two would make differences look surer than they are.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allneg.errors import BadData, BadRecipe
+from allneg.errors import DataError, RecipeError
 from allneg.evaluation.ranks import Ranking
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
@@ -54,7 +54,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rankings of the same questions."""
+    """Two rankings of the same queries."""
 
     split: str
     mrr: tuple[float, float]
@@ -78,7 +78,7 @@ class Comparison:
 def compare(first: Ranking, second: Ranking, graph: Graph, seed: int = 0) -> Comparison:
     """The difference of two rankings' MRR, over all and by relation, with the chance in it."""
     if first.protocol != second.protocol or not np.array_equal(first.triples, second.triples):
-        raise BadRecipe("only rankings of the same triples under one protocol can be compared")
+        raise RecipeError("only rankings of the same triples under one protocol can be compared")
     one, other = 1 / first.ranks, 1 / second.ranks
     pairs = (one - other).mean(axis=1)
     relation = first.triples[:, 1]
@@ -108,7 +108,7 @@ def same_data(names: tuple[str, str], graphs: tuple[Graph, Graph]) -> None:
     one, other = (graph_hashes(graph) for graph in graphs)
     for part, digest in one.items():
         if digest != other[part]:
-            raise BadData(
+            raise DataError(
                 f"{names[0]} and {names[1]}: not the same data, so ranks cannot be compared.\n"
                 f"SHA-256 of {part}: {digest[:16]}… and {other[part][:16]}…"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from allneg.errors import BadRecipe, near
+from allneg.errors import RecipeError, close_names
 from allneg.graph.graph import SPLITS
 
 
@@ -18,7 +18,7 @@ class Protocol:
     relative: float = 0.0  # scores this close to the answer's, by its size, are equal
     absolute: float = 0.0  # likewise, whatever its size
     filter_valid_by_test: bool = False  # valid's filter knows the answers in test
-    unseen: Literal["kept", "dropped"] = "kept"  # questions about entities not in train
+    unseen: Literal["kept", "dropped"] = "kept"  # queries about entities not in train
 
     def filter_splits(self, split: str) -> tuple[str, ...]:
         """The splits whose answers are not rivals when `split` is ranked."""
@@ -52,5 +52,5 @@ PROTOCOLS = {
 
 def protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
-        raise BadRecipe(f"no protocol is called {name!r}{near(name, PROTOCOLS)}")
+        raise RecipeError(f"no protocol is called {name!r}{close_names(name, PROTOCOLS)}")
     return PROTOCOLS[name]

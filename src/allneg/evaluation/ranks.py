@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import BadData, Diverged, OutOfMemory
+from allneg.errors import DataError, Diverged, OutOfMemoryError
 from allneg.evaluation.protocol import Protocol
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions
+from allneg.graph.queries import SIDES, Queries
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.answers import strike
 from allneg.kernels.counts import counts
@@ -69,7 +69,7 @@ def rank(
         triples = triples[graph.seen[triples[:, 0]] & graph.seen[triples[:, 2]] & known_relation]
     dropped = len(graph.split(split)) - len(triples)
     if not len(triples):
-        raise BadData(f"{graph.name}: {split} has no triples to rank")
+        raise DataError(f"{graph.name}: {split} has no triples to rank")
     out = None if protocol.unseen == "kept" else torch.from_numpy(~graph.seen).to(tables.device)
     asked = torch.from_numpy(triples).to(tables.device)
     shard = tables.shard
@@ -80,18 +80,18 @@ def rank(
     for place, side in enumerate(SIDES):
         done = start
         while done < stop:
-            questions = Questions.of(asked[done : min(done + size, stop)], side)
+            queries = Queries.of(asked[done : min(done + size, stop)], side)
             try:
-                some, all_finite = _ranked(model, tables, questions, known, protocol, out)
+                some, all_finite = _ranked(model, tables, queries, known, protocol, out)
             except (RuntimeError, MemoryError) as error:
                 size = _fewer(size, error, shard)
                 continue
             odd += ~all_finite
-            found[place, done : done + len(questions)] = some
-            done += len(questions)
+            found[place, done : done + len(queries)] = some
+            done += len(queries)
     if shard.world.everyone.sum(odd):
         raise Diverged("a score is not finite: the model has diverged, so nothing is ranked")
-    # Each process has counted the rivals it holds, for the questions that are its to ask.
+    # Each process has counted the rivals it holds, for the queries that are its to ask.
     better, equal = shard.world.everyone.sum(found).permute(2, 1, 0).cpu().numpy()
     candidates = graph.n_entities if out is None else int(graph.seen.sum())
     return Ranking(protocol, split, triples, better, equal, candidates, dropped)
@@ -100,7 +100,7 @@ def rank(
 def _ranked(
     model: Model,
     tables: Tables,
-    questions: Questions,
+    queries: Queries,
     known: KnownAnswers,
     protocol: Protocol,
     out: Tensor | None,
@@ -109,33 +109,33 @@ def _ranked(
 
     A function of its own, so that its scores are gone before the next ones are made.
     """
-    values = scores(model, tables, questions).float()
+    values = scores(model, tables, queries).float()
     low, high = values.aminmax(dim=1)  # NaN passes through; without a dim, a copy would be made
     if out is not None:
         values[:, out[tables.shard.start : tables.shard.stop]] = -torch.inf
-    found = places(values, questions, known, protocol, tables.shard)
+    found = places(values, queries, known, protocol, tables.shard)
     return found, (low.isfinite() & high.isfinite()).all()
 
 
 def _fewer(size: int, error: Exception, shard: Shard) -> int:
-    """How many questions to rank at once after so many were too many."""
+    """How many queries to rank at once after so many were too many."""
     if not is_out_of_memory(error):
         raise error
     if shard.world.size > 1:
-        # The others wait for this process's part of as many questions as they have.
-        raise OutOfMemory(
-            f"out of memory while ranking {size} questions at a time; lower evaluation.block"
+        # The others wait for this process's part of as many queries as they have.
+        raise OutOfMemoryError(
+            f"out of memory while ranking {size} queries at a time; lower evaluation.block"
         ) from None
     if size == 1:
-        raise OutOfMemory(
-            "out of memory while ranking one question at a time; free some, or use --device cpu"
+        raise OutOfMemoryError(
+            "out of memory while ranking one query at a time; free some, or use --device cpu"
         ) from None
     return size // 2
 
 
 def places(
     values: Tensor,
-    questions: Questions,
+    queries: Queries,
     known: KnownAnswers,
     rule: Protocol,
     shard: Shard | None = None,
@@ -145,15 +145,15 @@ def places(
     `values` is used up: known answers, and the answer itself, are struck out of it. With a
     shard, its rows alone are counted; the answer's score comes from the process that holds it.
     """
-    question, rival = known.pairs(questions)
-    place = questions.answer
+    query, rival = known.pairs(queries)
+    place = queries.answer
     if shard is not None and shard.rows.size > 1:
         place = torch.where(shard.holds(place), place - shard.start, -1)
         here = shard.holds(rival)
-        question, rival = question[here], rival[here] - shard.start
+        query, rival = query[here], rival[here] - shard.start
     answer = strike(values, place, values.shape[1])
     if shard is not None:
         answer = shard.rows.most(answer)
-    values[question, rival] = -torch.inf
+    values[query, rival] = -torch.inf
     slack = rule.absolute + rule.relative * answer.abs() if rule.absolute or rule.relative else None
     return counts(values, answer, slack)

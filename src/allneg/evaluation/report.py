@@ -20,12 +20,12 @@ _COLUMNS = {"tail": 0, "head": 1}
 
 @dataclass(frozen=True)
 class Metrics:
-    """Means over questions."""
+    """Means over queries."""
 
     mrr: float  # of 1 / rank
     mr: float  # of the rank
     hits: Mapping[str, float]  # share of ranks up to "1", "3", "10"
-    count: int  # questions
+    count: int  # queries
 
     @classmethod
     def of(cls, ranks: npt.NDArray[np.floating[Any]]) -> Metrics:
@@ -44,13 +44,13 @@ class Report:
     mrr: float
     mr: float
     hits: Mapping[str, float]
-    count: int  # questions: two a triple
+    count: int  # queries: two a triple
     by_side: Mapping[str, Any]  # "head", "tail": mrr, mr, hits, count
     by_relation: Mapping[str, Any]  # name: the same, with category, head and tail
     by_category: Mapping[str, Any]  # "1-1", "1-n", "n-1", "n-n": the same, with head and tail
     optimistic: Mapping[str, Any]  # the same, with ties counted for the answer
     pessimistic: Mapping[str, Any]  # the same, with ties counted against it
-    unseen: Mapping[str, Any]  # questions about entities not in train: the same, and dropped
+    unseen: Mapping[str, Any]  # queries about entities not in train: the same, and dropped
     candidates: int  # entities that could be an answer
     protocol: Mapping[str, Any]  # the rules in full
 
@@ -129,7 +129,7 @@ def is_number(said: Any) -> bool:
 def _grouped(
     ranks: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
 ) -> dict[int, dict[str, Any]]:
-    """By each group of triples: metrics of their questions, and of each side's alone.
+    """By each group of triples: metrics of their queries, and of each side's alone.
 
     All groups are summed at once: a graph may have thousands of relations.
     """

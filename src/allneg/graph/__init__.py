@@ -1,4 +1,4 @@
-"""Text → ids → questions. This door leaves torch alone; questions and known answers need it."""
+"""Text → ids → queries. This door leaves torch alone; queries and known answers need it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from allneg.errors import BadData, printable
+from allneg.errors import DataError, printable
 from allneg.graph.files import DAMAGE, TripleFile, choose_splits, triple_file, unpacked
 
 _TAR = (".tar.xz", ".tar.gz", ".tgz", ".txz", ".tar")
@@ -56,8 +56,8 @@ def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
         raise _damage(path, error) from None
 
 
-def _damage(path: Path, error: Exception) -> BadData:
-    return BadData(f"{path}: not a whole archive ({error}); get it again")
+def _damage(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not a whole archive ({error}); get it again")
 
 
 def _limited(file: TripleFile, path: Path) -> TripleFile:
@@ -112,7 +112,9 @@ def _zip_opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[
         try:
             return archive.open(member)
         except NotImplementedError as error:
-            raise BadData(f"{archive.filename}:{member.filename}: {error}; pack it anew") from None
+            raise DataError(
+                f"{archive.filename}:{member.filename}: {error}; pack it anew"
+            ) from None
 
     return opened
 
@@ -141,12 +143,12 @@ def _allowed(path: Path) -> int:
     return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
 
 
-def _too_large(path: Path) -> BadData:
+def _too_large(path: Path) -> DataError:
     return _refusal(path, f"it would unpack to more than {_allowed(path):,} bytes")
 
 
-def _refusal(path: Path, why: str) -> BadData:
-    return BadData(f"{path}: refused: {why}; pack train, valid and test as plain files")
+def _refusal(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: refused: {why}; pack train, valid and test as plain files")
 
 
 class _Counted(io.RawIOBase):

@@ -15,13 +15,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadData, BadRecipe, OutOfResources
+from allneg.errors import DataError, RecipeError, ResourceError
 from allneg.graph.content import file_sha256, text_sha256
 from allneg.graph.files import TripleFile
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.mapped import MappedNames, append_names, map_triples, write_triples
 from allneg.graph.vocabulary import Vocabulary
-from allneg.home import cache_folder
+from allneg.paths import cache_folder
 from allneg.recipe import Data
 
 _FORMAT_VERSION = 2
@@ -53,7 +53,7 @@ def cached_graph(
                 if _wrong(target):  # else by another process, while this one waited
                     _make(target, read, lambda: _key(name, files, settings))
     except OSError as error:
-        raise OutOfResources(
+        raise ResourceError(
             f"{graphs}: cannot be written ({error.strerror or error}); "
             "make room, or set ALLNEG_HOME to another folder"
         ) from None
@@ -66,7 +66,7 @@ def _folder() -> Path:
     try:
         return cache_folder() / "graphs"
     except ModuleNotFoundError:
-        raise BadRecipe(
+        raise RecipeError(
             "the ids are kept in the cache, and nothing says where that is: set ALLNEG_HOME to a "
             "folder, or read into memory with data.store=memory"
         ) from None
@@ -90,7 +90,7 @@ def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -
         work.mkdir()
         _write(whole, read(work), target.name)
         if key() != target.name:
-            raise BadData(f"{target}: the text changed while it was read; try again")
+            raise DataError(f"{target}: the text changed while it was read; try again")
         _remove(target)
         os.rename(whole, target)
         _sync(target.parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph.files import DAMAGE, TripleFile
 
 _BLOCK = 1 << 20
@@ -47,7 +47,7 @@ def text_sha256(file: TripleFile) -> str:
         for block in _blocks(file):
             sha256.update(block)
     except DAMAGE as error:
-        raise BadData(f"{file.where}: cannot be read ({error})") from None
+        raise DataError(f"{file.where}: cannot be read ({error})") from None
     return sha256.hexdigest()
 
 

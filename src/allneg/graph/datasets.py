@@ -14,14 +14,14 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph import benchmarks
 from allneg.graph.archive import archive_files
 from allneg.graph.benchmarks import DATASETS, Dataset
 from allneg.graph.content import file_sha256
 from allneg.graph.fetch import fetch_folder
 from allneg.graph.files import TripleFile, folder_files
-from allneg.home import cache_folder
+from allneg.paths import cache_folder
 
 EMBEDDED = {"countries": "plain", "countries-hard": "hard"}
 KNOWN_NAMES = (*EMBEDDED, *DATASETS)
@@ -35,14 +35,14 @@ def embedded(name: str) -> Traversable | None:
 def find_dataset(name: str) -> tuple[Path, list[str]]:
     """A benchmark's folder or archive, checked and fetched if need be, and notes.
 
-    What $ALLNEG_DATA holds under the name must be the benchmark, or it is a `BadData`: a number
+    What $ALLNEG_DATA holds under the name must be the benchmark, or it is a `DataError`: a number
     on `fb15k` has to mean FB15k. What the cache holds and is not it is fetched again.
     """
     own = os.environ.get("ALLNEG_DATA")
     for path in _candidates(Path(own), name) if own else ():
         wrong = _wrong(name, path)
         if wrong:
-            raise BadData(
+            raise DataError(
                 f"{path}: not the published {name}: {wrong}; take it out of ALLNEG_DATA, or "
                 "read it by its path"
             )
@@ -56,8 +56,8 @@ def find_dataset(name: str) -> tuple[Path, list[str]]:
         damaged.append(f"{path}: damaged, or of another version ({wrong})")
     try:
         return _fetch(name, cache), [f"{text}; fetched again" for text in damaged]
-    except BadData as problem:
-        raise BadData("\n".join([*damaged, str(problem)])) from None
+    except DataError as problem:
+        raise DataError("\n".join([*damaged, str(problem)])) from None
 
 
 def place(name: str) -> str | None:
@@ -86,7 +86,7 @@ def _wrong(name: str, path: Path) -> str | None:
         # Packed anew, perhaps: then the content decides.
         with archive_files(path) as members:
             return _wrong_files(dataset, members)
-    except (BadData, OSError) as problem:
+    except (DataError, OSError) as problem:
         return str(problem)
 
 

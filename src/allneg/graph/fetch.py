@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from allneg.errors import BadData, OutOfResources
+from allneg.errors import DataError, ResourceError
 
 _SECONDS = 30  # without a byte
 _TRIES = 3  # each goes on where the last was cut off
@@ -36,7 +36,7 @@ def fetch_folder(
 
     target, parts = cache / name, cache / f".{name}.parts"
     if is_offline() and (not target.is_dir() or wrong(target)):
-        raise BadData(
+        raise DataError(
             f"{name} would have to be fetched from {_host(urls)}, and ALLNEG_OFFLINE forbids it.\n"
             f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
         )
@@ -56,14 +56,14 @@ def fetch_folder(
                 problem = wrong(parts)
             if problem:
                 _empty(parts)
-                raise BadData(
+                raise DataError(
                     f"{name}: what came from {_host(urls)} is not the published set: {problem}; "
                     "nothing was kept. Try again later, or put the set into ALLNEG_DATA"
                 )
             shutil.rmtree(target, ignore_errors=True)
             parts.rename(target)
     except OSError as error:
-        raise OutOfResources(
+        raise ResourceError(
             f"{cache}: cannot be written ({error.strerror or error}); "
             "make room, or set ALLNEG_HOME to another folder"
         ) from None
@@ -146,8 +146,8 @@ def _pour(answer: http.client.HTTPResponse, out: IO[bytes]) -> str | None:
     return None
 
 
-def _failure(name: str, url: str, reason: str) -> BadData:
-    return BadData(
+def _failure(name: str, url: str, reason: str) -> DataError:
+    return DataError(
         f"{name} could not be fetched from {url}: {reason}.\n"
         f"Try again, or put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
     )

@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import IO, cast
 
-from allneg.errors import BadData, printable
+from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
 
 # What reading a packed file raises when it is damaged or cut off.
@@ -67,11 +67,13 @@ def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
     try:
         inside = list(folder.iterdir())
     except OSError as error:
-        raise BadData(f"{where}: cannot be read ({error.strerror})") from None
+        raise DataError(f"{where}: cannot be read ({error.strerror})") from None
     found = {each.name: each for each in inside if each.is_file()}
     if not found and inside:
         names = [each.name for each in inside]
-        raise BadData(f"{where}: no train file in it, only folders{_some(names)}; name one of them")
+        raise DataError(
+            f"{where}: no train file in it, only folders{_some(names)}; name one of them"
+        )
     chosen = choose_splits(found, where)
     return {
         split: triple_file(f"{where}/{name}", _opener(found[name]), _size(found[name]))
@@ -89,13 +91,13 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
             continue
         split = _NAMES[match[1]]
         if split in chosen:
-            raise BadData(
+            raise DataError(
                 f"{where}: {printable(chosen[split])} and {printable(name)} are both {split}; "
                 "keep one of them"
             )
         chosen[split] = name
     if "train" not in chosen:
-        raise BadData(
+        raise DataError(
             f"{where}: no train file; it should be called train.txt, train.tsv or train.csv, "
             f"perhaps with .gz or .xz{_some(names)}"
         )
@@ -113,7 +115,7 @@ def _opener(file: Traversable) -> Callable[[], IO[bytes]]:
 
 def refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
     if count == 0 and split in ("train", ""):
-        raise BadData(f"{file.where}: no triples in it; train needs at least one")
+        raise DataError(f"{file.where}: no triples in it; train needs at least one")
 
 
 def _some(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from allneg.errors import BadRecipe, printable
+from allneg.errors import RecipeError, printable
 from allneg.graph.categories import relation_categories
 from allneg.graph.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ class Graph:
 
     def split(self, name: str) -> Triples:
         if name not in SPLITS:
-            raise BadRecipe(f"there is no split {printable(name)}; there is {', '.join(SPLITS)}")
+            raise RecipeError(f"there is no split {printable(name)}; there is {', '.join(SPLITS)}")
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The right answers of every question, flat and sorted, so that a filter is a look-up."""
+"""The right answers of every query, flat and sorted, so that a filter is a look-up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from allneg.graph.graph import Triples
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 
 _CPU = torch.device("cpu")
 
@@ -24,7 +24,7 @@ class KnownAnswers:
     n_relations: int
     keys: Tensor  # int64 (K,): sorted, each once
     starts: Tensor  # int64 (K + 1,)
-    answers: Tensor  # int64 (A,): sorted within a question, each once
+    answers: Tensor  # int64 (A,): sorted within a query, each once
 
     @classmethod
     def of(
@@ -34,7 +34,7 @@ class KnownAnswers:
         n_relations: int,
         device: torch.device = _CPU,
     ) -> KnownAnswers:
-        """The answers that `splits` together give to every question, from both sides.
+        """The answers that `splits` together give to every query, from both sides.
 
         They are sorted on the device, where that takes a few milliseconds.
         """
@@ -50,21 +50,21 @@ class KnownAnswers:
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return cls(n_entities, n_relations, keys, starts, answer[new])
 
-    def counts(self, questions: Questions) -> Tensor:
-        """How many answers each question has: (B,)."""
-        return self._spans(questions)[1]
+    def counts(self, queries: Queries) -> Tensor:
+        """How many answers each query has: (B,)."""
+        return self._spans(queries)[1]
 
-    def pairs(self, questions: Questions) -> tuple[Tensor, Tensor]:
-        """Every (question, answer) that is known: two flat tensors of the same length."""
-        first, count = self._spans(questions)
-        question = torch.repeat_interleave(count)
+    def pairs(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Every (query, answer) that is known: two flat tensors of the same length."""
+        first, count = self._spans(queries)
+        query = torch.repeat_interleave(count)
         before = count.cumsum(0) - count
-        place = torch.arange(len(question), device=first.device) + (first - before)[question]
-        return question, self.answers[place]
+        place = torch.arange(len(query), device=first.device) + (first - before)[query]
+        return query, self.answers[place]
 
-    def contains(self, questions: Questions, candidates: Tensor) -> Tensor:
+    def contains(self, queries: Queries, candidates: Tensor) -> Tensor:
         """Which of each question's candidates are known answers: (B, K) -> bool (B, K)."""
-        first, count = self._spans(questions)
+        first, count = self._spans(queries)
         low, high = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
         # A binary search inside each question's own span, all in step.
         high = high.expand_as(candidates)
@@ -78,13 +78,13 @@ class KnownAnswers:
 
     @cached_property
     def _most(self) -> int:
-        """The most answers of a question. A step that asked for its own questions' would wait."""
+        """The most answers of a query. A step that asked for its own questions' would wait."""
         return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
 
-    def _spans(self, questions: Questions) -> tuple[Tensor, Tensor]:
+    def _spans(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """Where each question's answers begin, and how many there are."""
-        relation = questions.relation + self.n_relations * questions.side
-        key = relation * self.n_entities + questions.entity
+        relation = queries.relation + self.n_relations * queries.side
+        key = relation * self.n_entities + queries.entity
         place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
         count = self.starts[place + 1] - self.starts[place]
         return self.starts[place], torch.where(self.keys[place] == key, count, 0)

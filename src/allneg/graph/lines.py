@@ -13,7 +13,7 @@ from typing import IO
 
 import numpy as np
 
-from allneg.errors import BadData, BadRecipe, printable
+from allneg.errors import DataError, RecipeError, printable
 from allneg.graph.fields import complaint, cut, header
 from allneg.graph.files import DAMAGE, TripleFile
 from allneg.graph.graph import Triples
@@ -80,7 +80,7 @@ def numbered(names: list[str], links: list[str], entities: Ids, relations: Ids) 
 
 def _check_settings(settings: Data) -> None:
     if sorted(settings.columns) != sorted("hrt"):
-        raise BadRecipe("data.columns must be the letters h, r, t in some order, such as hrt")
+        raise RecipeError("data.columns must be the letters h, r, t in some order, such as hrt")
     # What follows a backslash is kept, too: unicode_escape would make other letters of it.
     plain = rb"\n\x41\u0041", bytes(range(128))
     try:
@@ -88,7 +88,7 @@ def _check_settings(settings: Data) -> None:
     except (LookupError, ValueError):  # of a name with a NUL, too
         fits = False
     if not fits:
-        raise BadRecipe(
+        raise RecipeError(
             f"data.encoding: {printable(settings.encoding)} is not known, or does not keep ASCII "
             "as it is; turn the file into UTF-8"
         )
@@ -151,7 +151,7 @@ class _Reader:
         ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE)
         overlong = np.flatnonzero(np.diff(ends, prepend=-1) > _LONGEST_LINE)
         if len(overlong):
-            raise BadData(
+            raise DataError(
                 f"{self.file.where}:{self.line + int(overlong[0]) + 1}: a line of more than "
                 f"{_LONGEST_LINE:,} bytes; is this a file of triples?"
             )
@@ -166,11 +166,11 @@ class _Reader:
             block.decode(encoding)
         except UnicodeDecodeError as error:
             line = self.line + block.count(b"\n", 0, error.start) + 1
-            raise BadData(
+            raise DataError(
                 f"{self.file.where}:{line}: not {encoding} at byte {self.offset + error.start:,} "
                 f"(0x{block[error.start]:02x}); say data.encoding, such as latin-1"
             ) from None
-        raise BadData(f"{self.file.where}: not {encoding}; say data.encoding, such as latin-1")
+        raise DataError(f"{self.file.where}: not {encoding}; say data.encoding, such as latin-1")
 
     def _line_by_line(self, text: str) -> list[str]:
         kept: list[str] = []
@@ -181,7 +181,7 @@ class _Reader:
                 self.blank += 1
                 continue
             if "\0" in line:
-                raise BadData(
+                raise DataError(
                     f"{self.file.where}:{number}: a NUL character in {printable(line)}; "
                     "is this UTF-16 text or a binary file? Turn it into UTF-8"
                 )
@@ -193,13 +193,13 @@ class _Reader:
             else:
                 before = f" (left out before: {self.skipped:,})" if self.skipped else ""
                 said = complaint(number, line, self.file.separator, wrong)
-                raise BadData(f"{self.file.where}:{number}: {said}{before}")
+                raise DataError(f"{self.file.where}:{number}: {said}{before}")
         return kept
 
     def _is_header(self, fields: list[str]) -> bool:
         letters, columns = header(fields), self.settings.columns
         if letters not in (None, columns):
-            raise BadData(
+            raise DataError(
                 f"{self.file.where}: the columns are called {', '.join(fields)}, "
                 f"and data.columns is {columns}; say data.columns={letters}"
             )
@@ -212,7 +212,7 @@ def _opened(file: TripleFile) -> Iterator[IO[bytes]]:
         with file.open() as stream:
             yield stream
     except DAMAGE as error:
-        raise BadData(f"{file.where}: cannot be read ({error})") from None
+        raise DataError(f"{file.where}: cannot be read ({error})") from None
 
 
 def _whole_lines(stream: IO[bytes], where: str) -> Iterator[bytes]:
@@ -229,7 +229,7 @@ def _whole_lines(stream: IO[bytes], where: str) -> Iterator[bytes]:
             if len(rest) > _LONGEST_LINE:
                 break
     except DAMAGE as error:
-        raise BadData(f"{where}: damaged or cut off ({error}); get the file again") from None
+        raise DataError(f"{where}: damaged or cut off ({error}); get the file again") from None
     if rest:
         yield rest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 
 _MAGIC = {
     b"\x1f\x8b": ("gzip", "let its name end in .gz, or .tar.gz if it is an archive"),
@@ -25,9 +25,9 @@ _MAGIC = {
 
 
 def refuse_if_not_text(start: bytes, where: str) -> None:
-    """A `BadData` when a file that should hold lines of text begins like something else."""
+    """A `DataError` when a file that should hold lines of text begins like something else."""
     for magic, (kind, advice) in _MAGIC.items():
         if start.startswith(magic):
-            raise BadData(f"{where}: this is {kind}, not lines of text; {advice}")
+            raise DataError(f"{where}: this is {kind}, not lines of text; {advice}")
     if start[257:262] == b"ustar":
-        raise BadData(f"{where}: this is a tar archive; let its name end in .tar.gz or .tar.xz")
+        raise DataError(f"{where}: this is a tar archive; let its name end in .tar.gz or .tar.xz")

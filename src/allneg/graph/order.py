@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph.graph import Graph
 
 _FEWEST = 5  # names in the relations' column; toy graphs prove nothing
 
 
 def order_notes(graph: Graph, columns: str, where: str) -> list[str]:
-    """A note where the order of columns looks odd; a `BadData` where it is surely wrong.
+    """A note where the order of columns looks odd; a `DataError` where it is surely wrong.
 
     Sure means: the column read as relations has twice the names of another column, and half of
     them are entities too. More names alone is odd only: a graph of many attributes with few
@@ -29,7 +29,7 @@ def order_notes(graph: Graph, columns: str, where: str) -> list[str]:
         f"{'tails' if letter == 't' else 'heads'}"
     )
     if len(relations) >= 2 * fewest and 2 * both >= len(relations):
-        raise BadData(
+        raise DataError(
             f"{said}, and {both:,} relations are entities too: the columns are in another order.\n"
             f"Say which it is: data.columns={likely}, most likely"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allneg.errors import BadData, counted, near
+from allneg.errors import DataError, close_names, counted
 from allneg.graph.archive import archive_files, is_archive
 from allneg.graph.cached import cached_graph
 from allneg.graph.datasets import KNOWN_NAMES, embedded, find_dataset
@@ -42,14 +42,14 @@ def read_graph(source: str | Path, settings: Data = _USUAL) -> Graph:
         return _read_known(source, settings)
     path = Path(source)
     if path.suffix == ".toml" and path.is_file():
-        raise BadData(f"{path}: no triples, as it is TOML; a recipe stands after --recipe")
+        raise DataError(f"{path}: no triples, as it is TOML; a recipe stands after --recipe")
     if path.is_dir() or path.is_file():
         return _read_path(path, path.resolve().name, settings)
     if path.exists():
-        raise BadData(f"{path}: neither a file nor a folder")
-    raise BadData(
+        raise DataError(f"{path}: neither a file nor a folder")
+    raise DataError(
         f"{source}: no such file or folder, and no known set of that name"
-        f"{near(str(source), KNOWN_NAMES)}; known: {', '.join(KNOWN_NAMES)}"
+        f"{close_names(str(source), KNOWN_NAMES)}; known: {', '.join(KNOWN_NAMES)}"
     )
 
 

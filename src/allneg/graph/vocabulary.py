@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from allneg.errors import BadData, near, printable
+from allneg.errors import DataError, close_names, printable
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Vocabulary:
         return {name: number for number, name in enumerate(self.relations)}
 
     def entity(self, name: str) -> int:
-        """The id of an entity; an unknown name is a `BadData` that suggests close ones."""
+        """The id of an entity; an unknown name is a `DataError` that suggests close ones."""
         return _find(name, self.entity_ids, "entity")
 
     def relation(self, name: str) -> int:
-        """The id of a relation; an unknown name is a `BadData` that suggests close ones."""
+        """The id of a relation; an unknown name is a `DataError` that suggests close ones."""
         return _find(name, self.relation_ids, "relation")
 
 
 def _find(name: str, ids: Mapping[str, int], kind: str) -> int:
     if not isinstance(name, str):
-        raise BadData(f"no {kind} is called {name!r}: a name is a text")
+        raise DataError(f"no {kind} is called {name!r}: a name is a text")
     if name not in ids:
-        raise BadData(f"no {kind} is called {printable(name)}{near(name, ids)}")
+        raise DataError(f"no {kind} is called {printable(name)}{close_names(name, ids)}")
     return ids[name]

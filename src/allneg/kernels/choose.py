@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe, near, printable
+from allneg.errors import RecipeError, close_names, printable
 from allneg.kernels.compiler import find_compiler, no_compiler
 
 _NO_CPU_ENGINE = ("adagrad", "answers", "looked", "powers", "rows", "times")
@@ -85,17 +85,17 @@ class _Compare(torch.autograd.Function):
 def _choice(device: torch.device) -> tuple[str, str]:
     asked = _asked
     if asked == "gpu" and not _has_triton():
-        raise BadRecipe(
+        raise RecipeError(
             "hardware.engine is 'gpu', but Triton is not installed\n"
             "install it with: pip install 'allneg[gpu]'; or set hardware.engine to 'auto'"
         )
     if asked == "gpu" and device.type != "cuda" and not _interpreted():
-        raise BadRecipe(
+        raise RecipeError(
             f"hardware.engine is 'gpu', but the rows are on {device}\n"
             "set hardware.device to 'cuda', or hardware.engine to 'auto'"
         )
     if asked in ("cpu", "compiled") and device.type != "cpu":
-        raise BadRecipe(
+        raise RecipeError(
             f"hardware.engine is '{asked}', but the rows are on {device}\n"
             "set hardware.device to 'cpu', or hardware.engine to 'auto'"
         )
@@ -116,8 +116,8 @@ def _choice(device: torch.device) -> tuple[str, str]:
 
 def _known(name: str) -> str:
     if name not in ENGINES:
-        raise BadRecipe(
-            f"hardware.engine: there is no engine {printable(name)}{near(name, ENGINES)}\n"
+        raise RecipeError(
+            f"hardware.engine: there is no engine {printable(name)}{close_names(name, ENGINES)}\n"
             f"choose one of: {', '.join(ENGINES)}"
         )
     return name

@@ -16,8 +16,8 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from allneg.errors import BadRecipe, printable
-from allneg.home import cache_folder
+from allneg.errors import RecipeError, printable
+from allneg.paths import cache_folder
 
 _NAMES = ("cc", "gcc", "clang")
 # As exact as without them: they give up errno and traps, which nobody reads, and let a product
@@ -53,8 +53,8 @@ def built(name: str) -> Path:
         return made.replace(folder / f"{stem}-{_hash(made.read_bytes())}.so")
 
 
-def no_compiler() -> BadRecipe:
-    return BadRecipe(
+def no_compiler() -> RecipeError:
+    return RecipeError(
         f"hardware.engine is 'compiled', but there is no C compiler ({', '.join(_NAMES)})\n"
         f"install one, such as gcc or clang; or {_INSTEAD}"
     )
@@ -67,7 +67,7 @@ def _compile(compiler: str, source: bytes, out: Path) -> None:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         first = next((line for line in said if "error" in line), said[0] if said else "no message")
-        raise BadRecipe(
+        raise RecipeError(
             f"hardware.engine is 'compiled', but {compiler} failed: {printable(first, 200)}\n"
             f"mend the compiler; or {_INSTEAD}"
         )
@@ -84,7 +84,7 @@ def _run(command: list[str], given: bytes = b"") -> subprocess.CompletedProcess[
             env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise BadRecipe(
+        raise RecipeError(
             f"hardware.engine is 'compiled', but the compiler did not run: {problem}\n"
             f"mend it; or {_INSTEAD}"
         ) from None
@@ -99,7 +99,7 @@ def _folder() -> Path:
         for place in (folder, *folder.parents):
             _check_closed(place, own=place == folder)
     except OSError as problem:
-        raise BadRecipe(
+        raise RecipeError(
             f"{folder}: {problem.strerror}; hardware.engine 'compiled' keeps its library there\n"
             f"set ALLNEG_HOME to a folder of yours; or {_INSTEAD}"
         ) from None
@@ -115,7 +115,7 @@ def _check_closed(place: Path, own: bool) -> None:
     else:
         closed = not mode & stat.S_IWOTH or bool(mode & stat.S_ISVTX)
     if not closed:
-        raise BadRecipe(
+        raise RecipeError(
             f"{place}: others may write there; hardware.engine 'compiled' loads nothing from it\n"
             f"set ALLNEG_HOME to a folder of yours alone; or {_INSTEAD}"
         )

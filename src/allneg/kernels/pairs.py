@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.kernels.compiler import built
 
 _NAMES = {1: "l1", 2: "modulus"}
@@ -122,7 +122,7 @@ def _library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as problem:
-        raise BadRecipe(
+        raise RecipeError(
             f"hardware.engine is 'compiled', but its library does not load: {problem}\n"
             "set ALLNEG_HOME to a folder that may hold programs; or hardware.engine to 'auto'"
         ) from None

@@ -13,9 +13,9 @@ from torch import Generator, Tensor, nn
 class Model(ABC):
     """Formulas; owns no parameters, sees no ids, devices or processes.
 
-    A model is asked two questions, (head, relation, ?) and (?, relation, tail). Each becomes
+    A model is asked two queries, (head, relation, ?) and (?, relation, tail). Each becomes
     a query row, and `compare` gives the query's score with any entity rows, so that both
-    questions of one triple get the same score.
+    queries of one triple get the same score.
     """
 
     dim: int  # coordinates a row; complex ones where the model says so

@@ -33,14 +33,14 @@ from allneg.recipe import Recipe
 
 _TOP = """# Findings
 
-The claims of Jain et al. (2020) as questions, answered data set by data set. Written by `allneg
+The claims of Jain et al. (2020) as queries, answered data set by data set. Written by `allneg
 reproduce` from the result files that each sentence links to; test MRR, filtered, where there are
 several seeds their mean ± standard deviation. A difference under {small} is called none: seeds
 alone make as much. From {much} on it is called much.
 """
 _FLAT = 0.005  # this near to its end a curve is called flat
 # Settings that a comparison is about.
-_NEGATIVES = {"loss.negatives", "loss.count"}
+_NEGATIVES = {"loss.negatives", "loss.n_negatives"}
 _NORM = {"model.norm"}
 _SQUARED = {*_NORM, "model.squared", "model.bias"}
 

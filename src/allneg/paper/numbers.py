@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from allneg.errors import BadRecipe, near
-from allneg.paper.cells import AIMS, TABLE1, TABLE2, Aim, Cell
+from allneg.errors import RecipeError, close_names
+from allneg.paper.cells import AIMS, TABLE1, TABLE2, Cell, StopAt
 
 PARTS = {
     "table1": "table 1: bilinear models, few negatives and all",
@@ -55,7 +55,7 @@ class Number:
     data: str
     row: str
     paper: Cell | None = None
-    aim: Aim = field(default_factory=Aim)
+    aim: StopAt = field(default_factory=StopAt)
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ def _all() -> Iterator[Number]:
 
 
 def _number(part: str, data: str, row: str, paper: Cell | None = None) -> Number:
-    return Number(part, data, row, paper, AIMS.get(row, {}).get(data, Aim()))
+    return Number(part, data, row, paper, AIMS.get(row, {}).get(data, StopAt()))
 
 
 NUMBERS = tuple(_all())
@@ -130,8 +130,8 @@ def chosen(
         for word in words:
             if word not in known:
                 within = sorted(each for each in known if word in each.split("/"))
-                said = f"; close names: {', '.join(within)}" if within else near(word, known)
-                raise BadRecipe(f"no {what} is called {word!r}{said or _listed(known)}")
+                said = f"; close names: {', '.join(within)}" if within else close_names(word, known)
+                raise RecipeError(f"no {what} is called {word!r}{said or _listed(known)}")
     found = [
         each
         for each in numbers
@@ -142,5 +142,7 @@ def chosen(
     if not found:
         parted = sorted({each.part for each in numbers if each.row in rows and each.part})
         said = f"; those rows are of {', '.join(parted)}" if parted else ""
-        raise BadRecipe(f"no number of {', '.join(parts)} is in these --datasets and --rows{said}")
+        raise RecipeError(
+            f"no number of {', '.join(parts)} is in these --datasets and --rows{said}"
+        )
     return found

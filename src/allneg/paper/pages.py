@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.paper.beside import Beside, beside
 from allneg.paper.cells import LOST_BY_L2
 from allneg.paper.findings import findings
@@ -15,7 +15,7 @@ from allneg.paper.numbers import NOT_HERE, PARTS, TITLES, Number
 from allneg.paper.plot import draw
 from allneg.paper.results import Results
 from allneg.recipe import Recipe
-from allneg.run.files import full_disk_named, write_text
+from allneg.runs.files import full_disk_named, write_text
 
 _QUICK = "**QUICK: small data, small sizes. These are not the paper's numbers, nor ours.**\n\n"
 _TOP = """# Results
@@ -81,7 +81,7 @@ def write_pages(
     figures = []
     try:
         figures = draw(_curves(page, numbers), docs / "figures", page.quick)
-    except BadRecipe as missing:
+    except RecipeError as missing:
         said(str(missing))
     return [*texts, *figures]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.paper.beside import Beside
 from allneg.paper.cells import FLAT_FROM
 from allneg.paper.numbers import TITLES
-from allneg.run import disk as seam
-from allneg.run.files import full_disk_named, write_bytes, write_text
+from allneg.runs import disk as seam
+from allneg.runs.files import full_disk_named, write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path, quick: bool = Fal
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise BadRecipe("no figure1: it takes matplotlib, which is not installed") from None
+        raise RecipeError("no figure1: it takes matplotlib, which is not installed") from None
     with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none", "font.size": 10}):
         first, *others = drawn
         figure = Figure(figsize=(7.2, 5.8 if others else 3.6), layout="constrained")

@@ -13,7 +13,7 @@ import numpy as np
 from allneg.graph import Graph, read_graph
 from allneg.graph.graph import SPLITS, Triples
 from allneg.recipe import Data, Recipe
-from allneg.run.files import full_disk_named, write_text
+from allneg.runs.files import full_disk_named, write_text
 
 _ENTITIES = 2000
 _MOST = {"train": 8000, "valid": 300, "test": 300}
@@ -40,14 +40,14 @@ def small_data(data: Data, path: Path) -> Path:
 
 def small(recipe: Recipe, data: Path, n_entities: int) -> Recipe:
     """The recipe at a small size, on small data; a sample shrinks as the entities do."""
-    count = recipe.loss.count
+    count = recipe.loss.n_negatives
     if count is not None and recipe.loss.negatives == "shared":
         count = max(1, round(count * _ENTITIES / n_entities))
     return replace(
         recipe,
         data=Data(name=str(data)),
         model=replace(recipe.model, dim=min(recipe.model.dim, _DIM)),
-        loss=replace(recipe.loss, count=count),
+        loss=replace(recipe.loss, n_negatives=count),
         training=replace(recipe.training, epochs=_EPOCHS, batch_size=_BATCH),
         evaluation=replace(recipe.evaluation, every=1),
     )

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import RecipeError, RunError
 from allneg.evaluation.report import HITS, is_number
 from allneg.paper.numbers import Number
 from allneg.recipe import Data, Evaluation, Hardware, Loss, Recipe, Training
 from allneg.recipe.text import shown
-from allneg.run import Run
-from allneg.run.epochs import best_of
-from allneg.run.files import full_disk_named, read_json, write_json
+from allneg.runs import Run
+from allneg.runs.epochs import best_of
+from allneg.runs.files import full_disk_named, read_json, write_json
 
 SCHEMA_VERSION = 1
 _KEYS = {"schema_version", "data", "row", "quick", "recipe", "seeds"}
@@ -51,7 +51,7 @@ class Result:
     def negatives(self) -> int:
         """How many its recipe compares an answer with."""
         recipe = self.parsed()
-        return (recipe.loss.count if recipe else None) or int(self.seeds[0]["candidates"])
+        return (recipe.loss.n_negatives if recipe else None) or int(self.seeds[0]["candidates"])
 
     def is_of(self, recipe: Recipe | None) -> bool:
         """Was it made by a recipe that gives the same numbers?"""
@@ -62,7 +62,7 @@ class Result:
         """Its recipe; None where today's settings have none like it."""
         try:
             return Recipe.from_tables(tomllib.loads(self.recipe))
-        except (BadRecipe, tomllib.TOMLDecodeError):
+        except (RecipeError, tomllib.TOMLDecodeError):
             return None
 
     def seed(self, seed: int) -> Mapping[str, Any] | None:
@@ -79,9 +79,9 @@ class Result:
     @classmethod
     def from_json(cls, said: Any, where: str) -> Result:
         if not isinstance(said, dict) or said.keys() != _KEYS:
-            raise BadRun(f"{where}: not a result file")
+            raise RunError(f"{where}: not a result file")
         if said["schema_version"] != SCHEMA_VERSION:
-            raise BadRun(f"{where}: schema version {said['schema_version']} is not known here")
+            raise RunError(f"{where}: schema version {said['schema_version']} is not known here")
         try:
             _check(said)
         except (
@@ -90,7 +90,9 @@ class Result:
             ValueError,
         ) as wrong:  # TypeError: no table where one should be
             what = f"{wrong} is missing" if isinstance(wrong, KeyError) else wrong
-            raise BadRun(f"{where}: damaged ({what}); take it from a copy, or remove it") from None
+            raise RunError(
+                f"{where}: damaged ({what}); take it from a copy, or remove it"
+            ) from None
         fields = {name: said[name] for name in _KEYS - {"schema_version", "seeds"}}
         return cls(**fields, seeds=tuple(said["seeds"]))
 
@@ -134,10 +136,10 @@ class Results:
             return None
         found = Result.from_json(read_json(path), str(path))
         if found.name != number.name:
-            raise BadRun(f"{path}: is the result of {found.name}; put it where it belongs")
+            raise RunError(f"{path}: is the result of {found.name}; put it where it belongs")
         if found.quick != self.quick:
             size = "a small size (--quick)" if found.quick else "full size"
-            raise BadRun(f"{path}: is of {size}, as the others are not; move it away")
+            raise RunError(f"{path}: is of {size}, as the others are not; move it away")
         return found
 
     def has(self, number: Number, recipe: Recipe, seed: int) -> bool:
@@ -202,7 +204,7 @@ class Results:
         """
         said, by_name = read_json(path), {each.name: each for each in numbers}
         if not isinstance(said, dict) or not isinstance(said.get("results"), list):
-            raise BadRun(f"{path}: not a bundle; `allneg reproduce … --bundle FILE` writes one")
+            raise RunError(f"{path}: not a bundle; `allneg reproduce … --bundle FILE` writes one")
         for each in said["results"]:
             new = Result.from_json(each, str(path))
             if new.name not in by_name or new.quick:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.graph.benchmarks import DATASETS
 from allneg.paper.numbers import Number
 from allneg.paper.quick import small, small_data
 from allneg.paper.results import Results, entry, what_counts
 from allneg.recipe import Recipe
-from allneg.run import Run, make_model
-from allneg.run import disk as seam
-from allneg.run.files import full_disk_named, write_text
-from allneg.run.lock import locked
+from allneg.runs import Run, make_model
+from allneg.runs import disk as seam
+from allneg.runs.files import full_disk_named, write_text
+from allneg.runs.lock import locked
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Task:
         known = DATASETS.get(recipe.data.name)  # small data is all of one size
         triples, n = (known.files["train"].lines, known.n_entities) if known else (1, 1)
         if recipe.loss.negatives != "all":
-            n = min(n, recipe.loss.count or n)
+            n = min(n, recipe.loss.n_negatives or n)
         # A step takes its time however few it compares with.
         return float(
             recipe.training.epochs * triples * (n + 1000) * make_model(recipe).entity_width
@@ -123,7 +123,9 @@ def tasks(
     for number in numbers:
         path = number.recipe_file(recipes)
         if not path.exists():
-            raise BadRecipe(f"{path}: there is no such recipe; call from a checkout, or --recipes")
+            raise RecipeError(
+                f"{path}: there is no such recipe; call from a checkout, or --recipes"
+            )
         recipe = Recipe.read(path)
         if quick:
             known = DATASETS.get(number.data)

@@ -11,7 +11,7 @@ from allneg.recipe.parts import (
     Loss,
     Model,
     Optimizer,
-    Penalty,
+    Regularizer,
     Training,
 )
 from allneg.recipe.recipe import Recipe
@@ -24,8 +24,8 @@ __all__ = [
     "Loss",
     "Model",
     "Optimizer",
-    "Penalty",
     "Recipe",
+    "Regularizer",
     "Training",
     "load_tables",
     "merged",

@@ -26,21 +26,22 @@ def clashes(recipe: Recipe) -> list[str]:
     if model.bias and not model.squared:
         found.append("model.bias is for model.squared, which adds it in a matrix product")
     if loss.class_weights and loss.subsampling:
-        found.append("loss.class_weights and loss.subsampling both weigh questions: choose one")
-    if loss.negatives != "all" and loss.count is None:
-        found.append(f"loss.negatives is {loss.negatives}: say how many in loss.count")
-    if loss.negatives == "all" and loss.count is not None:
+        found.append("loss.class_weights and loss.subsampling both weigh queries: choose one")
+    if loss.negatives != "all" and loss.n_negatives is None:
+        found.append(f"loss.negatives is {loss.negatives}: say how many in loss.n_negatives")
+    if loss.negatives == "all" and loss.n_negatives is not None:
         found.append(
-            "loss.count is for loss.negatives shared or own; leave it out (--set loss.count=)"
+            "loss.n_negatives needs loss.negatives shared or per_query; "
+            "leave it out (--set loss.n_negatives=)"
         )
     if loss.correction and (loss.name != "softmax" or loss.negatives != "shared"):
         found.append("loss.correction is for loss.name softmax with loss.negatives shared")
-    if not loss.answers_too and loss.negatives != "shared":
-        found.append(f"loss.answers_too is for loss.negatives shared, not {loss.negatives}")
-    if not loss.answers_too and loss.correction:
-        found.append("loss.correction reckons with loss.answers_too: leave one of them as it is")
-    if loss.smoothing and loss.name != "softmax":
-        found.append(f"loss.smoothing is for loss.name softmax, not {loss.name}")
+    if not loss.in_batch_negatives and loss.negatives != "shared":
+        found.append(f"loss.in_batch_negatives is for loss.negatives shared, not {loss.negatives}")
+    if not loss.in_batch_negatives and loss.correction:
+        found.append("loss.correction needs loss.in_batch_negatives; change only one of them")
+    if loss.label_smoothing and loss.name != "softmax":
+        found.append(f"loss.label_smoothing is for loss.name softmax, not {loss.name}")
     if loss.temperature != 1 and loss.name != "self-adversarial":
         found.append(f"loss.temperature is for loss.name self-adversarial, not {loss.name}")
     if loss.margin and loss.name == "softmax":
@@ -50,9 +51,10 @@ def clashes(recipe: Recipe) -> list[str]:
     distance = model.name in ("transe", "rotate")
     if distance and loss.relation_weight:
         found.append(f"loss.relation_weight is for products; model.name is {model.name}")
-    if recipe.penalty.name in ("dura", "dura-w") and model.name not in ("distmult", "complex"):
+    if recipe.regularizer.name in ("dura", "dura-w") and model.name not in ("distmult", "complex"):
         found.append(
-            f"penalty.name {recipe.penalty.name} is for distmult and complex, not {model.name}"
+            f"regularizer.name {recipe.regularizer.name} needs model.name distmult or complex, "
+            f"not {model.name}"
         )
     if distance and loss.name in ("logistic", "self-adversarial") and loss.margin <= 0:
         found.append(f"{loss.name} on distances needs a loss.margin above 0, such as 6")

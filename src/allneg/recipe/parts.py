@@ -31,7 +31,7 @@ class Model:
     norm: Literal[1, 2] = 1  # of transe and rotate: 1 sums moduli, 2 is the euclidean distance
     squared: bool = False  # of norm 2: its root is not taken
     bias: bool = False  # of the squared norm: a learned number an entity is added to its scores
-    reciprocal: bool = True  # a head question has a relation row of its own
+    reciprocal: bool = True  # a head query has a relation row of its own
     scale: float = 1e-3  # of the first values
     entity_dropout: float = 0.0  # of the known entity's row, in training
     relation_dropout: float = 0.0
@@ -42,23 +42,23 @@ class Loss:
     """What is minimised, and against which entities."""
 
     name: Literal["softmax", "margin", "logistic", "self-adversarial"] = "softmax"
-    negatives: Literal["all", "shared", "own"] = "all"
-    count: int | None = None  # entities drawn: a batch (shared) or a question (own)
-    answers_too: bool = True  # shared: the batch's other answers are rivals beside those drawn
+    negatives: Literal["all", "shared", "per_query"] = "all"
+    n_negatives: int | None = None  # entities drawn per batch (shared) or per query (per_query)
+    in_batch_negatives: bool = True  # shared: the batch's other answers are negatives too
     correction: bool = False  # of a shared sample's softmax, for how likely each was drawn
-    smoothing: float = 0.0  # share of the label spread over all candidates (softmax)
+    label_smoothing: float = 0.0  # share of the label spread over all candidates (softmax)
     margin: float = 0.0  # added to every score but softmax's; the hinge's width in `margin`
     temperature: float = 1.0  # of self-adversarial weights
     mask_known: bool = False  # a question's other train answers are no negatives
-    subsampling: bool = False  # weigh questions by 1/sqrt of how often their pairs occur
-    class_weights: bool = False  # weigh questions by how often their answer occurs, as DURA does
+    subsampling: bool = False  # weigh queries by 1/sqrt of how often their pairs occur
+    class_weights: bool = False  # weigh queries by how often their answer occurs, as DURA does
     relation_weight: float = 0.0  # of a second softmax, which asks for the relation (h, ?, t)
     block: int = 1 << 28  # scores held at once; beyond, blocks of rows are compared in turn
 
 
 @dataclass(frozen=True)
-class Penalty:
-    """What is added for large rows: on the batch's own three factors, a mean over questions."""
+class Regularizer:
+    """What is added for large rows: on the batch's own three factors, a mean over queries."""
 
     name: Literal["none", "l2", "n3", "dura", "dura-w"] = "n3"
     weight: float = 0.01
@@ -76,8 +76,8 @@ class Optimizer:
 @dataclass(frozen=True)
 class Training:
     epochs: int = 100  # at most
-    batch_size: int = 500  # questions a step
-    micro_batch: int | None = None  # questions held at once; None is the whole batch
+    batch_size: int = 500  # queries a step
+    micro_batch: int | None = None  # queries held at once; None is the whole batch
     seed: int = 0
     save_seconds: float = 60.0  # least time between two checkpoints
 
@@ -104,7 +104,7 @@ PARTS = {
     "data": Data,
     "model": Model,
     "loss": Loss,
-    "penalty": Penalty,
+    "regularizer": Regularizer,
     "optimizer": Optimizer,
     "training": Training,
     "evaluation": Evaluation,

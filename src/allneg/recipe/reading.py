@@ -65,13 +65,13 @@ def _is_unicode(text: str) -> bool:
 _LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
 _MOST = {"hardware.threads": 1024}  # many more crash the process that starts them
 _POSITIVE = {
-    "model.dim", "model.scale", "loss.count", "loss.temperature", "loss.block",
+    "model.dim", "model.scale", "loss.n_negatives", "loss.temperature", "loss.block",
     "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
     "training.batch_size", "training.micro_batch", "evaluation.every", "evaluation.patience",
     "evaluation.block", "hardware.threads",
 }  # fmt: skip
 _SHARES = {
-    "model.entity_dropout", "model.relation_dropout", "loss.smoothing", "data.valid_share",
+    "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",
     "data.test_share",
 }  # fmt: skip
 

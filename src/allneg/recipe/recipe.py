@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.recipe.clashes import clashes
 from allneg.recipe.parts import (
     PARTS,
@@ -18,11 +18,18 @@ from allneg.recipe.parts import (
     Loss,
     Model,
     Optimizer,
-    Penalty,
+    Regularizer,
     Training,
 )
 from allneg.recipe.reading import meant, read_part
-from allneg.recipe.text import load_tables, merged, parse_settings, shown, toml_value
+from allneg.recipe.text import (
+    load_tables,
+    merged,
+    parse_settings,
+    shown,
+    toml_value,
+    with_current_names,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Recipe:
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
     loss: Loss = field(default_factory=Loss)
-    penalty: Penalty = field(default_factory=Penalty)
+    regularizer: Regularizer = field(default_factory=Regularizer)
     optimizer: Optimizer = field(default_factory=Optimizer)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
@@ -40,10 +47,10 @@ class Recipe:
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Recipe:
-        """A recipe from nested tables, checked; every mistake is named in one `BadRecipe`."""
+        """A recipe from nested tables, checked; every mistake is named in one `RecipeError`."""
         mistakes: list[str] = []
         made: dict[str, Any] = {}
-        for name, table in tables.items():
+        for name, table in with_current_names(tables).items():
             if name not in PARTS:
                 mistakes.append(f"{name} is not a part{meant(name, PARTS)}")
             elif not isinstance(table, Mapping):
@@ -53,7 +60,7 @@ class Recipe:
         recipe = cls(**made)
         mistakes += clashes(recipe)
         if mistakes:
-            raise BadRecipe("\n".join(f"{where}: {mistake}" for mistake in mistakes))
+            raise RecipeError("\n".join(f"{where}: {mistake}" for mistake in mistakes))
         return recipe
 
     @classmethod

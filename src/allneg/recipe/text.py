@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 
 # A recipe is a page. The time to read a key of many dots grows with its square: 16 KiB of them
 # take a second or two.
@@ -32,9 +32,9 @@ def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, 
     for key, equals, value in pairs:
         part, dot, name = key.strip().partition(".")
         if not equals or not dot or not name:
-            raise BadRecipe(f"--set {key}: write part.field=value, such as training.epochs=10")
+            raise RecipeError(f"--set {key}: write part.field=value, such as training.epochs=10")
         tables.setdefault(part, {})[name] = value
-    return tables
+    return with_current_names(tables)
 
 
 def _plain(value: object) -> Any:
@@ -54,7 +54,34 @@ def _value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text  # a bare word: complex, cuda:1, a path
     except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
-        raise BadRecipe(f"--set: {shown(text)} is no value for a setting") from None
+        raise RecipeError(f"--set: {shown(text)} is no value for a setting") from None
+
+
+# Earlier names, which are still read: of parts, of settings, and of values.
+_PARTS_NOW = {"penalty": "regularizer"}
+_SETTINGS_NOW = {
+    ("loss", "count"): "n_negatives",
+    ("loss", "answers_too"): "in_batch_negatives",
+    ("loss", "smoothing"): "label_smoothing",
+}
+_VALUES_NOW = {("loss", "negatives", "own"): "per_query"}
+
+
+def with_current_names(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The same tables, with names of earlier versions replaced by today's."""
+    current: dict[str, Any] = {}
+    for part, table in tables.items():
+        part = _PARTS_NOW.get(part, part)
+        if not isinstance(table, Mapping):
+            current[part] = table
+            continue
+        settings: dict[str, Any] = {}
+        for old, value in table.items():
+            name = str(_SETTINGS_NOW.get((part, old), old))
+            now = _VALUES_NOW.get((part, name, value)) if isinstance(value, str) else None
+            settings[name] = value if now is None else now
+        current[part] = {**current.get(part, {}), **settings}
+    return current
 
 
 def load_tables(path: Path | str) -> dict[str, Any]:
@@ -64,14 +91,14 @@ def load_tables(path: Path | str) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE + 1)
         if len(text) > _LARGEST_FILE:
-            raise BadRecipe(f"{path}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
+            raise RecipeError(f"{path}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
         return tomllib.loads(text.decode())
     except OSError as error:
-        raise BadRecipe(f"{path}: cannot be read ({error.strerror})") from None
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise BadRecipe(f"{path}: not TOML: {error}") from None
+        raise RecipeError(f"{path}: not TOML: {error}") from None
     except RecursionError:
-        raise BadRecipe(f"{path}: nested too deeply; a recipe has two levels") from None
+        raise RecipeError(f"{path}: nested too deeply; a recipe has two levels") from None
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Questions → scores → loss."""
+"""Queries → scores → loss."""
 
 from allneg.scoring.objective import Objective
 from allneg.scoring.scores import scores

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.recipe import Loss
 from allneg.scoring.shard import Shard
 from allneg.scoring.streamed import Rivals
@@ -26,7 +26,7 @@ class Drawn:
 
     shared: Tensor | None = None  # int64 (C,): entities drawn for the batch, nobody twice
     answers: Tensor | None = None  # int64 (B,): the whole batch's, candidates beside those drawn
-    own: Tensor | None = None  # int64 (B, C): candidates of each question, the answer first
+    own: Tensor | None = None  # int64 (B, C): candidates of each query, the answer first
     keep_entity: Tensor | None = None  # (B, W): dropout's factors
     keep_relation: Tensor | None = None  # (B, V)
 
@@ -37,7 +37,7 @@ class Drawn:
 
 
 def compared(
-    tables: Tables, asked: Questions, drawn: Drawn, known: KnownAnswers | None, loss: Loss
+    tables: Tables, asked: Queries, drawn: Drawn, known: KnownAnswers | None, loss: Loss
 ) -> tuple[Tensor, Rivals]:
     """The rows held here that are compared, and what their scores mean.
 
@@ -59,7 +59,7 @@ def compared(
 
 
 def _own(
-    tables: Tables, asked: Questions, own: Tensor, known: KnownAnswers | None
+    tables: Tables, asked: Queries, own: Tensor, known: KnownAnswers | None
 ) -> tuple[Tensor, Rivals]:
     hidden = own == asked.answer.unsqueeze(1)
     if known is not None:
@@ -73,7 +73,7 @@ def _own(
 
 def _shared(
     tables: Tables,
-    asked: Questions,
+    asked: Queries,
     drawn: Drawn,
     pairs: tuple[Tensor, Tensor] | None,
     loss: Loss,
@@ -90,7 +90,7 @@ def _shared(
         offset = _correction(shared, drawn.answers, rival, shard.total)
     else:
         offset = torch.zeros(len(shared), device=shared.device)
-    if not loss.answers_too:
+    if not loss.in_batch_negatives:
         rival &= column < len(drawn.shared)
     offset = offset.masked_fill(~rival, -torch.inf)
     if shard.rows.size > 1:

@@ -50,7 +50,7 @@ def look_far(
 ) -> tuple[Tensor, Tensor]:
     """The fetched rows, entities' and answers': (2, B, W) -> (B, W), (B, W).
 
-    Their gradients are put into `late`. With `widest`, the most questions that a process of the
+    Their gradients are put into `late`. With `widest`, the most queries that a process of the
     batch group has, those of the whole group come there; else, those of this process.
     """
     fetched.sum.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.scoring.far import Fetched
 from allneg.scoring.near import Size
 from allneg.scoring.tables import Looked, Tables
@@ -37,26 +37,26 @@ class HostTables(Tables):
     def held_rows(self, entity: Tensor) -> Tensor:
         return super().held_rows(entity.to(self.entities.device)).to(self.device)
 
-    def relation_rows(self, questions: Questions) -> Tensor:
-        return super().relation_rows(self._at_home(questions)).to(self.device)
+    def relation_rows(self, queries: Queries) -> Tensor:
+        return super().relation_rows(self._at_home(queries)).to(self.device)
 
     def look(
         self,
-        questions: Questions,
+        queries: Queries,
         fetched: Fetched | None = None,
         widest: int | None = None,
         size: Size | None = None,
     ) -> Looked:
         # Rows are measured where they are used.
-        looked = super().look(self._at_home(questions), fetched, widest)
+        looked = super().look(self._at_home(queries), fetched, widest)
         entity, answer = looked.entity.to(self.device), looked.answer.to(self.device)
         return Looked(entity, looked.relation, answer)
 
-    def _at_home(self, questions: Questions) -> Questions:
+    def _at_home(self, queries: Queries) -> Queries:
         home = self.entities.device
-        return Questions(
-            questions.side.to(home),
-            questions.entity.to(home),
-            questions.relation.to(home),
-            questions.answer.to(home),
+        return Queries(
+            queries.side.to(home),
+            queries.entity.to(home),
+            queries.relation.to(home),
+            queries.answer.to(home),
         )

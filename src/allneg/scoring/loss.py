@@ -2,11 +2,11 @@
 
 A block of scores (B, c) comes with everything that is no rival, the answer included, struck
 out as -inf; the answer's score `a` (B,) comes apart. So every loss sees its rivals a block at
-a time, keeps a few numbers a question, and gives the slope of the loss at any score later:
+a time, keeps a few numbers a query, and gives the slope of the loss at any score later:
 
     memory = loss.fold(memory, scores)   over all blocks
     memory = loss.merged(memories)       of processes that each saw some of the rivals
-    loss.value(memory, a)                the loss of each question
+    loss.value(memory, a)                the loss of each query
     loss.slopes(memory, a, w, scores, p) w · d loss / d scores of a block, in place of them,
                                          and w · d loss / d a at each answer's place p
 """
@@ -27,7 +27,7 @@ from allneg.recipe import Loss as Settings
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """One loss a question. `memory` is (k, B): what the fold keeps of the rivals so far."""
+    """One loss a query. `memory` is (k, B): what the fold keeps of the rivals so far."""
 
     settings: Settings
     narrow: bool = False  # the slopes go into narrow products, and may come as bfloat16
@@ -67,7 +67,7 @@ class Softmax(Loss):
 
     def fold(self, memory: Tensor | None, scores: Tensor) -> Tensor:
         total = log_sum_exp(scores)
-        if not self.settings.smoothing:
+        if not self.settings.label_smoothing:
             new = total.unsqueeze(0)
         else:
             there = scores > -torch.inf
@@ -82,15 +82,15 @@ class Softmax(Loss):
     def value(self, memory: Tensor, answer: Tensor) -> Tensor:
         # log(exp R + exp a) - a, with R the rivals' log-sum-exp.
         plain = F.softplus(memory[0] - answer)
-        if not self.settings.smoothing:
+        if not self.settings.label_smoothing:
             return plain
         mean = (memory[1] + answer) / (memory[2] + 1)
-        return plain + self.settings.smoothing * (answer - mean)
+        return plain + self.settings.label_smoothing * (answer - mean)
 
     def slopes(
         self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor, place: Tensor
     ) -> Tensor:
-        if self.settings.smoothing:  # which the two functions below add
+        if self.settings.label_smoothing:  # which the two functions below add
             return super().slopes(memory, answer, weight, scores, place)
         return slopes(scores, place, answer, memory[0], weight, self.narrow)
 
@@ -98,12 +98,12 @@ class Softmax(Loss):
         self, memory: Tensor, answer: Tensor, weight: Tensor, scores: Tensor
     ) -> Tensor:
         total = torch.logaddexp(memory[0], answer)
-        flat = (weight * self.settings.smoothing / (memory[2] + 1)).unsqueeze(1)
+        flat = (weight * self.settings.label_smoothing / (memory[2] + 1)).unsqueeze(1)
         flat = torch.where(scores > -torch.inf, flat, 0.0)
         return shares(scores, total, weight).sub_(flat)
 
     def answer_slope(self, memory: Tensor, answer: Tensor) -> Tensor:
-        flat = self.settings.smoothing * (1 - 1 / (memory[2] + 1))
+        flat = self.settings.label_smoothing * (1 - 1 / (memory[2] + 1))
         return flat - torch.sigmoid(memory[0] - answer)
 
 

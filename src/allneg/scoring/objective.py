@@ -1,4 +1,4 @@
-"""Questions → one number to minimise, whole or in parts."""
+"""Queries → one number to minimise, whole or in parts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.kernels import dot
 from allneg.models import Model
-from allneg.recipe import Loss, Penalty
+from allneg.recipe import Loss, Regularizer
 from allneg.scoring.candidates import Drawn, compared
 from allneg.scoring.loss import LOSSES
 from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.scores import query_of
-from allneg.scoring.shard import ALONE, Group
+from allneg.scoring.shard import NO_GROUP, Group
 from allneg.scoring.streamed import Narrow, Rivals, losses
 from allneg.scoring.tables import Looked, Tables
 
@@ -29,45 +29,43 @@ class Objective:
 
     model: Model
     loss: Loss
-    penalty: Penalty
+    regularizer: Regularizer
     known: KnownAnswers | None  # of train; None where the loss does not need them
     entity_dropout: float = 0.0
     relation_dropout: float = 0.0
     narrow: bool = False  # matrix products of bfloat16 operands
-    weights: Tensor | None = None  # (N,): of questions, by their answer
+    weights: Tensor | None = None  # (N,): of queries, by their answer
 
-    def value(self, tables: Tables, questions: Questions, generator: Generator) -> Tensor:
+    def value(self, tables: Tables, queries: Queries, generator: Generator) -> Tensor:
         """The batch's mean loss and mean penalty: one number."""
-        drawn = self.draw(tables, questions, generator)
-        return next(self.parts(tables, questions, len(questions), drawn))
+        drawn = self.draw(tables, queries, generator)
+        return next(self.parts(tables, queries, len(queries), drawn))
 
-    def parts(
-        self, tables: Tables, questions: Questions, size: int, drawn: Drawn
-    ) -> Iterator[Tensor]:
-        """Numbers whose sum is `value`, each from `size` questions, to bound the memory."""
-        share = self.shares(questions)
-        spans = _spans(tables.shard.batch, len(questions), size)
+    def parts(self, tables: Tables, queries: Queries, size: int, drawn: Drawn) -> Iterator[Tensor]:
+        """Numbers whose sum is `value`, each from `size` queries, to bound the memory."""
+        share = self.shares(queries)
+        spans = _spans(tables.shard.batch, len(queries), size)
         widest = None
-        if self.sums_on_the_way(tables, len(questions), size):
-            widest = max(1, tables.shard.batch.widest(len(questions)))
-        coming = tables.fetch(questions.part(spans[0]))
+        if self.sums_on_the_way(tables, len(queries), size):
+            widest = max(1, tables.shard.batch.widest(len(queries)))
+        coming = tables.fetch(queries.part(spans[0]))
         for i, some in enumerate(spans):
-            asked = questions.part(some)
+            asked = queries.part(some)
             fetched, coming = coming, None
             if i + 1 < len(spans):
                 # The next part's rows are on their way while this part is compared.
-                coming = tables.fetch(questions.part(spans[i + 1]))
-            looked = tables.look(asked, fetched, widest, row_size(self.model, self.penalty))
+                coming = tables.fetch(queries.part(spans[i + 1]))
+            looked = tables.look(asked, fetched, widest, row_size(self.model, self.regularizer))
             each = self.losses(tables, asked, looked, drawn.part(some), widest is not None)
             if self.loss.relation_weight:
                 more = self.relation_losses(tables, asked, looked)
                 each = each + self.loss.relation_weight * more
             each = share[some] * each
-            if self.penalty.name != "none":
-                cost = penalties(self.model, looked, self.penalty)
-                each = each.add(cost, alpha=1 / len(questions))
+            if self.regularizer.name != "none":
+                cost = penalties(self.model, looked, self.regularizer)
+                each = each.add(cost, alpha=1 / len(queries))
             value = each.sum()
-            yield value if _takes_part(tables.shard.batch, len(questions)) else 0.0 * value
+            yield value if _takes_part(tables.shard.batch, len(queries)) else 0.0 * value
 
     def sums_on_the_way(self, tables: Tables, n_questions: int, size: int) -> bool:
         """Are the entities' gradients of a batch summed over its processes while blocks of rows are
@@ -78,9 +76,9 @@ class Objective:
         return batch.size > 1 and whole and self.loss.negatives == "all"
 
     def losses(
-        self, tables: Tables, asked: Questions, looked: Looked, drawn: Drawn, sums: bool = False
+        self, tables: Tables, asked: Queries, looked: Looked, drawn: Drawn, sums: bool = False
     ) -> Tensor:
-        """The loss of each question: (B,); `sums` as `sums_on_the_way` says."""
+        """The loss of each query: (B,); `sums` as `sums_on_the_way` says."""
         entity, relation = looked.entity, looked.relation
         if drawn.keep_entity is not None:
             entity = entity * drawn.keep_entity
@@ -94,7 +92,7 @@ class Objective:
         known = self.known if self.loss.mask_known else None
         rows, rivals = compared(tables, asked, drawn, known, self.loss)
         rivals = replace(
-            rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else ALONE
+            rivals, elsewhere=tables.shard.rows, batch=tables.shard.batch if sums else NO_GROUP
         )
         narrow = self.narrow and self.model.kernel == "dot" and rows.dim() == 2
         rounded = tables.rounded if rows is tables.entities else None
@@ -102,7 +100,7 @@ class Objective:
         loss = LOSSES[self.loss.name](self.loss, narrow)
         return losses(compare, query, rows, loss, rivals, self.loss.block)
 
-    def relation_losses(self, tables: Tables, asked: Questions, looked: Looked) -> Tensor:
+    def relation_losses(self, tables: Tables, asked: Queries, looked: Looked) -> Tensor:
         """The loss of asking for each question's relation among all relation rows: (B,)."""
         head, tail, target = looked.entity, looked.answer, asked.relation
         if tables.reciprocal:
@@ -115,30 +113,30 @@ class Objective:
         rivals = Rivals(target, len(tables.relations))
         return losses(dot, query, tables.relations, LOSSES["softmax"](Loss()), rivals, Loss.block)
 
-    def draw(self, tables: Tables, questions: Questions, generator: Generator) -> Drawn:
+    def draw(self, tables: Tables, queries: Queries, generator: Generator) -> Drawn:
         """Chance's part in this batch."""
-        b, n, count = len(questions), tables.shard.total, self.loss.count or 0
+        b, n, count = len(queries), tables.shard.total, self.loss.n_negatives or 0
         drawn = Drawn(
             keep_entity=_keep(b, self.model.entity_width, self.entity_dropout, generator),
             keep_relation=_keep(b, self.model.relation_width, self.relation_dropout, generator),
         )
         if self.loss.negatives == "shared":
             order = torch.randperm(n, generator=generator, device=generator.device)
-            return replace(drawn, shared=order[:count], answers=questions.answer)
-        if self.loss.negatives == "own":
+            return replace(drawn, shared=order[:count], answers=queries.answer)
+        if self.loss.negatives == "per_query":
             own = torch.randint(n, (b, count), generator=generator, device=generator.device)
-            return replace(drawn, own=torch.cat([questions.answer.unsqueeze(1), own], dim=1))
+            return replace(drawn, own=torch.cat([queries.answer.unsqueeze(1), own], dim=1))
         return drawn
 
-    def shares(self, questions: Questions) -> Tensor:
+    def shares(self, queries: Queries) -> Tensor:
         """Each question's share of the batch's loss: (B,), summing to 1."""
         if self.weights is not None:
-            weight = self.weights.index_select(0, questions.answer)
+            weight = self.weights.index_select(0, queries.answer)
             return weight / weight.sum()
         if not self.loss.subsampling:
-            return torch.full_like(questions.entity, 1 / len(questions), dtype=torch.float32)
+            return torch.full_like(queries.entity, 1 / len(queries), dtype=torch.float32)
         # Counts start at 4 for a pair seen once, as in RotatE's code.
-        often = self._known.counts(questions) + self._known.counts(questions.turned()) + 6
+        often = self._known.counts(queries) + self._known.counts(queries.turned()) + 6
         weight = often.float().rsqrt()
         return weight / weight.sum()
 
@@ -149,9 +147,9 @@ class Objective:
 
 
 def _spans(batch: Group, n_questions: int, size: int) -> list[slice]:
-    """The parts of a batch that this process sees, of `size` questions at most."""
+    """The parts of a batch that this process sees, of `size` queries at most."""
     start, stop = batch.part(n_questions)
-    # Where there are fewer questions than processes, the first question is taken for nothing, so
+    # Where there are fewer queries than processes, the first query is taken for nothing, so
     # that every process takes part in every sum.
     return [slice(i, min(i + size, stop)) for i in range(start, stop, size)] or [slice(0, 1)]
 

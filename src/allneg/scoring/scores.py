@@ -1,29 +1,29 @@
-"""Questions → scores: query × table, all that training, ranking and serving know."""
+"""Queries → scores: query × table, all that training, ranking and serving know."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import Model
 from allneg.scoring.feed import pieces
 from allneg.scoring.tables import Tables
 
 
-def scores(model: Model, tables: Tables, questions: Questions) -> Tensor:
+def scores(model: Model, tables: Tables, queries: Queries) -> Tensor:
     """The score of every entity as the answer: (B, n), for the rows this process holds."""
-    query = queries(model, tables, questions)
+    query = query_vectors(model, tables, queries)
     found = [model.compare(query, some) for some in pieces(tables.entities, query.device)]
     whole = found[0] if len(found) == 1 else torch.cat(found, 1)
     return whole[:, : len(tables.shard)]
 
 
-def queries(model: Model, tables: Tables, questions: Questions) -> Tensor:
-    """The query row of each question: (B, W)."""
-    entity = tables.rows(questions.entity)
-    relation = tables.relation_rows(questions)
-    return query_of(model, entity, relation, questions.side, tables.reciprocal)
+def query_vectors(model: Model, tables: Tables, queries: Queries) -> Tensor:
+    """The query row of each query: (B, W)."""
+    entity = tables.rows(queries.entity)
+    relation = tables.relation_rows(queries)
+    return query_of(model, entity, relation, queries.side, tables.reciprocal)
 
 
 def query_of(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from allneg.errors import BadRecipe, OutOfResources, Problem, problem_of
+from allneg.errors import AllnegError, RecipeError, ResourceError, error_for_exit_code
 
 T = TypeVar("T")
 
@@ -93,16 +93,16 @@ class Pending:
                 self.work.wait()
 
 
-ALONE = Group()
+NO_GROUP = Group()
 
 
 @dataclass(frozen=True)
 class World:
     """All processes of a training, a grid of rows × batch, as one of them sees it."""
 
-    rows: Group = ALONE  # processes with other rows, which see the same questions
-    batch: Group = ALONE  # processes with the same rows, which see other questions
-    everyone: Group = ALONE
+    rows: Group = NO_GROUP  # processes with other rows, which see the same queries
+    batch: Group = NO_GROUP  # processes with the same rows, which see other queries
+    everyone: Group = NO_GROUP
 
     @property
     def size(self) -> int:
@@ -113,7 +113,7 @@ class World:
         return self.everyone.rank
 
     @property
-    def leads(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Is this the process that speaks, and writes what all have in common?"""
         return self.rank == 0
 
@@ -121,11 +121,11 @@ class World:
         """The largest of all processes' numbers."""
         return int(self.everyone.most(torch.tensor(number)))
 
-    def told(self, text: str) -> str:
+    def broadcast(self, text: str) -> str:
         """The first process's text."""
         if self.size == 1:
             return text
-        data = text.encode() if self.leads else b""
+        data = text.encode() if self.is_rank_zero else b""
         length = self.most(len(data))
         each = torch.frombuffer(bytearray(data.ljust(length, b"\0")), dtype=torch.uint8)
         return self.everyone.most(each).numpy().tobytes().decode()
@@ -137,24 +137,24 @@ class World:
         each = torch.frombuffer(bytearray(data.ljust(length)), dtype=torch.uint8)
         return [some.numpy().tobytes().decode() for some in self.everyone.stack(each)]
 
-    def together(self, work: Callable[[], T]) -> T:
+    def raise_together(self, work: Callable[[], T]) -> T:
         """What `work` gives; where a process meets a problem in it, every process has one."""
-        met: Problem | None = None
+        met: AllnegError | None = None
         try:
             done = work()
-        except Problem as problem:
+        except AllnegError as problem:
             met = problem
         if not (code := self.most(met.exit_code if met else 0)):
             return done
         said = self.texts(str(met) if met else "")
-        raise met or problem_of(code, next(text for text in said if text.strip()).rstrip())
+        raise met or error_for_exit_code(code, next(text for text in said if text.strip()).rstrip())
 
-    def led(self, work: Callable[[], object]) -> None:
+    def on_rank_zero(self, work: Callable[[], object]) -> None:
         """Do something in the first process, while the others wait; a problem there is all's."""
-        self.together(work if self.leads else lambda: None)
+        self.raise_together(work if self.is_rank_zero else lambda: None)
 
 
-LONE = World()
+SINGLE_PROCESS = World()
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Shard:
     start: int
     stop: int
     total: int
-    world: World = LONE
+    world: World = SINGLE_PROCESS
 
     @classmethod
     def whole(cls, total: int) -> Shard:
@@ -175,7 +175,7 @@ class Shard:
     def of(cls, total: int, world: World) -> Shard:
         """This process's share of the rows."""
         if total < world.rows.size:
-            raise BadRecipe(
+            raise RecipeError(
                 f"hardware.mesh: {total} entities are too few for {world.rows.size} processes "
                 "to hold a row each; say another --mesh"
             )
@@ -211,7 +211,7 @@ def _peers_named() -> Iterator[None]:
             raise
         # gloo begins with the place in its source, and ends with advice.
         what = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0]
-        raise OutOfResources(
+        raise ResourceError(
             f"another process of this training does not answer any more ({what}).\n"
             "What was saved is kept; start the processes again, and `allneg resume` goes on."
         ) from None

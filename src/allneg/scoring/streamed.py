@@ -20,7 +20,7 @@ from allneg.kernels.answers import strike
 from allneg.kernels.dot import NarrowDot
 from allneg.scoring.feed import Returned, fed
 from allneg.scoring.loss import Loss
-from allneg.scoring.shard import ALONE, Group, Pending
+from allneg.scoring.shard import NO_GROUP, Group, Pending
 from allneg.scoring.tables import MULTIPLE
 
 
@@ -40,16 +40,16 @@ class Rivals:
 
     target: Tensor  # int64 (B,): the column of each question's answer
     count: int  # columns; rows beyond are padding
-    hidden: tuple[Tensor, Tensor] | None = None  # (question, column) pairs that are no rivals
+    hidden: tuple[Tensor, Tensor] | None = None  # (query, column) pairs that are no rivals
     offset: Tensor | None = None  # (columns,) or (B, columns): added to the rivals' scores
-    elsewhere: Group = ALONE  # processes that compare the same queries with other rows
-    batch: Group = ALONE  # processes that compare other queries with the same rows
+    elsewhere: Group = NO_GROUP  # processes that compare the same queries with other rows
+    batch: Group = NO_GROUP  # processes that compare other queries with the same rows
 
 
 def losses(
     compare: Compare, query: Tensor, rows: Tensor, loss: Loss, rivals: Rivals, block: int
 ) -> Tensor:
-    """The loss of each question: (B,), holding at most about `block` scores at once.
+    """The loss of each query: (B,), holding at most about `block` scores at once.
 
     `rows` is a table (N, W), or holds each question's own rows (B, C, W), which are few.
     """
@@ -62,11 +62,11 @@ def losses(
     return out
 
 
-def block_rows(questions: int, n: int, block: int) -> int:
+def block_rows(queries: int, n: int, block: int) -> int:
     """How many of `n` rows are compared at once so that about `block` scores are held."""
-    if questions * n <= block:
+    if queries * n <= block:
         return n
-    return min(n, max(MULTIPLE, block // questions // MULTIPLE * MULTIPLE))
+    return min(n, max(MULTIPLE, block // queries // MULTIPLE * MULTIPLE))
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class _Block:
         if rivals.offset is not None:
             scores += rivals.offset[..., self.start : self.stop]
         if rivals.hidden is not None:
-            question, column = rivals.hidden
+            query, column = rivals.hidden
             if not self._is_whole(rivals):
                 mine = (column >= self.start) & (column < self.stop)
-                question, column = question[mine], column[mine]
-            scores[question, column - self.start] = -torch.inf
+                query, column = query[mine], column[mine]
+            scores[query, column - self.start] = -torch.inf
         return answer
 
     def places(self, rivals: Rivals) -> Tensor:
@@ -149,7 +149,7 @@ class _Losses(torch.autograd.Function):
         assert memory is not None
         assert answer is not None
         if rivals.elsewhere.size > 1:
-            # A few numbers a question are all that other processes need to know.
+            # A few numbers a query are all that other processes need to know.
             told = rivals.elsewhere.stack(torch.cat([memory, answer.unsqueeze(0)]))
             memory, answer = loss.merged(told[:, :-1]), told[:, -1].amax(0)
         ctx.plan = compare, loss, rivals, blocks

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.models import Model
 from allneg.scoring.far import Fetched, Late, fetch, fetched_rows, look_far
 from allneg.scoring.near import Few, Look, LookSized, Size
@@ -22,7 +22,7 @@ _ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the 
 
 @dataclass(frozen=True)
 class Looked:
-    """The rows that a batch of questions is about."""
+    """The rows that a batch of queries is about."""
 
     entity: Tensor  # (B, W)
     relation: Tensor  # (B, V)
@@ -33,7 +33,7 @@ class Looked:
 class Tables(nn.Module):
     """The rows of entities and relations.
 
-    With `reciprocal`, a head question has a relation row of its own, `n_relations` further
+    With `reciprocal`, a head query has a relation row of its own, `n_relations` further
     down; nobody outside sees those doubled ids. Gradients of rows are added up by `add_rows`
     or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
     """
@@ -91,33 +91,33 @@ class Tables(nn.Module):
         out: Tensor = Few.apply(self.entities, entity)  # type: ignore[no-untyped-call]
         return out
 
-    def relation_rows(self, questions: Questions) -> Tensor:
-        """The relation row of each question: (B, V)."""
+    def relation_rows(self, queries: Queries) -> Tensor:
+        """The relation row of each query: (B, V)."""
         out: Tensor = Few.apply(  # type: ignore[no-untyped-call]
-            self.relations, self._relation_ids(questions)
+            self.relations, self._relation_ids(queries)
         )
         return out
 
-    def _relation_ids(self, questions: Questions) -> Tensor:
+    def _relation_ids(self, queries: Queries) -> Tensor:
         if not self.reciprocal:
-            return questions.relation
-        return torch.add(questions.relation, questions.side, alpha=self.n_relations)
+            return queries.relation
+        return torch.add(queries.relation, queries.side, alpha=self.n_relations)
 
-    def fetch(self, questions: Questions) -> Fetched | None:
-        """Begin to bring the rows of these questions here; None where they are here already."""
+    def fetch(self, queries: Queries) -> Fetched | None:
+        """Begin to bring the rows of these queries here; None where they are here already."""
         if self.shard.world.size == 1:
             return None
-        ids = torch.stack([questions.entity, questions.answer])
+        ids = torch.stack([queries.entity, queries.answer])
         return fetch(self.entities, ids, self.shard)
 
     def look(
         self,
-        questions: Questions,
+        queries: Queries,
         fetched: Fetched | None = None,
         widest: int | None = None,
         size: Size | None = None,
     ) -> Looked:
-        """The rows of each question, for training, where a gradient to every row is under way.
+        """The rows of each query, for training, where a gradient to every row is under way.
 
         `fetched` is what `fetch` gave, and `widest` tells `look_far` whose gradients to add.
         With `size`, rows that are here are measured on the way.
@@ -128,17 +128,17 @@ class Tables(nn.Module):
             self.entities.register_post_accumulate_grad_hook(partial(_settle, self._late))
         if fetched is not None:
             far = look_far(self.entities, fetched, self.shard, widest, self._late)
-            return Looked(far[0], self.relation_rows(questions), far[1])
+            return Looked(far[0], self.relation_rows(queries), far[1])
         if size is not None:
-            ids = questions.entity, self._relation_ids(questions), questions.answer
+            ids = queries.entity, self._relation_ids(queries), queries.answer
             found = LookSized.apply(  # type: ignore[no-untyped-call]
                 self.entities, self.relations, ids, size, self._late
             )
             return Looked(*found)
         entity, answer = Look.apply(  # type: ignore[no-untyped-call]
-            self.entities, questions.entity, questions.answer, self._late
+            self.entities, queries.entity, queries.answer, self._late
         )
-        return Looked(entity, self.relation_rows(questions), answer)
+        return Looked(entity, self.relation_rows(queries), answer)
 
     def keep_rounded(self) -> None:
         """From here on, have the entities as bfloat16 too; whose step changes them knows of it."""
@@ -155,7 +155,7 @@ class Tables(nn.Module):
             self._rounded_at = self.entities._version
 
     def sum_gradients(self, total: Tensor, entities: bool) -> None:
-        """Add up what processes with other questions found: a total, gradients of the relations
+        """Add up what processes with other queries found: a total, gradients of the relations
         and, unless that was done on the way, of the entities.
         """
         tables = [self.entities, self.relations] if entities else [self.relations]

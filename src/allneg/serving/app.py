@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from allneg import __version__
-from allneg.graph.questions import Side
+from allneg.graph.queries import Side
 from allneg.serving import asked, shapes
 from allneg.serving.assets import read_assets
 from allneg.serving.entity import entity_page

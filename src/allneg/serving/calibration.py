@@ -2,7 +2,7 @@
 
 The margin of an answer is its score less the log of the summed exp(score) of every entity that
 train does not already know as an answer: its share among the new answers. Valid says how often
-answers of a margin are right. Each of its questions has an answer, so for a question that may
+answers of a margin are right. Each of its queries has an answer, so for a query that may
 have none the number is too high.
 """
 
@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from allneg.errors import counted
-from allneg.graph.questions import SIDES, Questions
+from allneg.graph.queries import SIDES, Queries
 from allneg.scoring import scores
 from allneg.serving.predictor import Predictor
 
 Numbers = npt.NDArray[np.float64]
 
-_SCORES = 1 << 24  # looked at in all: enough questions for two digits, in seconds
+_SCORES = 1 << 24  # looked at in all: enough queries for two digits, in seconds
 _BLOCK = 1 << 22  # of them at once
 _EDGE, _BINS = 16.0, 512  # log-odds from -16 to 16, so finely
 _ALMOST = 1 - 1e-9  # a share that still has log-odds
@@ -47,14 +47,14 @@ class Calibration:
         most = max(1, _SCORES // graph.n_entities // 2)
         right, total, n_questions = np.zeros(_BINS), np.zeros(_BINS), 0
         for side, asked in zip(SIDES, ([0, 1], [2, 1]), strict=True):
-            # Once, as people ask, however many answers a question has.
+            # Once, as people ask, however many answers a query has.
             _, first = np.unique(graph.valid[:, asked], axis=0, return_index=True)
             # Spread over them, as they are sorted.
             some = first[np.linspace(0, len(first) - 1, min(most, len(first))).astype(np.int64)]
             n_questions += len(some)
             triples = torch.from_numpy(graph.valid[some]).to(predictor.tables.device)
             for block in triples.split(max(1, _BLOCK // graph.n_entities)):
-                counts = _counts(predictor, Questions.of(block, side))
+                counts = _counts(predictor, Queries.of(block, side))
                 right, total = right + counts[0], total + counts[1]
         seen = total > 0
         if not seen.any():
@@ -81,7 +81,7 @@ class Calibration:
 def isotonic(right: Numbers, total: Numbers) -> Numbers:
     """The never decreasing shares closest to right / total, by pooling neighbours: (n,), (n,).
 
-    A pool's share is (right + ½) / (total + 1), so that a few questions never say 0 or 1.
+    A pool's share is (right + ½) / (total + 1), so that a few queries never say 0 or 1.
     """
     pools: list[list[float]] = []  # right, total, members
     for r, t in zip(right.tolist(), total.tolist(), strict=True):
@@ -96,20 +96,20 @@ def isotonic(right: Numbers, total: Numbers) -> Numbers:
 
 
 @torch.no_grad()
-def _counts(predictor: Predictor, questions: Questions) -> tuple[Numbers, Numbers]:
+def _counts(predictor: Predictor, queries: Queries) -> tuple[Numbers, Numbers]:
     """Right answers and all answers in each bin: (_BINS,) each.
 
     Train's answers are learned by heart, and test's are not to be looked at: neither counts.
     """
-    values = scores(predictor.model, predictor.tables, questions).float()
-    values[predictor.known["train"].pairs(questions)] = -torch.inf
+    values = scores(predictor.model, predictor.tables, queries).float()
+    values[predictor.known["train"].pairs(queries)] = -torch.inf
     values -= values.logsumexp(1, keepdim=True)
     bins = ((_log_odds(values) + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp(0, _BINS - 1)
     counted = values.isfinite()
     if "test" in predictor.known:
-        counted[predictor.known["test"].pairs(questions)] = False
+        counted[predictor.known["test"].pairs(queries)] = False
     is_right = torch.zeros_like(counted)
-    is_right[predictor.known["valid"].pairs(questions)] = True
+    is_right[predictor.known["valid"].pairs(queries)] = True
     right, total = (
         torch.bincount(bins[mask], minlength=_BINS).cpu().numpy().astype(np.float64)
         for mask in (counted & is_right, counted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from allneg.graph.graph import SPLITS
-from allneg.graph.questions import Side
+from allneg.graph.queries import Side
 from allneg.serving import shapes
 from allneg.serving.facts import Around
 from allneg.serving.opened import Opened

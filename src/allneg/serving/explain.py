@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from allneg.graph.questions import Side
+from allneg.graph.queries import Side
 from allneg.graph.vocabulary import Vocabulary
 from allneg.serving.facts import Around, Facts
 from allneg.serving.shapes import Explanation, Fact, Path, Supporter

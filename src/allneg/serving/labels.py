@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadData, printable
+from allneg.errors import DataError, printable
 from allneg.graph.files import DAMAGE
 
 _LONGEST_LINE = 1 << 20
@@ -31,7 +31,7 @@ def read_labels(path: Path) -> dict[str, str]:
                 found.setdefault(name, label)
     except DAMAGE as error:
         why = getattr(error, "strerror", None) or error
-        raise BadData(f"{path}: cannot be read ({why})") from None
+        raise DataError(f"{path}: cannot be read ({why})") from None
     return found
 
 
@@ -41,13 +41,13 @@ def _open(path: Path) -> Any:
 
 def _fields(line: bytes, where: str) -> tuple[str, str]:
     if len(line) == _LONGEST_LINE:
-        raise BadData(f"{where}: a line of more than {_LONGEST_LINE:,} bytes; are these labels?")
+        raise DataError(f"{where}: a line of more than {_LONGEST_LINE:,} bytes; are these labels?")
     try:
         text = line.decode().removeprefix("\ufeff").rstrip("\r\n")
     except UnicodeDecodeError:
-        raise BadData(f"{where}: not UTF-8") from None
+        raise DataError(f"{where}: not UTF-8") from None
     name, tab, label = text.partition("\t")
     if not name or not tab or not label.strip():
-        raise BadData(f"{where}: expected name, tab, label; found {printable(text)}")
+        raise DataError(f"{where}: expected name, tab, label; found {printable(text)}")
     label = " ".join(label.split())
     return name, label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"

@@ -78,7 +78,7 @@ class Names:
         ids = self.order[list(found)].tolist() if found else []
         return Found(ids, next(iter(found.values()), "none"))
 
-    def near(self, typed: str, most: int = 3) -> list[str]:
+    def close_names(self, typed: str, most: int = 3) -> list[str]:
         """Names like an unknown one, for a message."""
         return [self.names[i] for i in self.search(typed, most).ids] if fold(typed) else []
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from allneg.errors import BadData, printable
+from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
-from allneg.graph.questions import Side
-from allneg.run import Run
+from allneg.graph.queries import Side
+from allneg.runs import Run
 from allneg.serving import shapes
 from allneg.serving.calibration import Calibration
 from allneg.serving.explain import explain
@@ -47,7 +47,7 @@ class Opened:
 
     @classmethod
     def of(cls, id: str, run: Run, predictor: Predictor, labels: Mapping[str, str]) -> Opened:
-        """Everything that takes a while is made here, before the first question."""
+        """Everything that takes a while is made here, before the first query."""
         graph, facts = predictor.graph, Facts.of(predictor.graph)
         count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
         return cls(
@@ -67,14 +67,14 @@ class Opened:
         found = self.predictor.graph.vocabulary.entity_ids.get(name)
         if found is None:
             text = f"no entity is called {printable(name)}"
-            raise Refusal("unknown_entity", text, self.names.near(name))
+            raise Refusal("unknown_entity", text, self.names.close_names(name))
         return found
 
     def relation(self, name: str) -> int:
         found = self.predictor.graph.vocabulary.relation_ids.get(name)
         if found is None:
             text = f"no relation is called {printable(name)}"
-            raise Refusal("unknown_relation", text, self.relation_names.near(name))
+            raise Refusal("unknown_relation", text, self.relation_names.close_names(name))
         return found
 
     def knows(self, entity: str, relation: str) -> bool:
@@ -146,7 +146,7 @@ class Opened:
     def answers(
         self, side: Side, entity: str, relation: str, found: Answers, seconds: float
     ) -> shapes.Predicted:
-        """A question about an entity with its answers."""
+        """A query about an entity with its answers."""
         asked = shapes.Asked(
             entity if side == "tail" else None, relation, entity if side == "head" else None
         )
@@ -251,7 +251,7 @@ def open_runs(folders: Sequence[Path], labels: Mapping[str, str], device: str) -
         found[name] = Opened.load(folder, name, labels, device)
     known = {name for each in found.values() for name in each.predictor.graph.vocabulary.entities}
     if labels and not known & labels.keys():
-        raise BadData("no label is of an entity in these runs; is it the right file of labels?")
+        raise DataError("no label is of an entity in these runs; is it the right file of labels?")
     return found
 
 

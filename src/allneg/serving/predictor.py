@@ -1,4 +1,4 @@
-"""Names in, names out: what a trained run answers to a question."""
+"""Names in, names out: what a trained run answers to a query."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.errors import BadRecipe, Diverged, counted, printable
+from allneg.errors import Diverged, RecipeError, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import SIDES, Questions, Side
+from allneg.graph.queries import SIDES, Queries, Side
 from allneg.hardware import find_device, trouble_named
 from allneg.kernels.packed import packed
 from allneg.models import Model
-from allneg.run import Run
+from allneg.runs import Run
 from allneg.scoring import Tables
-from allneg.scoring.scores import queries
+from allneg.scoring.scores import query_vectors
 
-_BLOCK = 1 << 26  # scores held at once when many questions are asked
+_BLOCK = 1 << 26  # scores held at once when many queries are asked
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One answer to a question."""
+    """One answer to a query."""
 
     entity: str
     score: float
@@ -39,7 +39,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Answers:
-    """The best answers to one question."""
+    """The best answers to one query."""
 
     predictions: list[Prediction]
     rest: float  # log of the summed exp(score) of the entities that train does not know as answers
@@ -63,7 +63,7 @@ class Predictor:
     tables: Tables
     graph: Graph
     known: dict[str, KnownAnswers]  # of each split
-    packed: Tensor | None = None  # the entity rows once more, laid out for a few questions
+    packed: Tensor | None = None  # the entity rows once more, laid out for a few queries
 
     def __repr__(self) -> str:
         graph = self.graph
@@ -101,18 +101,18 @@ class Predictor:
     def answer(
         self, asked: Sequence[tuple[str, str]], side: Side, k: int = 10, new: bool = False
     ) -> list[list[Prediction]]:
-        """The best answers to many questions (entity, relation) that ask for one side."""
+        """The best answers to many queries (entity, relation) that ask for one side."""
         found = self.ask([(side, entity, relation) for entity, relation in asked], k, new)
         return [each.predictions for each in found]
 
     def ask(
         self, asked: Sequence[tuple[Side, str, str]], k: int = 10, new: bool = False
     ) -> list[Answers]:
-        """The best answers to many questions (side asked for, known entity, relation)."""
+        """The best answers to many queries (side asked for, known entity, relation)."""
         _check_count(k)
         vocabulary = self.graph.vocabulary
         if odd := next((each[0] for each in asked if each[0] not in SIDES), None):
-            raise BadRecipe(f"{printable(odd)} is no side to ask for; ask for tail or head")
+            raise RecipeError(f"{printable(odd)} is no side to ask for; ask for tail or head")
         ids = [
             (SIDES.index(side), vocabulary.entity(entity), vocabulary.relation(relation))
             for side, entity, relation in asked
@@ -123,14 +123,14 @@ class Predictor:
             block = torch.tensor(ids[first : first + size], device=self.tables.device)
             side, known, by = block.unbind(1)
             # What we ask for is not known: the entity stands in for its own answer.
-            found += self._best(Questions(side, known, by, known), k, new)
+            found += self._best(Queries(side, known, by, known), k, new)
         return found
 
     @torch.no_grad()
     def relations(
         self, head: str, tail: str, k: int = 10, new: bool = False
     ) -> list[RelationPrediction]:
-        """The `k` relations that best join two entities, by their scores as tail questions."""
+        """The `k` relations that best join two entities, by their scores as tail queries."""
         _check_count(k)
         vocabulary, device = self.graph.vocabulary, self.tables.device
         by = torch.arange(self.graph.n_relations, device=device)
@@ -138,11 +138,12 @@ class Predictor:
             torch.full_like(by, vocabulary.entity(head)),
             torch.full_like(by, vocabulary.entity(tail)),
         )
-        questions = Questions.asking("tail", start, by, end)
+        queries = Queries.asking("tail", start, by, end)
         rows = self.tables.rows(end[:1])
-        values = self.model.compare(queries(self.model, self.tables, questions), rows)[:, 0].float()
+        query = query_vectors(self.model, self.tables, queries)
+        values = self.model.compare(query, rows)[:, 0].float()
         _check_finite(values)
-        splits = [split for (split,) in self._splits(questions, end.unsqueeze(1))]
+        splits = [split for (split,) in self._splits(queries, end.unsqueeze(1))]
         chance, order = values.softmax(0).tolist(), values.argsort(descending=True, stable=True)
         found = [
             RelationPrediction(vocabulary.relations[r], float(values[r]), chance[r], splits[r])
@@ -151,18 +152,18 @@ class Predictor:
         return [each for each in found if each.known is None or not new][:k]
 
     @torch.no_grad()
-    def _best(self, questions: Questions, k: int, new: bool) -> list[Answers]:
-        values = self._scores(questions)
+    def _best(self, queries: Queries, k: int, new: bool) -> list[Answers]:
+        values = self._scores(queries)
         _check_finite(values)
         total = values.logsumexp(1, keepdim=True)
         rest = values.clone()
         if "train" in self.known:
-            rest[self.known["train"].pairs(questions)] = -torch.inf
+            rest[self.known["train"].pairs(queries)] = -torch.inf
         if new:
             for known in self.known.values():
-                values[known.pairs(questions)] = -torch.inf
+                values[known.pairs(queries)] = -torch.inf
         best, ids = values.topk(min(k, values.shape[1]), dim=1)
-        splits = self._splits(questions, ids)
+        splits = self._splits(queries, ids)
         chance = (best - total).exp()
         names = self.graph.vocabulary.entities
         found = []
@@ -178,24 +179,24 @@ class Predictor:
             found.append(Answers(predictions, others))
         return found
 
-    def _scores(self, questions: Questions) -> Tensor:
+    def _scores(self, queries: Queries) -> Tensor:
         """The score of every entity: float32 (B, N), which the caller may write to."""
         table = self.tables.entities if self.packed is None else self.packed
-        query = queries(self.model, self.tables, questions)
+        query = query_vectors(self.model, self.tables, queries)
         return self.model.compare(query, table)[:, : self.graph.n_entities].float()
 
-    def _splits(self, questions: Questions, candidates: Tensor) -> list[list[str | None]]:
+    def _splits(self, queries: Queries, candidates: Tensor) -> list[list[str | None]]:
         """The split that knows each candidate as an answer, or None: (B, K)."""
         found: list[list[str | None]] = [[None] * candidates.shape[1] for _ in candidates]
         for split in reversed(list(self.known)):
-            for b, k in self.known[split].contains(questions, candidates).nonzero().tolist():
+            for b, k in self.known[split].contains(queries, candidates).nonzero().tolist():
                 found[b][k] = split
         return found
 
 
 def _check_count(k: int) -> None:
     if k < 1:
-        raise BadRecipe(f"{k} answers were asked for; ask for at least 1")
+        raise RecipeError(f"{k} answers were asked for; ask for at least 1")
 
 
 def _check_finite(values: Tensor) -> None:
@@ -205,5 +206,5 @@ def _check_finite(values: Tensor) -> None:
 
 
 def load(folder: Path | str, device: str = "auto") -> Predictor:
-    """A trained run, ready to answer questions."""
+    """A trained run, ready to answer queries."""
     return Predictor.load(folder, device)

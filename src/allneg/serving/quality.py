@@ -1,4 +1,4 @@
-"""How good a run is: its report, its curves, its worst questions, and some it does well."""
+"""How good a run is: its report, its curves, its worst queries, and some it does well."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy.typing as npt
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.questions import SIDES
-from allneg.run import Run
+from allneg.graph.queries import SIDES
+from allneg.runs import Run
 from allneg.serving.predictor import Predictor
 from allneg.serving.shapes import Curve, Example, Heat, Quality, Worst
 
 _MOST_WORST = 50
 _MOST_EXAMPLES = 6
-_LOOKED_AT = 1 << 25  # scores of the questions among which the worst are looked for
-_TRIED = 1 << 22  # scores of the questions among which examples are looked for
+_LOOKED_AT = 1 << 25  # scores of the queries among which the worst are looked for
+_TRIED = 1 << 22  # scores of the queries among which examples are looked for
 
 
 def quality(run: Run, predictor: Predictor) -> Quality:
@@ -39,7 +39,7 @@ def quality(run: Run, predictor: Predictor) -> Quality:
 
 
 def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Example]:
-    """Questions that the model answers well, about different relations where there are enough.
+    """Queries that the model answers well, about different relations where there are enough.
 
     Among equals, those about entities with many facts, which people know.
     """

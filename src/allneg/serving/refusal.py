@@ -20,7 +20,7 @@ STATUS = {
 
 
 class Refusal(Exception):
-    """A question that gets no answer; `code` is one of STATUS."""
+    """A query that gets no answer; `code` is one of STATUS."""
 
     def __init__(self, code: str, message: str, near: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -35,7 +35,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Example:
-    """A question to begin with: the head or the tail is null."""
+    """A query to begin with: the head or the tail is null."""
 
     head: str | None
     relation: str
@@ -96,7 +96,7 @@ class Relations:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: what is asked for is null."""
+    """A query: what is asked for is null."""
 
     head: str | None
     relation: str | None
@@ -127,7 +127,7 @@ class RelationAnswer:
 
 @dataclass(frozen=True)
 class Predicted:
-    question: Asked
+    query: Asked
     answers: list[EntityAnswer | RelationAnswer]
     seconds: float
     calibration: str | None  # how `calibrated` was made

@@ -1,4 +1,4 @@
-"""A few threads for all the work, and questions that wait together answered together."""
+"""A few threads for all the work, and queries that wait together answered together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from allneg.graph.questions import Side
+from allneg.graph.queries import Side
 from allneg.serving.opened import Opened
 from allneg.serving.predictor import Answers
 from allneg.serving.refusal import Refusal
 
 T = TypeVar("T")
 
-_BUSY = "too many questions are waiting; ask again in a second"
+_BUSY = "too many queries are waiting; ask again in a second"
 _LINGER = 0.003  # seconds, at most, that a batch waits for as many as came last time
 
 
@@ -102,7 +102,7 @@ def _tell(
 @dataclass(frozen=True)
 class _Waiting:
     opened: Opened
-    question: tuple[Side, str, str]
+    query: tuple[Side, str, str]
     k: int
     new: bool
     future: asyncio.Future[Answers]
@@ -113,9 +113,9 @@ class _Waiting:
 
 
 class Together:
-    """Questions that wait while others are answered go as one batch.
+    """Queries that wait while others are answered go as one batch.
 
-    Reading the entity table takes most of the time, and a batch reads it once. A lone question
+    Reading the entity table takes most of the time, and a batch reads it once. A lone query
     does not wait.
     """
 
@@ -123,16 +123,14 @@ class Together:
         self._workers, self._most = workers, most
         self._waiting: list[_Waiting] = []
         self._task: asyncio.Task[None] | None = None
-        self._last = 1  # questions in the last batch
+        self._last = 1  # queries in the last batch
         self._full = asyncio.Event()  # as many wait as were in the last batch
 
-    async def ask(
-        self, opened: Opened, question: tuple[Side, str, str], k: int, new: bool
-    ) -> Answers:
+    async def ask(self, opened: Opened, query: tuple[Side, str, str], k: int, new: bool) -> Answers:
         if len(self._waiting) >= self._workers.most_waiting:
             raise Refusal("busy", _BUSY)
         future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(opened, question, k, new, future))
+        self._waiting.append(_Waiting(opened, query, k, new, future))
         if len(self._waiting) >= self._last:
             self._full.set()
         if self._task is None or self._task.done():
@@ -152,7 +150,7 @@ class Together:
             await asyncio.sleep(0)
 
     async def _linger(self) -> None:
-        """Wait a moment for as many questions as came together last time."""
+        """Wait a moment for as many queries as came together last time."""
         self._full.clear()
         if len(self._waiting) < self._last:
             try:
@@ -162,10 +160,10 @@ class Together:
 
     async def _answer(self, batch: list[_Waiting]) -> None:
         first = batch[0]
-        questions = [each.question for each in batch]
+        queries = [each.query for each in batch]
         try:
             found = await self._workers.do(
-                lambda: first.opened.predictor.ask(questions, first.k, first.new)
+                lambda: first.opened.predictor.ask(queries, first.k, first.new)
             )
         except Exception as error:
             for each in batch:

@@ -1,13 +1,13 @@
 """What a step costs: products, memory traffic, bytes on the wire; and so an epoch's time and price.
 
 Everything is counted for one device of the mesh. Each of `rows` devices compares b = B / batch
-questions with n = N / rows entity rows; W is the width of a row, R the number of relation rows.
+queries with n = N / rows entity rows; W is the width of a row, R the number of relation rows.
 
     products      6 b n W      scores, and the gradients of queries and of rows; 8 where the scores
                                are streamed, and so made twice
     memory        24 b n       each score is written and read a few times; 80 where streamed
                   24 n W       a table's gradient and AdaGrad: 6 numbers of 4 bytes (Adam 8, SGD 4)
-    rows' wire    12 b W       a sum of two looked-up rows a question and of its query's gradient
+    rows' wire    12 b W       a sum of two looked-up rows a query and of its query's gradient
                   8 b          what a loss keeps of its rivals, and the answer's score
     batch's wire  4 n W        a sum of every row's gradient, while blocks are compared
                   8 b W batch  the gradients of looked-up rows, gathered
@@ -27,7 +27,7 @@ from typing import Any
 from allneg.graph.graph import Graph
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.run import make_model
+from allneg.runs import make_model
 from allneg.scoring.streamed import block_rows
 
 _FLOAT = 4
@@ -98,7 +98,7 @@ class Cost:
     operations: float  # of products, or instructions of distances
     traffic: float  # bytes of memory
     rows_wire: float  # bytes sent among devices with other rows
-    batch_wire: float  # bytes sent among devices with other questions
+    batch_wire: float  # bytes sent among devices with other queries
     seconds: Mapping[str, float]  # products, memory, rows' wire, batch's wire, rest: of a step
     price: float  # of all devices for an hour
 
@@ -161,7 +161,7 @@ def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
 
 def sampled(recipe: Recipe, count: int) -> Recipe:
     """The same recipe against so many shared negatives."""
-    return replace(recipe, loss=replace(recipe.loss, negatives="shared", count=count))
+    return replace(recipe, loss=replace(recipe.loss, negatives="shared", n_negatives=count))
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,12 @@ class _Sizes:
         held = min(b, recipe.training.micro_batch or b)
         columns = n
         if loss.negatives == "shared":
-            columns = math.ceil(min(counts.entities, batch_size + (loss.count or 0)) / mesh.rows)
-        elif loss.negatives == "own":
-            columns = 1 + (loss.count or 0)
+            drawn = batch_size + (loss.n_negatives or 0)
+            columns = math.ceil(min(counts.entities, drawn) / mesh.rows)
+        elif loss.negatives == "per_query":
+            columns = 1 + (loss.n_negatives or 0)
         blocks = 1
-        if loss.negatives != "own":
+        if loss.negatives != "per_query":
             blocks = math.ceil(columns / block_rows(held, columns, loss.block))
         pairs = float(b) * columns
         each = (6 if blocks == 1 else 8) * width
@@ -200,8 +201,8 @@ class _Sizes:
         relations = counts.relations * (2 if recipe.model.reciprocal else 1) * model.relation_width
         numbers = n * width + relations
         on_the_way = loss.negatives == "all" and held == b
-        told = _MEMORIES[loss.name] + (2 if loss.smoothing else 0) + 1
-        rows = 2 if recipe.penalty.name != "none" or loss.relation_weight else 1
+        told = _MEMORIES[loss.name] + (2 if loss.label_smoothing else 0) + 1
+        rows = 2 if recipe.regularizer.name != "none" or loss.relation_weight else 1
         return cls(
             operations=pairs * each,
             blocks=blocks if on_the_way else 1,

@@ -12,43 +12,43 @@ from typing import Any, NoReturn
 import torch
 from torch import Generator
 
-from allneg.errors import Diverged, Interrupted, OutOfResources
+from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import Report, evaluate
-from allneg.graph.questions import batches
+from allneg.graph.queries import batches
 from allneg.hardware import forget_peak, peak_bytes, prepared, trouble_named
 from allneg.kernels.choose import using
 from allneg.recipe import Recipe
-from allneg.run import Run
-from allneg.run.checkpoint import State
-from allneg.scoring.shard import LONE, World
+from allneg.runs import Run
+from allneg.runs.checkpoint import State
+from allneg.scoring.shard import SINGLE_PROCESS, World
 from allneg.scoring.tables import Tables, mixed_seed
-from allneg.training.keeper import Keeper
+from allneg.training.callbacks import Callbacks
+from allneg.training.checkpointer import Checkpointer
 from allneg.training.launch import Decision
-from allneg.training.learner import Learner
-from allneg.training.patience import judged, spent
+from allneg.training.patience import should_stop, update_best
 from allneg.training.plan import how
-from allneg.training.watch import Watch
+from allneg.training.trainer import Trainer
 
 _AGAIN = "What was saved is kept; see that the device works, then `allneg resume` the run."
 _STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
 
 
 @dataclass(frozen=True)
-class Aim:
+class StopAt:
     """How far to train, and what to report on at the end."""
 
     split: str = "test"  # valid is reported on where this one is empty
     epochs: int | None = None  # pause after so many; None goes on to the recipe's end
 
 
-_WHOLE = Aim()
+_WHOLE = StopAt()
 
 
 def fit(
     run: Run,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
-    aim: Aim = _WHOLE,
+    aim: StopAt = _WHOLE,
 ) -> Report | None:
     """Train a run from where it stands, and report on test; None where there is nothing to rank.
 
@@ -60,15 +60,15 @@ def fit(
     or with others. A run that is being trained already is refused.
     """
     with run.held():
-        return go_on(run, watch, stopped_by, aim)
+        return run_training(run, callbacks, stopped_by, aim)
 
 
-def go_on(
+def run_training(
     run: Run,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
-    aim: Aim = _WHOLE,
-    world: World = LONE,
+    aim: StopAt = _WHOLE,
+    world: World = SINGLE_PROCESS,
 ) -> Report | None:
     """As `fit`, with a run that its caller holds. Every process of a `world` calls this."""
     if (status := run.status)["state"] == "diverged":
@@ -79,26 +79,29 @@ def go_on(
         forget_peak(device)
         try:
             with trouble_named(device, _less(run.recipe), _AGAIN):
-                return _fit(run, device, watch or Watch(), Decision(world, stopped_by), aim)
-        except OutOfResources as problem:
-            with contextlib.suppress(OutOfResources):  # of a full disk, too
+                return _fit(run, device, callbacks or Callbacks(), Decision(world, stopped_by), aim)
+        except ResourceError as problem:
+            with contextlib.suppress(ResourceError):  # of a full disk, too
                 run.say("failed", reason=str(problem))
             raise
 
 
 def _fit(
-    run: Run, device: torch.device, watch: Watch, decision: Decision, aim: Aim
+    run: Run, device: torch.device, callbacks: Callbacks, decision: Decision, aim: StopAt
 ) -> Report | None:
     recipe, graph, world = run.recipe, run.graph, decision.world
-    learner, keeper = Learner(recipe, graph, device, world), Keeper(run, watch, world)
+    trainer, checkpointer = (
+        Trainer(recipe, graph, device, world),
+        Checkpointer(run, callbacks, world),
+    )
     state = State()
-    if (saved := run.last(watch.said, learner.tables.shard)) is not None:
-        learner.restore(saved)
+    if (saved := run.last(callbacks.said, trainer.tables.shard)) is not None:
+        trainer.restore(saved)
         state = saved.state
     run.rewind(state.epoch)
     run.say("running")
-    watch.began(recipe.training.epochs)
-    watch.said(how(recipe, graph.n_entities, device))
+    callbacks.began(recipe.training.epochs)
+    callbacks.said(how(recipe, graph.n_entities, device))
 
     train = torch.from_numpy(graph.train).to(device)
     size, seed = recipe.training.batch_size, recipe.training.seed
@@ -107,26 +110,26 @@ def _fit(
     total = torch.tensor(state.loss, dtype=exact, device=device)
     cost = _Cost(state, device)
     until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
-    while state.epoch < until and not spent(state, recipe):
-        rate = learner.set_rate(state)
-        learner.align()
+    while state.epoch < until and not should_stop(state, recipe):
+        rate = trainer.set_rate(state)
+        trainer.align()
         order = Generator(device).manual_seed(mixed_seed(seed, 2, state.epoch))
         chance = Generator(device)
-        for step, questions in enumerate(batches(train, size, order)):
+        for step, queries in enumerate(batches(train, size, order)):
             if step < state.step:
                 continue  # done before the interruption
             chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
-            total += learner.step(questions, chance)
-            signal_number, due = decision(keeper.due())
+            total += trainer.step(queries, chance)
+            signal_number, due = decision(checkpointer.due())
             due = due or step + 1 == n_steps  # what is saved is looked at
             look = due or device.type == "cpu" or step % _STEPS_A_LOOK == 0
             if look and not math.isfinite(total):
-                _diverge(run, learner, state, f"the loss at epoch {state.epoch + 1}, step {step}")
+                _diverge(run, trainer, state, f"the loss at epoch {state.epoch + 1}, step {step}")
             state = replace(state, step=step + 1)
-            watch.stepped(state, n_steps)
+            callbacks.stepped(state, n_steps)
             if signal_number or (due and state.step < n_steps):
                 state = cost.of(replace(state, loss=float(total)))
-                keeper.save(learner.checkpoint(state), must=signal_number != 0)
+                checkpointer.save(trainer.checkpoint(state), must=signal_number != 0)
             if signal_number:
                 run.say("interrupted", epoch=state.epoch, step=state.step)
                 world.most(0)  # whoever ends first may have the others killed
@@ -140,40 +143,40 @@ def _fit(
         if len(graph.valid) and (last or state.epoch % recipe.evaluation.every == 0):
             try:
                 report = evaluate(
-                    learner.model, learner.tables, graph, "valid", block=recipe.evaluation.block
+                    trainer.model, trainer.tables, graph, "valid", block=recipe.evaluation.block
                 )
             except Diverged:
-                _diverge(run, learner, state, f"a score of valid after epoch {state.epoch}")
-            state = judged(state, report.mrr, recipe)
+                _diverge(run, trainer, state, f"a score of valid after epoch {state.epoch}")
+            state = update_best(state, report.mrr, recipe)
             if state.best_epoch == state.epoch:
-                learner.keep()
+                trainer.keep()
             entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
-            watch.ranked(state, report)
-        elif last and _is_ruined(learner.tables):
-            _diverge(run, learner, state, f"a row after epoch {state.epoch}")
-        keeper.note({**entry, "seconds": cost.seconds})
-        ends = state.epoch == until or spent(state, recipe)
-        if ends or world.most(world.leads and keeper.due()):
+            callbacks.ranked(state, report)
+        elif last and _is_ruined(trainer.tables):
+            _diverge(run, trainer, state, f"a row after epoch {state.epoch}")
+        checkpointer.note({**entry, "seconds": cost.seconds})
+        ends = state.epoch == until or should_stop(state, recipe)
+        if ends or world.most(world.is_rank_zero and checkpointer.due()):
             state = cost.of(state)
-            keeper.save(learner.checkpoint(state), must=ends)
-    if state.epoch < recipe.training.epochs and not spent(state, recipe):
+            checkpointer.save(trainer.checkpoint(state), must=ends)
+    if state.epoch < recipe.training.epochs and not should_stop(state, recipe):
         run.say("interrupted", epoch=state.epoch, step=0)
         return None
-    return _finish(run, learner, state, cost, aim.split)
+    return _finish(run, trainer, state, cost, aim.split)
 
 
-def _finish(run: Run, learner: Learner, state: State, cost: _Cost, split: str) -> Report | None:
+def _finish(run: Run, trainer: Trainer, state: State, cost: _Cost, split: str) -> Report | None:
     """Report on a split by the best weights; on valid where that one is empty."""
-    learner.return_to_best()
+    trainer.return_to_best()
     graph = run.graph
     split = split if len(graph.split(split)) else "valid"
     report = None
     if len(graph.split(split)):
         block = run.recipe.evaluation.block
         try:
-            report = evaluate(learner.model, learner.tables, graph, split, block=block)
+            report = evaluate(trainer.model, trainer.tables, graph, split, block=block)
         except Diverged:
-            _diverge(run, learner, state, f"a score of {split} after epoch {state.epoch}")
+            _diverge(run, trainer, state, f"a score of {split} after epoch {state.epoch}")
     run.finish(
         report,
         epoch=state.epoch,
@@ -189,22 +192,22 @@ def _is_ruined(tables: Tables) -> bool:
     return bool(tables.shard.world.most(not all(each.isfinite().all() for each in ends)))
 
 
-def _diverge(run: Run, learner: Learner, state: State, what: str) -> NoReturn:
+def _diverge(run: Run, trainer: Trainer, state: State, what: str) -> NoReturn:
     """Keep the best weights, where a ranking of valid chose some, and end.
 
     The tables of this moment are not worth keeping: their own loss is not finite.
     """
     kept = "Nothing but what was saved before is kept"
-    if learner.best:
-        learner.return_to_best()
-        learner.optimizer.state.clear()  # it has seen what spoiled the tables
+    if trainer.best:
+        trainer.return_to_best()
+        trainer.optimizer.state.clear()  # it has seen what spoiled the tables
         state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
-        run.save(learner.checkpoint(state), learner.tables.shard.world)
+        run.save(trainer.checkpoint(state), trainer.tables.shard.world)
         kept = f"The best weights, of epoch {state.epoch}, are kept"
-    rate = learner.recipe.optimizer.learning_rate
+    rate = trainer.recipe.optimizer.learning_rate
     reason = (
         f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
-        f"{kept}; train anew with a lower optimizer.learning_rate or a higher penalty.weight."
+        f"{kept}; train anew with a lower optimizer.learning_rate or a higher regularizer.weight."
     )
     run.say("diverged", epoch=state.epoch, step=state.step, reason=reason)
     raise Diverged(reason)
@@ -214,7 +217,11 @@ def _less(recipe: Recipe) -> str:
     """What to lower when memory runs out in training."""
     size = recipe.training.micro_batch or recipe.training.batch_size
     # A question's own rows are kept whole, whatever the block.
-    blocks = {"all": "loss.block", "shared": "loss.count, loss.block", "own": "loss.count"}
+    blocks = {
+        "all": "loss.block",
+        "shared": "loss.n_negatives, loss.block",
+        "per_query": "loss.n_negatives",
+    }
     others = f"{blocks[recipe.loss.negatives]} or model.dim"
     if size == 1:
         return f"What was saved is kept; lower {others}."

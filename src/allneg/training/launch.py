@@ -14,11 +14,11 @@ from torch import distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from allneg.errors import OutOfResources
+from allneg.errors import ResourceError
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Hardware
-from allneg.scoring.shard import ALONE, Group, Pending, World
+from allneg.scoring.shard import NO_GROUP, Group, Pending, World
 
 _PATIENCE = timedelta(minutes=30)  # with a process that reads or saves while others wait
 _SECONDS_A_LOOK = 0.02
@@ -45,7 +45,7 @@ def launched(settings: Hardware) -> Iterator[World]:
         world = joined(mesh, rank)
     except (RuntimeError, ValueError) as error:
         what = str(error).partition("\n")[0]
-        raise OutOfResources(f"the {size} processes do not find each other ({what})") from None
+        raise ResourceError(f"the {size} processes do not find each other ({what})") from None
     yield world
     # Not where something went wrong: others may have gone, and nobody should wait for them.
     dist.destroy_process_group()
@@ -95,7 +95,7 @@ def joined(mesh: Mesh, rank: int) -> World:
 
 def _group(all_ranks: list[list[int]], rank: int) -> Group:
     """The group of `rank`, of several that are made together."""
-    mine = ALONE
+    mine = NO_GROUP
     for ranks in all_ranks:
         if len(ranks) > 1:
             processes = dist.new_group(ranks, timeout=_PATIENCE)
@@ -123,7 +123,7 @@ class Decision:
         self._sum.wait()
         answer = int(self._number)
         # What is about to be saved is not asked for once more.
-        asks = is_due and self.world.leads and answer < _DUE
+        asks = is_due and self.world.is_rank_zero and answer < _DUE
         self._number = torch.tensor(mine + _DUE * asks)
         self._sum = self.world.everyone.begin_most(self._number)
         return answer % _DUE, answer >= _DUE

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.errors import BadRun
+from allneg.errors import RunError
 from allneg.kernels.adagrad import adagrad
 from allneg.recipe import Optimizer as Settings
-from allneg.run.checkpoint import State
+from allneg.runs.checkpoint import State
 from allneg.scoring import Tables
 
 
@@ -91,7 +91,7 @@ def restore_optimizer(
             if value.dim():
                 value = F.pad(value, (0, 0, 0, len(parameter) - len(value)))
             if value.dim() and value.shape != parameter.shape:
-                raise BadRun(f"the optimiser's {key} is {tuple(value.shape)}, not as its table")
+                raise RunError(f"the optimiser's {key} is {tuple(value.shape)}, not as its table")
             # A new optimiser's counters say where it keeps them; the rest lies with the table.
             old = mine.get(part)
             mine[part] = value.to(old.device if isinstance(old, Tensor) else parameter.device)

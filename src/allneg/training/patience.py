@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allneg.recipe import Recipe
-from allneg.run.checkpoint import State
+from allneg.runs.checkpoint import State
 
 
-def judged(state: State, mrr: float, recipe: Recipe) -> State:
+def update_best(state: State, mrr: float, recipe: Recipe) -> State:
     """The state after a ranking of valid gave `mrr`."""
     if mrr > state.best_mrr:
         return replace(state, best_mrr=mrr, best_epoch=state.epoch, stale=0, since_drop=0)
@@ -18,6 +18,6 @@ def judged(state: State, mrr: float, recipe: Recipe) -> State:
     return state
 
 
-def spent(state: State, recipe: Recipe) -> bool:
+def should_stop(state: State, recipe: Recipe) -> bool:
     """Has valid gained nothing for too long?"""
     return state.stale >= recipe.evaluation.patience

@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from allneg.errors import OutOfMemory
+from allneg.errors import OutOfMemoryError
 from allneg.graph.graph import Graph
 from allneg.hardware import memory
 from allneg.kernels.choose import why
 from allneg.mesh import Mesh
 from allneg.models import Model
 from allneg.recipe import Recipe
-from allneg.run import make_model
+from allneg.runs import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.captured import is_captured
 from allneg.training.cost import Counts
-from allneg.training.learner import keeps_rounded, needs_known
+from allneg.training.trainer import keeps_rounded, needs_known
 
 _FLOAT = 4
 _ID = 8
@@ -65,11 +65,11 @@ def plan(recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh
     padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
     table = _FLOAT * (padded * model.entity_width + relations * model.relation_width)
     size = -(-recipe.training.batch_size // mesh.batch)
-    questions = min(size, recipe.training.micro_batch or size)
-    part = replace(recipe, training=replace(recipe.training, micro_batch=questions))
+    queries = min(size, recipe.training.micro_batch or size)
+    part = replace(recipe, training=replace(recipe.training, micro_batch=queries))
     n_questions = 2 * counts.train
     known = n_questions * 3 * _ID
-    rows = _ROW_COPIES * questions * model.entity_width * _FLOAT
+    rows = _ROW_COPIES * queries * model.entity_width * _FLOAT
     away = recipe.hardware.table == "host" and device.type != "cpu"
     rounded = keeps_rounded(recipe, device)
     learnt = {
@@ -110,7 +110,7 @@ def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, part
     size = _FLOAT * graph.n_entities * model.entity_width // parts
     there_is = memory(holder)
     if there_is is not None and size > there_is:
-        raise OutOfMemory(
+        raise OutOfMemoryError(
             f"the entities' rows alone take {size / 2**30:,.1f} GiB, and {holder} has "
             f"{there_is / 2**30:,.1f}; lower model.dim (`allneg plan` counts all of it)"
         )
@@ -120,13 +120,17 @@ def how(recipe: Recipe, n_entities: int, device: torch.device) -> str:
     """One line: how the loss holds its scores, and which engine compares."""
     model, loss = make_model(recipe), recipe.loss
     columns = (
-        n_entities if loss.negatives == "all" else recipe.training.batch_size + (loss.count or 0)
+        n_entities
+        if loss.negatives == "all"
+        else recipe.training.batch_size + (loss.n_negatives or 0)
     )
-    questions = recipe.training.micro_batch or recipe.training.batch_size
-    size = block_rows(questions, columns, loss.block)
-    held = f"{questions:,} questions × {columns:,} candidates"
-    if loss.negatives == "own":
-        held = f"{questions:,} questions × {1 + (loss.count or 0):,} rows of their own, kept whole"
+    queries = recipe.training.micro_batch or recipe.training.batch_size
+    size = block_rows(queries, columns, loss.block)
+    held = f"{queries:,} queries × {columns:,} candidates"
+    if loss.negatives == "per_query":
+        held = (
+            f"{queries:,} queries × {1 + (loss.n_negatives or 0):,} rows of their own, kept whole"
+        )
     elif size >= columns:
         held += " kept whole"
     else:
@@ -145,34 +149,34 @@ def _pinned(size: int) -> int:
 
 def _on_their_way(recipe: Recipe, model: Model, n: int) -> int:
     """Bytes of blocks of rows on a device: two that come, and three of gradients that leave."""
-    questions = recipe.training.micro_batch or recipe.training.batch_size
-    return 5 * block_rows(questions, n, recipe.loss.block) * model.entity_width * _FLOAT
+    queries = recipe.training.micro_batch or recipe.training.batch_size
+    return 5 * block_rows(queries, n, recipe.loss.block) * model.entity_width * _FLOAT
 
 
 def _scores(recipe: Recipe, model: Model, n: int) -> int:
     """Bytes of a block of scores and its copies, and of candidates' own rows."""
-    loss, questions = recipe.loss, recipe.training.micro_batch or recipe.training.batch_size
-    copies = 1 + _COPIES[loss.name] + (_SMOOTHED if loss.smoothing else 0)
-    count = loss.count or 0
-    if loss.negatives == "own":
+    loss, queries = recipe.loss, recipe.training.micro_batch or recipe.training.batch_size
+    copies = 1 + _COPIES[loss.name] + (_SMOOTHED if loss.label_smoothing else 0)
+    count = loss.n_negatives or 0
+    if loss.negatives == "per_query":
         # Each question's rows, their differences or products, and the gradients of both.
-        return int(4 * questions * (1 + count) * model.entity_width * _FLOAT)
+        return int(4 * queries * (1 + count) * model.entity_width * _FLOAT)
     columns, gathered = n, 0
     if loss.negatives == "shared":
         columns = recipe.training.batch_size + min(n, count)
         gathered = 2 * columns * model.entity_width * _FLOAT
-    block = block_rows(questions, columns, loss.block)
-    return int(copies * questions * block * _FLOAT) + gathered
+    block = block_rows(queries, columns, loss.block)
+    return int(copies * queries * block * _FLOAT) + gathered
 
 
 def _narrow(recipe: Recipe, model: Model, n: int, rounded: bool) -> int:
     """Bytes of the rows, unless they are kept rounded, and slopes rounded for narrow products."""
     if recipe.hardware.precision != "bf16" or model.kernel != "dot":
         return 0
-    questions = recipe.training.micro_batch or recipe.training.batch_size
-    block = block_rows(questions, n, recipe.loss.block)
-    rows = questions if rounded else questions + block
-    return _NARROW * (rows * model.entity_width + questions * block)
+    queries = recipe.training.micro_batch or recipe.training.batch_size
+    block = block_rows(queries, n, recipe.loss.block)
+    rows = queries if rounded else queries + block
+    return _NARROW * (rows * model.entity_width + queries * block)
 
 
 def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:

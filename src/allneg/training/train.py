@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
-from allneg.run import Run, check_new, new_folder
-from allneg.run.environment import is_ours
-from allneg.training.fit import go_on
+from allneg.runs import Run, check_new, new_folder
+from allneg.runs.environment import is_ours
+from allneg.training.callbacks import Callbacks
+from allneg.training.fit import run_training
 from allneg.training.launch import is_first, launched, may_restart, n_launched
 from allneg.training.plan import refuse_if_too_large
-from allneg.training.watch import Watch
 
 
 def train(
@@ -27,7 +27,7 @@ def train(
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
     out: str | Path | None = None,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
     """Train on `data`, a known set's name or a path, and return the finished run.
@@ -44,26 +44,26 @@ def train(
     if is_first() and not is_ours(folder):  # only the first one's torchrun is known
         check_new(folder)
     if out is None and may_restart():
-        raise BadRecipe("torchrun may start this anew: say --out, so that it finds its run again")
+        raise RecipeError("torchrun may start this anew: say --out, so that it finds its run again")
     with launched(plan.hardware) as world, contextlib.ExitStack() as stack:
-        watch = watch if watch is not None and world.leads else Watch()
+        callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
 
         def begin() -> None:
             nonlocal folder
             if not is_ours(folder):
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
-                    watch.said(line)
+                    callbacks.said(line)
                 refuse_if_too_large(plan, graph, device, world.rows.size)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name meanwhile
                 Run.create(folder, plan, graph)
             stack.enter_context(Run.open(folder).held())
 
-        world.led(begin)
-        folder = Path(world.told(str(folder)))
-        run = Run.open(folder, writes=world.leads)
-        go_on(run, watch, stopped_by, world=world)
+        world.on_rank_zero(begin)
+        folder = Path(world.broadcast(str(folder)))
+        run = Run.open(folder, writes=world.is_rank_zero)
+        run_training(run, callbacks, stopped_by, world=world)
     return run
 
 
@@ -71,7 +71,7 @@ def resume(
     folder: str | Path,
     *,
     mesh: str | None = None,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
     """Go on with a run, in as many processes as there are; one that is finished stays as it is.
@@ -86,11 +86,13 @@ def resume(
     if mesh is None and not changed:
         mesh = hardware.mesh
     with launched(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
-        world.led(lambda: stack.enter_context(run.held()))
-        watch = watch if watch is not None and world.leads else Watch()
+        world.on_rank_zero(lambda: stack.enter_context(run.held()))
+        callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
-            watch.said(f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}")
-        go_on(replace(run, writes=world.leads), watch, stopped_by, world=world)
+            callbacks.said(
+                f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}"
+            )
+        run_training(replace(run, writes=world.is_rank_zero), callbacks, stopped_by, world=world)
     return run
 
 
@@ -109,7 +111,9 @@ def planned(
         where, tables = str(recipe), load_tables(recipe)
     said = parse_settings(settings)
     if (other := said.get("data", {}).get("name", str(data))) != str(data):
-        raise BadRecipe(f"data.name is {other!r} in the settings, and {str(data)!r} is to be read")
+        raise RecipeError(
+            f"data.name is {other!r} in the settings, and {str(data)!r} is to be read"
+        )
     tables = merged(merged(tables, said), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})

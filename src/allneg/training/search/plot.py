@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from allneg.errors import BadRecipe
-from allneg.run.files import write_text
+from allneg.errors import RecipeError
+from allneg.runs.files import write_text
 from allneg.training.search.space import Space, shown
 from allneg.training.search.standing import Standing
 
@@ -32,7 +32,7 @@ def draw(space: Space, found: Sequence[Standing], path: Path) -> None:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise BadRecipe(f"no {path.name}: it takes matplotlib, which is not installed") from None
+        raise RecipeError(f"no {path.name}: it takes matplotlib, which is not installed") from None
     with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(2.2 * len(space.names) + 2.2, 4.2), layout="constrained")
         _picture(figure, space, found)

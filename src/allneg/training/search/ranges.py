@@ -9,8 +9,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from allneg.errors import BadRecipe, BadRun
-from allneg.run.files import read_json, write_json
+from allneg.errors import RecipeError, RunError
+from allneg.runs.files import read_json, write_json
 from allneg.training.search.space import Axes, Range, Space, Trial, loaded, one_trial
 
 
@@ -53,7 +53,7 @@ class Ranged:
             return []
         said = read_json(out / "asked.json")
         if not isinstance(said, list) or not all(map(self._is_of, said)):
-            raise BadRun(
+            raise RunError(
                 f"{out / 'asked.json'}: not of {self.name}'s settings and ranges; choose another"
                 " --out"
             )
@@ -87,7 +87,9 @@ def read_ranged(path: Path | str, count: int, settings: tuple[str, ...] = ()) ->
     tables, axes = loaded(path, settings)
     name = Path(path).name
     if not any(isinstance(axis, Range) for axis in axes.values()):
-        raise BadRecipe(f"{name}: --trials is for ranges, and every value is listed: leave it out")
+        raise RecipeError(
+            f"{name}: --trials is for ranges, and every value is listed: leave it out"
+        )
     found = Ranged(name, tables, axes, count)
     found.corners  # noqa: B018 (a mistake in one is named before anything is written)
     return found

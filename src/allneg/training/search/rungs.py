@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.training.search.space import Space, Trial
 from allneg.training.search.trial import Place
 
@@ -22,7 +22,7 @@ def rungs(space: Space) -> list[int]:
     """
     fixed = {"training.epochs", "evaluation.every"} & set(space.names)
     if fixed:
-        raise BadRecipe(f"{space.name}: --halving shares out the epochs; fix {min(fixed)}")
+        raise RecipeError(f"{space.name}: --halving shares out the epochs; fix {min(fixed)}")
     epochs, every = space.recipe.training.epochs, space.recipe.evaluation.every
     found = {math.ceil(epochs / share / every) * every for share in _SHARES}
     return sorted(each for each in found if each < epochs)

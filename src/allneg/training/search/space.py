@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 
 _MOST_TRIALS = 100_000
@@ -72,18 +72,18 @@ def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
     """A space from a TOML file, with `part.field=value` texts on top.
 
     `base = "other.toml"`, from where the file is, puts another recipe under its own tables.
-    Every mistake is named in one `BadRecipe`.
+    Every mistake is named in one `RecipeError`.
     """
     name = Path(path).name
     tables, axes = loaded(path, settings)
     lists = {}
     for each, axis in axes.items():
         if isinstance(axis, Range):
-            raise BadRecipe(f"{name}: search.{each} is a range: say how many to try by --trials")
+            raise RecipeError(f"{name}: search.{each} is a range: say how many to try by --trials")
         lists[each] = axis
     count = math.prod(len(values) for values in lists.values())
     if count > _MOST_TRIALS:
-        raise BadRecipe(f"{name}: {count:,} trials; at most {_MOST_TRIALS:,} make a search")
+        raise RecipeError(f"{name}: {count:,} trials; at most {_MOST_TRIALS:,} make a search")
     return Space(name, tuple(axes), _trials(name, tables, lists, count))
 
 
@@ -94,13 +94,13 @@ def loaded(path: Path | str, settings: Iterable[str]) -> tuple[dict[str, Any], A
     searched, base = tables.pop("search", None), tables.pop("base", None)
     if base is not None:
         if not isinstance(base, str):
-            raise BadRecipe(f'{path.name}: base is the path of a recipe, such as "complex.toml"')
+            raise RecipeError(f'{path.name}: base is the path of a recipe, such as "complex.toml"')
         tables = _over(load_tables(path.parent / base), tables)
     axes, fixed = _axes(path.name, searched), parse_settings(settings)
     for part, table in fixed.items():
         for name in table:
             if f"{part}.{name}" in axes:
-                raise BadRecipe(f"--set {part}.{name}: {path.name} searches it; leave one out")
+                raise RecipeError(f"--set {part}.{name}: {path.name} searches it; leave one out")
     return merged(tables, fixed), axes
 
 
@@ -118,9 +118,9 @@ def _over(base: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
 def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
     """The values or the range of each searched setting, by dotted name."""
     if not isinstance(searched, Mapping) or not searched:
-        raise BadRecipe(
+        raise RecipeError(
             f"{where}: a space has a table [search] of settings and lists of values, such as "
-            '"penalty.weight" = [0.1, 0.01]'
+            '"regularizer.weight" = [0.1, 0.01]'
         )
     mistakes: list[str] = []
     axes: dict[str, Range | list[Any]] = {}
@@ -144,7 +144,7 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
             mistakes.append(f"{name} lists a value twice; each trial is tried once")
         axes[name] = values
     if mistakes:
-        raise BadRecipe("\n".join(f"{where}: search.{mistake}" for mistake in mistakes))
+        raise RecipeError("\n".join(f"{where}: search.{mistake}" for mistake in mistakes))
     return axes
 
 
@@ -187,13 +187,13 @@ def _trials(
         settings = dict(zip(axes, values, strict=True))
         try:
             trial = one_trial(where, tables, settings)
-        except BadRecipe as problem:
+        except RecipeError as problem:
             for line in str(problem).splitlines():
                 mistakes.setdefault(line, []).append(Trial(settings, Recipe()).in_words())
             continue
         trials[trial.id] = trial
     if mistakes:
-        raise BadRecipe(
+        raise RecipeError(
             "\n".join(
                 line if len(trials) == count else f"{line} (in {trials[0]})"
                 for line, trials in mistakes.items()

@@ -9,9 +9,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from allneg.run import Run
-from allneg.run.epochs import best_of
-from allneg.run.files import write_json
+from allneg.runs import Run
+from allneg.runs.epochs import best_of
+from allneg.runs.files import write_json
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.space import Space, Trial
 from allneg.training.search.trial import Place

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.training.search.space import Axes, Range
 
 
@@ -31,7 +31,7 @@ def suggested(axes: Axes, told: Sequence[Told]) -> dict[str, Any]:
         import optuna
     except ModuleNotFoundError:
         missing = "ranges take optuna, which is not installed: pip install 'allneg[search]'"
-        raise BadRecipe(missing) from None
+        raise RecipeError(missing) from None
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

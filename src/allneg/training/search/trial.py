@@ -10,14 +10,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from allneg.errors import BadRun, Diverged, OutOfMemory
+from allneg.errors import Diverged, OutOfMemoryError, RunError
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
-from allneg.run import Run
-from allneg.run import disk as seam
-from allneg.run.epochs import best_of
-from allneg.run.files import full_disk_named, read_json, write_json
-from allneg.training.fit import Aim, fit
+from allneg.runs import Run
+from allneg.runs import disk as seam
+from allneg.runs.epochs import best_of
+from allneg.runs.files import full_disk_named, read_json, write_json
+from allneg.training.fit import StopAt, fit
 from allneg.training.search.space import Trial
 
 
@@ -55,7 +55,7 @@ class Place:
         """The result at the end, or after so many epochs; None where there is no whole one."""
         try:
             said = read_json(self._file(epochs))
-        except BadRun:
+        except RunError:
             return None
         return Result(**said) if _is_result(said) and said["trial"] == self.trial.id else None
 
@@ -117,10 +117,10 @@ def _train(place: Place, graph: Graph, stopped_by: Callable[[], int], epochs: in
     if ended is None:
         state, reason = "finished", None
         try:
-            fit(run, stopped_by=stopped_by, aim=Aim("valid", epochs))
+            fit(run, stopped_by=stopped_by, aim=StopAt("valid", epochs))
         except Diverged as problem:
             state, reason = "diverged", str(problem)
-        except OutOfMemory as problem:
+        except OutOfMemoryError as problem:
             state, reason = "too large", str(problem)
         if reason is not None or run.finished:
             ended = _measured(place.trial, run, state, reason=reason)
@@ -143,7 +143,7 @@ def _opened(place: Place, graph: Graph) -> Run:
     run = Run.open(folder)
     here, there = data_hash(graph), data_hash(run.graph)
     if here != there:
-        raise BadRun(other_data(folder, there, here))
+        raise RunError(other_data(folder, there, here))
     return run
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allneg.errors import BadData, BadRecipe, BadRun, Interrupted
+from allneg.errors import DataError, Interrupted, RecipeError, RunError
 from allneg.graph import read_graph
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
-from allneg.run.files import full_disk_named
+from allneg.runs.files import full_disk_named
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.space import Space, Trial
 from allneg.training.search.standing import write_results
@@ -35,7 +35,7 @@ def search(
     """
     early = rungs(space) if halving else []
     if halving and not early:
-        raise BadRecipe(
+        raise RecipeError(
             f"{space.name}: --halving compares where valid is ranked, and that is at the end alone;"
             " lower evaluation.every"
         )
@@ -55,7 +55,7 @@ def checked(space: Space, out: Path) -> Graph:
         Mesh.of(mesh, 1)  # a trial is one process's
     graph = read_graph(recipe.data.name, recipe.data)
     if not len(graph.valid):
-        raise BadData(f"{graph.name}: valid has no triples, and a search selects by its MRR")
+        raise DataError(f"{graph.name}: valid has no triples, and a search selects by its MRR")
     with full_disk_named(out):
         for folder in (out / "trials", out / "locks"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def checked(space: Space, out: Path) -> Graph:
         place = Place(out, trial)
         result = place.result()
         if result is not None and result.data != here:
-            raise BadRun(other_data(place.folder, result.data, here))
+            raise RunError(other_data(place.folder, result.data, here))
     return graph
 
 

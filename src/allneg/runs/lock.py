@@ -10,9 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from allneg.errors import BadRecipe, OutOfResources
-from allneg.run import disk as seam
-from allneg.run.files import TEMPORARY, full_disk_named
+from allneg.errors import RecipeError, ResourceError
+from allneg.runs import disk as seam
+from allneg.runs.files import TEMPORARY, full_disk_named
 
 _LOCK = ".lock"
 
@@ -54,9 +54,9 @@ def locked(folder: Path, why: Callable[[], str], seconds: float = 0) -> Iterator
     try:
         lock.acquire(timeout=seconds)
     except Timeout:
-        raise BadRecipe(f"{folder}: {why()}") from None
+        raise RecipeError(f"{folder}: {why()}") from None
     except OSError as error:
-        raise OutOfResources(f"{folder}: cannot be written ({error.strerror})") from None
+        raise ResourceError(f"{folder}: cannot be written ({error.strerror})") from None
     try:
         yield
     finally:

@@ -6,10 +6,10 @@ import contextlib
 import time
 from pathlib import Path
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.recipe import Recipe
-from allneg.run import disk as seam
-from allneg.run.files import full_disk_named, need_writable
+from allneg.runs import disk as seam
+from allneg.runs.files import full_disk_named, need_writable
 
 
 def new_folder(recipe: Recipe) -> Path:
@@ -23,12 +23,12 @@ def new_folder(recipe: Recipe) -> Path:
 
 
 def check_new(folder: Path) -> None:
-    """Raise a `Problem` unless a run can be made in a folder, which is not touched."""
+    """Raise a `AllnegError` unless a run can be made in a folder, which is not touched."""
     with full_disk_named(folder):
         if folder.is_symlink():
-            raise BadRecipe(f"{folder}: is a link; choose another --out, or where it leads to")
+            raise RecipeError(f"{folder}: is a link; choose another --out, or where it leads to")
         if folder.exists() and not folder.is_dir():
-            raise BadRecipe(f"{folder}: is there, and no folder; choose another --out")
+            raise RecipeError(f"{folder}: is there, and no folder; choose another --out")
         if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
         home = next(each for each in folder.absolute().parents if each.exists())
@@ -49,7 +49,7 @@ def take(folder: Path) -> None:
             raise
 
 
-def _taken(folder: Path) -> BadRecipe:
+def _taken(folder: Path) -> RecipeError:
     if not (folder / "run.json").exists():
-        return BadRecipe(f"{folder}: is not empty, and no run; choose another --out")
-    return BadRecipe(f"{folder}: exists already; `allneg resume` it, or choose another --out")
+        return RecipeError(f"{folder}: is not empty, and no run; choose another --out")
+    return RecipeError(f"{folder}: exists already; `allneg resume` it, or choose another --out")

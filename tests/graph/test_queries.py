@@ -1,4 +1,4 @@
-"""Triples as questions, and an epoch of them."""
+"""Triples as queries, and an epoch of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.questions import SIDES, Questions, batches
+from allneg.graph.queries import SIDES, Queries, batches
 
 
 @pytest.fixture
@@ -18,29 +18,29 @@ def triples() -> Tensor:
     return torch.cat([rows, rows[-1:]])
 
 
-def as_triples(questions: Questions) -> list[tuple[int, ...]]:
-    columns = (questions.entity, questions.relation, questions.answer)
+def as_triples(queries: Queries) -> list[tuple[int, ...]]:
+    columns = (queries.entity, queries.relation, queries.answer)
     rows = torch.stack(columns, dim=1).tolist()
-    sides = questions.side.tolist()
+    sides = queries.side.tolist()
     return [tuple(each[::-1] if side else each) for side, each in zip(sides, rows, strict=True)]
 
 
 def test_a_tail_question_knows_the_head_and_a_head_question_the_tail() -> None:
     triple = torch.tensor([[3, 1, 4]])
-    tail, head = Questions.of(triple, "tail"), Questions.of(triple, "head")
+    tail, head = Queries.of(triple, "tail"), Queries.of(triple, "head")
     assert [int(each) for each in (tail.entity, tail.relation, tail.answer)] == [3, 1, 4]
     assert [int(each) for each in (head.entity, head.relation, head.answer)] == [4, 1, 3]
 
 
 def test_turned_questions_ask_for_the_other_side_of_the_same_triples(triples: Tensor) -> None:
     for side in SIDES:
-        questions = Questions.of(triples, side)
-        assert (questions.turned().side != questions.side).all()
-        assert as_triples(questions.turned()) == as_triples(questions)
+        queries = Queries.of(triples, side)
+        assert (queries.turned().side != queries.side).all()
+        assert as_triples(queries.turned()) == as_triples(queries)
 
 
 def test_a_part_is_a_slice(triples: Tensor) -> None:
-    part = Questions.of(triples, "head").part(slice(2, 5))
+    part = Queries.of(triples, "head").part(slice(2, 5))
     assert len(part) == 3
     assert [SIDES[each] for each in part.side] == ["head"] * 3
     assert as_triples(part) == [tuple(each) for each in triples[2:5].tolist()]
@@ -50,10 +50,10 @@ def test_a_part_is_a_slice(triples: Tensor) -> None:
 def test_an_epoch_asks_every_triple_once_from_each_side(triples: Tensor, size: int) -> None:
     asked: dict[str, Counter[tuple[int, ...]]] = {side: Counter() for side in SIDES}
     lengths = []
-    for questions in batches(triples, size, Generator().manual_seed(1)):
-        for side, triple in zip(questions.side.tolist(), as_triples(questions), strict=True):
+    for queries in batches(triples, size, Generator().manual_seed(1)):
+        for side, triple in zip(queries.side.tolist(), as_triples(queries), strict=True):
             asked[SIDES[side]].update([triple])
-        lengths.append(len(questions))
+        lengths.append(len(queries))
     truth = Counter(tuple(each) for each in triples.tolist())
     assert asked == {"tail": truth, "head": truth}
     assert len(lengths) == -(-2 * len(triples) // size)

@@ -18,7 +18,7 @@ import torch
 from allneg import __version__
 from allneg.hardware import find_device
 from allneg.recipe import Hardware
-from allneg.run.files import read_table
+from allneg.runs.files import read_table
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allneg.errors import BadRun, OutOfResources
-from allneg.run import disk as seam
+from allneg.errors import RunError, ResourceError
+from allneg.runs import disk as seam
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,32 +67,32 @@ def sync(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in `path`; a `BadRun` that names the file when it cannot be had."""
+    """The JSON in `path`; a `RunError` that names the file when it cannot be had."""
     try:
         with unreadable_named(path):
             if path.stat().st_size > _LARGEST_JSON:
-                raise BadRun(
+                raise RunError(
                     f"{path}: larger than {_LARGEST_JSON:,} bytes; not one of a run's files"
                 )
             return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise BadRun(f"{path}: not JSON ({error}); the file is damaged") from None
+        raise RunError(f"{path}: not JSON ({error}); the file is damaged") from None
 
 
 @contextlib.contextmanager
 def unreadable_named(path: Path) -> Iterator[None]:
-    """Make of an `OSError` a `BadRun` that names `path`, as `full_disk_named` does in writing."""
+    """Make of an `OSError` a `RunError` that names `path`, as `full_disk_named` does in writing."""
     try:
         yield
     except OSError as error:
-        raise BadRun(f"{path}: cannot be read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def read_table(path: Path) -> dict[str, Any]:
     """The JSON in `path`, which has names and values."""
     said = read_json(path)
     if not isinstance(said, dict):
-        raise BadRun(f"{path}: holds no names and values; the file is damaged")
+        raise RunError(f"{path}: holds no names and values; the file is damaged")
     return said
 
 
@@ -102,7 +102,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     The bytes are hashed on their way, so that the proof is of what was meant to be written.
     """
     # Not at the top: torch-free commands read JSON through this file's neighbours.
-    from allneg.run.tensors import parts
+    from allneg.runs.tensors import parts
 
     needed, size, digest = sum(each.nbytes for each in tensors.values()), 0, hashlib.sha256()
 
@@ -126,9 +126,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except OSError as error:
-        raise BadRun(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
     except SafetensorError as error:
-        raise BadRun(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
+        raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
 
 
 def proof(path: Path) -> dict[str, Any]:
@@ -143,16 +143,16 @@ def is_proof(said: Any) -> bool:
 
 
 def check_proof(path: Path, said: Mapping[str, Any]) -> None:
-    """Raise a `BadRun` that names the file and the check, unless it is the one that was written."""
+    """Raise a `RunError` that names the file and the check, unless it is the one that was written."""
     if not path.is_file():
-        raise BadRun(f"{path}: missing; the run is not whole")
+        raise RunError(f"{path}: missing; the run is not whole")
     found = path.stat().st_size
     if found != said["bytes"]:
-        raise BadRun(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
+        raise RunError(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
     with unreadable_named(path):
         digest = proof(path)["sha256"]
     if digest != said["sha256"]:
-        raise BadRun(
+        raise RunError(
             f"{path}: its SHA-256 begins {digest[:12]}, and that of what was written "
             f"{str(said['sha256'])[:12]}; the file is damaged, or another's"
         )
@@ -163,18 +163,18 @@ def need_bytes(folder: Path, size: int) -> None:
     with full_disk_named(folder):
         free = seam.disk.free_bytes(folder)
     if free < size:
-        raise OutOfResources(_full(folder, size, free))
+        raise ResourceError(_full(folder, size, free))
 
 
 @contextlib.contextmanager
 def full_disk_named(path: Path, size: int = 0) -> Iterator[None]:
-    """Turn a failed write of `size` bytes into a `Problem` that names the file."""
+    """Turn a failed write of `size` bytes into a `AllnegError` that names the file."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OutOfResources(_full(path, size)) from None
-        raise OutOfResources(f"{path}: cannot be written ({error.strerror or error})") from None
+            raise ResourceError(_full(path, size)) from None
+        raise ResourceError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def need_writable(folder: Path) -> None:
@@ -198,4 +198,4 @@ def _refuse_if_odd(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(mode):
-        raise OutOfResources(f"{path}: not a plain file, so it is not replaced; move it away")
+        raise ResourceError(f"{path}: not a plain file, so it is not replaced; move it away")

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from allneg.errors import BadRecipe
-from allneg.run import disk as seam
-from allneg.run.checkpoint import last_folder, verify
-from allneg.run.files import (
+from allneg.errors import RecipeError
+from allneg.runs import disk as seam
+from allneg.runs.checkpoint import last_folder, verify
+from allneg.runs.files import (
     full_disk_named,
     need_bytes,
     proof,
@@ -22,9 +22,9 @@ from allneg.run.files import (
     write_parts,
     write_text,
 )
-from allneg.run.run import Run
-from allneg.run.shards import Part, listed, opened
-from allneg.run.tensors import header
+from allneg.runs.run import Run
+from allneg.runs.shards import Part, listed, opened
+from allneg.runs.tensors import header
 
 _COPIED = (
     "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
@@ -39,7 +39,7 @@ def export(run: Run, out: Path) -> None:
     Whatever number of processes trained the run, memory holds a block of its rows at a time.
     """
     if out.exists() or out.is_symlink():
-        raise BadRecipe(f"{out}: exists already; choose another --out")
+        raise RecipeError(f"{out}: exists already; choose another --out")
     run.need_weights()
     where = last_folder(run.folder / "checkpoints")
     verify(where)

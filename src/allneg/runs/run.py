@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from allneg.errors import BadRecipe, BadRun
+from allneg.errors import RecipeError, RunError
 from allneg.evaluation.report import Report
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
-from allneg.run import checkpoint
-from allneg.run import disk as seam
-from allneg.run.environment import environment
-from allneg.run.epochs import read_epochs
-from allneg.run.files import (
+from allneg.runs import checkpoint
+from allneg.runs import disk as seam
+from allneg.runs.environment import environment
+from allneg.runs.epochs import read_epochs
+from allneg.runs.files import (
     append_text,
     full_disk_named,
     read_json,
@@ -30,12 +30,12 @@ from allneg.run.files import (
     write_json,
     write_text,
 )
-from allneg.run.folder import check_new, take
-from allneg.run.lock import held, is_free
-from allneg.run.shards import Part
-from allneg.run.stored import read_graph, write_graph
+from allneg.runs.folder import check_new, take
+from allneg.runs.lock import held, is_free
+from allneg.runs.shards import Part
+from allneg.runs.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
-from allneg.scoring.shard import LONE, World
+from allneg.scoring.shard import SINGLE_PROCESS, World
 
 FORMAT_VERSION = 1
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
@@ -91,25 +91,25 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Run:
-        """A run that exists; a `BadRun` says what is missing or of another version."""
+        """A run that exists; a `RunError` says what is missing or of another version."""
         folder = Path(folder)
         if not (folder / "run.json").is_file():
-            raise BadRun(
+            raise RunError(
                 f"{folder}: not a run (it has no run.json); `allneg train … --out` makes one"
             )
         said = read_json(folder / "run.json")
         version = said.get("format_version") if isinstance(said, dict) else None
         if type(version) is not int or not isinstance(said.get("data"), str):
-            raise BadRun(f"{folder / 'run.json'}: does not say what run this is; damaged")
+            raise RunError(f"{folder / 'run.json'}: does not say what run this is; damaged")
         if not 1 <= version <= FORMAT_VERSION:
-            raise BadRun(
+            raise RunError(
                 f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
                 " install a newer allneg"
             )
         try:
             return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
-        except BadRecipe as wrong:
-            raise BadRun(str(wrong)) from None
+        except RecipeError as wrong:
+            raise RunError(str(wrong)) from None
 
     @cached_property
     def graph(self) -> Graph:
@@ -129,15 +129,15 @@ class Run:
         return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
 
     def need_weights(self) -> None:
-        """Raise a `BadRun` where a run that has come to its end has no weights."""
+        """Raise a `RunError` where a run that has come to its end has no weights."""
         state = self.status["state"]
         if state in _WITHOUT and not checkpoint.names(self.folder / "checkpoints"):
-            raise BadRun(f"{self.folder}: {_WITHOUT[state]}")
+            raise RunError(f"{self.folder}: {_WITHOUT[state]}")
 
     def check_shapes(
         self, found: Mapping[str, torch.Tensor | Part], n_entities: int | None = None
     ) -> None:
-        """Raise a `BadRun` unless tables have the sizes of the recipe and the vocabulary.
+        """Raise a `RunError` unless tables have the sizes of the recipe and the vocabulary.
 
         `n_entities` is that of a shard.
         """
@@ -150,18 +150,18 @@ class Run:
         for name, shape in wanted.items():
             have = tuple(found[name].shape) if name in found else None
             if have != shape:
-                raise BadRun(f"{self.folder}: the weights' {name} are {have}, the recipe's {shape}")
+                raise RunError(f"{self.folder}: the weights' {name} are {have}, the recipe's {shape}")
 
     @property
     def report(self) -> Report:
         """The test report (valid's where there is no test), once training is done."""
         path = self.folder / "report.json"
         if not path.exists():
-            raise BadRun(f"{self.folder}: {_UNREPORTED.get(self.status['state'], _UNFINISHED)}")
+            raise RunError(f"{self.folder}: {_UNREPORTED.get(self.status['state'], _UNFINISHED)}")
         try:
             return Report.from_json(read_json(path))
         except TypeError:
-            raise BadRun(f"{path}: not a report; `allneg evaluate` ranks again") from None
+            raise RunError(f"{path}: not a report; `allneg evaluate` ranks again") from None
 
     @property
     def has_report(self) -> bool:
@@ -179,7 +179,7 @@ class Run:
         path = self.folder / "status.json"
         said = read_table(path) if path.exists() else {"state": "new"}
         if said.get("state") not in _STATES:
-            raise BadRun(f"{path}: says no state that a run has; the file is damaged")
+            raise RunError(f"{path}: says no state that a run has; the file is damaged")
         return said
 
     @property
@@ -225,10 +225,10 @@ class Run:
             write_json(self.folder / "report.json", report.to_json())
         self.say("finished", **more)
 
-    def save(self, saved: checkpoint.Checkpoint, world: World = LONE) -> None:
+    def save(self, saved: checkpoint.Checkpoint, world: World = SINGLE_PROCESS) -> None:
         """Write a checkpoint. The metrics of its epochs are on the disk before it is."""
         metrics = self.folder / "metrics.jsonl"
-        world.led(lambda: sync(metrics) if metrics.exists() else None)
+        world.on_rank_zero(lambda: sync(metrics) if metrics.exists() else None)
         name = f"epoch-{saved.state.epoch:06d}-step-{saved.state.step:08d}"
         checkpoint.save(self.folder / "checkpoints", name, saved, world)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.run.files import write_json, write_tensors
-from allneg.run.shards import file_name, files_of, own_part, read
-from allneg.scoring.shard import ALONE, Group
+from allneg.runs.files import write_json, write_tensors
+from allneg.runs.shards import file_name, files_of, own_part, read
+from allneg.scoring.shard import NO_GROUP, Group
 
 ROWS = torch.arange(40_000.0).reshape(20_000, 2)  # more than one block of them
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_lone_process_writes_one_file() -> None:
-    assert file_name("tables", ALONE) == "tables.safetensors"
+    assert file_name("tables", NO_GROUP) == "tables.safetensors"
     assert file_name("best", Group(2, 4)) == "best-3-of-4.safetensors"
 
 

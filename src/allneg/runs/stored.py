@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from allneg.errors import BadData, BadRun, printable
+from allneg.errors import DataError, RunError, printable
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.mapped import MappedNames
 from allneg.graph.vocabulary import Vocabulary
-from allneg.run.files import (
+from allneg.runs.files import (
     check_proof,
     is_proof,
     proof,
@@ -48,12 +48,12 @@ def read_graph(folder: Path) -> Graph:
     splits = read_tensors(folder / _TRIPLES)
     missing = [name for name in SPLITS if name not in splits]
     if missing:
-        raise BadRun(f"{folder / _TRIPLES}: no {missing[0]} in it")
+        raise RunError(f"{folder / _TRIPLES}: no {missing[0]} in it")
     # Wide ones are not copied: they stay on the disk until somebody looks at them.
     train, valid, test = (splits[name].numpy().astype(np.int64, copy=False) for name in SPLITS)
     graph = Graph(read_json(folder / "run.json")["data"], names, train, valid, test)
     if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
-        raise BadRun(f"{folder / _TRIPLES}: ids that the vocabulary does not have; damaged")
+        raise RunError(f"{folder / _TRIPLES}: ids that the vocabulary does not have; damaged")
     return graph
 
 
@@ -61,7 +61,7 @@ def _check_proofs(folder: Path) -> None:
     # Runs of the first days have no proofs.
     proofs = read_json(folder / "run.json").get("files", {})
     if not isinstance(proofs, dict) or not all(map(is_proof, proofs.values())):
-        raise BadRun(f"{folder / 'run.json'}: does not list the run's files; damaged")
+        raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
     for name in _FILES:
         if name in proofs:
             check_proof(folder / name, proofs[name])
@@ -74,13 +74,13 @@ def _refuse_if_odd(graph: Graph) -> None:
         if isinstance(names, MappedNames):
             continue  # checked when they were numbered, and many
         if len(set(names)) != len(names):
-            raise BadData(f"{graph.name}: among its {kind} a name stands twice")
+            raise DataError(f"{graph.name}: among its {kind} a name stands twice")
         if odd := next((name for name in names if "\n" in name), None):
-            raise BadData(f"{graph.name}: {printable(odd)} has a line feed, which no name may have")
+            raise DataError(f"{graph.name}: {printable(odd)} has a line feed, which no name may have")
     if not all(_in_vocabulary(graph.split(each), graph) for each in SPLITS):
-        raise BadData(f"{graph.name}: triples are no (n, 3) ids of its entities and relations")
+        raise DataError(f"{graph.name}: triples are no (n, 3) ids of its entities and relations")
     if not len(graph.train):
-        raise BadData(f"{graph.name}: train is empty; there is nothing to learn")
+        raise DataError(f"{graph.name}: train is empty; there is nothing to learn")
 
 
 def _lines(names: Iterable[str]) -> str:
@@ -99,10 +99,10 @@ def _names(path: Path) -> tuple[str, ...]:
     try:
         names = path.read_bytes().decode().split("\n")[:-1]
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRun(f"{path}: cannot be read ({error})") from None
+        raise RunError(f"{path}: cannot be read ({error})") from None
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadRun(f"{path}: {printable(twice)} stands there twice; the file is damaged")
+        raise RunError(f"{path}: {printable(twice)} stands there twice; the file is damaged")
     return tuple(names)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.errors import BadRun, OutOfResources
-from allneg.run.files import (
+from allneg.errors import RunError, ResourceError
+from allneg.runs.files import (
     read_json,
     read_tensors,
     write_json,
@@ -36,7 +36,7 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
 
 def test_two_processes_that_write_one_file_write_it_whole(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    code = "import pathlib, sys; from allneg.run.files import write_text; "
+    code = "import pathlib, sys; from allneg.runs.files import write_text; "
     code += "write_text(pathlib.Path(sys.argv[1]), 'theirs')"
 
     def mine() -> Iterator[bytes]:
@@ -58,7 +58,7 @@ def test_a_full_disk_leaves_the_old_file(
     path = tmp_path / "note"
     write_text(path, "old")
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(OutOfResources, match="note: the disk is full") as caught:
+    with pytest.raises(ResourceError, match="note: the disk is full") as caught:
         write_text(path, "new")
     assert caught.value.exit_code == 6
     assert path.read_text() == "old"
@@ -68,9 +68,9 @@ def test_a_full_disk_leaves_the_old_file(
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     inside = tmp_path / "file" / "inside"  # a path that even root cannot write
-    with pytest.raises(OutOfResources, match=r"file/inside: cannot be written"):
+    with pytest.raises(ResourceError, match=r"file/inside: cannot be written"):
         write_text(inside, "")
-    with pytest.raises(OutOfResources, match=r"file/inside: cannot be written"):
+    with pytest.raises(ResourceError, match=r"file/inside: cannot be written"):
         write_tensors(inside, {"a": torch.zeros(2)})
 
 
@@ -92,21 +92,21 @@ def test_weights_are_as_readable_as_any_other_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"", b"[" * 100_000])
 def test_what_is_not_json_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(BadRun, match=r"a\.json: not JSON"):
+    with pytest.raises(RunError, match=r"a\.json: not JSON"):
         read_json(tmp_path / "a.json")
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadRun, match=r"a\.json: cannot be read"):
+    with pytest.raises(RunError, match=r"a\.json: cannot be read"):
         read_json(tmp_path / "a.json")
-    with pytest.raises(BadRun, match="rows: cannot be read"):
+    with pytest.raises(RunError, match="rows: cannot be read"):
         read_tensors(tmp_path / "rows")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"\x80\x04K\x01."])
 def test_what_is_no_safetensors_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "rows").write_bytes(content)
-    with pytest.raises(BadRun, match="rows: not a whole safetensors file"):
+    with pytest.raises(RunError, match="rows: not a whole safetensors file"):
         read_tensors(tmp_path / "rows")
 
 

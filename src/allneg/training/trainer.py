@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from allneg.errors import BadRecipe
+from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
-from allneg.graph.questions import Questions
+from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
-from allneg.run import make_model
-from allneg.run.checkpoint import Checkpoint, State
+from allneg.runs import make_model
+from allneg.runs.checkpoint import Checkpoint, State
 from allneg.scoring import Objective, Shard, Tables
 from allneg.scoring.candidates import Drawn
 from allneg.scoring.host import HostTables
 from allneg.scoring.objective import answer_weights
-from allneg.scoring.shard import LONE, World
+from allneg.scoring.shard import SINGLE_PROCESS, World
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.captured import Captured, is_captured
 from allneg.training.optimizer import (
@@ -45,11 +45,11 @@ def keeps_rounded(recipe: Recipe, device: torch.device) -> bool:
     )
 
 
-class Learner:
+class Trainer:
     """Takes steps, and can be put away in a checkpoint and taken out again."""
 
     def __init__(
-        self, recipe: Recipe, graph: Graph, device: torch.device, world: World = LONE
+        self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
     ) -> None:
         self.recipe = recipe
         self.model = make_model(recipe)
@@ -63,7 +63,7 @@ class Learner:
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
         on_host = recipe.hardware.table == "host"
         if on_host and world.size > 1:
-            raise BadRecipe(
+            raise RecipeError(
                 "hardware.table host is for one process; many hold their rows on their devices"
             )
         self.tables = HostTables(tables, device) if on_host else tables.to(device)
@@ -76,7 +76,7 @@ class Learner:
         self.objective = Objective(
             self.model,
             recipe.loss,
-            recipe.penalty,
+            recipe.regularizer,
             known,
             recipe.model.entity_dropout,
             recipe.model.relation_dropout,
@@ -86,39 +86,39 @@ class Learner:
         self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
         self._captured: Captured | None = None
 
-    def step(self, questions: Questions, chance: Generator) -> Tensor:
+    def step(self, queries: Queries, chance: Generator) -> Tensor:
         """Learn from a batch; its loss and penalty, one number, which may be overwritten later.
 
         On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
         a GPU is not waited for.
         """
-        drawn = self.objective.draw(self.tables, questions, chance)
+        drawn = self.objective.draw(self.tables, queries, chance)
         self.tables.round_again()
-        whole = len(questions) == self.recipe.training.batch_size  # the last of an epoch may not be
+        whole = len(queries) == self.recipe.training.batch_size  # the last of an epoch may not be
         # Sums over processes are not captured: a process that has gone would go unseen.
         lone = self.tables.shard.world.size == 1
         if whole and lone and is_captured(self.recipe, self.tables.device):
-            self._captured = self._captured or Captured(questions, drawn)
-            return self._captured.step(self._step, questions, drawn)
-        return self._step(questions, drawn)
+            self._captured = self._captured or Captured(queries, drawn)
+            return self._captured.step(self._step, queries, drawn)
+        return self._step(queries, drawn)
 
-    def _step(self, questions: Questions, drawn: Drawn) -> Tensor:
-        total = self._gradients(questions, drawn)
+    def _step(self, queries: Queries, drawn: Drawn) -> Tensor:
+        total = self._gradients(queries, drawn)
         if total.device.type != "cpu" or total.isfinite():
             self.optimizer.step()
         return total
 
-    def _gradients(self, questions: Questions, drawn: Drawn) -> Tensor:
+    def _gradients(self, queries: Queries, drawn: Drawn) -> Tensor:
         """Lay the batch's gradients down at the tables."""
         self.optimizer.zero_grad()
-        size = self.recipe.training.micro_batch or len(questions)
+        size = self.recipe.training.micro_batch or len(queries)
         total: Tensor | None = None
-        for value in self.objective.parts(self.tables, questions, size, drawn):
+        for value in self.objective.parts(self.tables, queries, size, drawn):
             value.backward()
             total = value.detach() if total is None else total + value.detach()
         assert total is not None
         if self.tables.shard.batch.size > 1:
-            summed = self.objective.sums_on_the_way(self.tables, len(questions), size)
+            summed = self.objective.sums_on_the_way(self.tables, len(queries), size)
             self.tables.sum_gradients(total, entities=not summed)
         return total
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from allneg.errors import BadRun, OutOfResources
-from allneg.run import disk as seam
-from allneg.run.files import (
+from allneg.errors import RunError, ResourceError
+from allneg.runs import disk as seam
+from allneg.runs.files import (
     TEMPORARY,
     check_proof,
     full_disk_named,
@@ -25,9 +25,9 @@ from allneg.run.files import (
     write_tensors,
     write_text,
 )
-from allneg.run.shards import file_name, files_of, own_part
-from allneg.run.shards import read as read_kind
-from allneg.scoring.shard import LONE, Shard, World
+from allneg.runs.shards import file_name, files_of, own_part
+from allneg.runs.shards import read as read_kind
+from allneg.scoring.shard import SINGLE_PROCESS, Shard, World
 
 _MANIFEST = "manifest.json"
 _LITTLE = 1 << 16  # bytes of a checkpoint's small files, at most
@@ -59,7 +59,7 @@ class Checkpoint:
     best: Mapping[str, Tensor] = field(default_factory=dict)  # empty: the tables are the best
 
 
-def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = LONE) -> None:
+def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_PROCESS) -> None:
     """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last.
 
     Whenever the power goes or a process is killed, `last` points at a whole checkpoint: files
@@ -67,19 +67,19 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = LONE) -
     before `last` moves, and what `last` pointed at stays until the next save. Every process
     writes and reads back its own shard; the first one does the rest.
     """
-    before = _pointed(folder) if world.leads else None
+    before = _pointed(folder) if world.is_rank_zero else None
     # The same moment again, as when a run diverges right after its best epoch. What `last` points
     # at must stay until `last` points elsewhere.
-    name = world.told(f"{name}-again" if name == before else name)
+    name = world.broadcast(f"{name}-again" if name == before else name)
     saving = _Saving(folder, name, _files(checkpoint, world))
-    world.led(saving.make)
-    proofs = world.together(saving.write)
+    world.on_rank_zero(saving.make)
+    proofs = world.raise_together(saving.write)
     manifest: dict[str, Any] = {}
     for told in world.texts(json.dumps(proofs)):
         manifest |= json.loads(told)
-    world.led(lambda: saving.finish(checkpoint.state, manifest))
-    world.together(lambda: saving.check(proofs))
-    world.led(lambda: saving.point(before))
+    world.on_rank_zero(lambda: saving.finish(checkpoint.state, manifest))
+    world.raise_together(lambda: saving.check(proofs))
+    world.on_rank_zero(lambda: saving.point(before))
 
 
 def _files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, Tensor]]:
@@ -128,7 +128,7 @@ class _Saving:
         """Write this process's files; the size and SHA-256 of each."""
         with full_disk_named(self.final, self.size):
             if not self.temporary.is_dir():
-                raise OutOfResources(
+                raise ResourceError(
                     f"{self.folder}: another machine's process does not find it; all processes "
                     "write to one folder, on a disk that every machine sees"
                 )
@@ -179,17 +179,17 @@ def load_or_fall_back(
 
     `last` then points at that one, so that the next save keeps it and drops the damaged one.
     """
-    world = shard.world if shard is not None else LONE
+    world = shard.world if shard is not None else SINGLE_PROCESS
     try:
-        return world.together(lambda: load(folder, shard))
-    except BadRun as damage:
+        return world.raise_together(lambda: load(folder, shard))
+    except RunError as damage:
         for name in reversed(names(folder)):
             try:
-                found = world.together(lambda where=folder / name: _load(where, shard))  # type: ignore[misc]
-            except BadRun:
+                found = world.raise_together(lambda where=folder / name: _load(where, shard))  # type: ignore[misc]
+            except RunError:
                 continue
             say(f"{damage}\n{folder / name} is whole, so training goes on from there instead")
-            world.led(lambda name=name: write_text(folder / "last", name + "\n"))  # type: ignore[misc]
+            world.on_rank_zero(lambda name=name: write_text(folder / "last", name + "\n"))  # type: ignore[misc]
             return found
         raise
 
@@ -204,7 +204,7 @@ def names(folder: Path) -> list[str]:
 
 
 def _load(where: Path, shard: Shard | None = None) -> Checkpoint:
-    world = shard.world if shard is not None else LONE
+    world = shard.world if shard is not None else SINGLE_PROCESS
     verify(where, world)
     span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
     kinds = (read_kind(where, kind, span) for kind in ("tables", "optimizer", "best"))
@@ -214,12 +214,12 @@ def _load(where: Path, shard: Shard | None = None) -> Checkpoint:
 def _state(path: Path) -> State:
     said = read_json(path)
     if not isinstance(said, dict):
-        raise BadRun(f"{path}: not a training's state; damaged")
+        raise RunError(f"{path}: not a training's state; damaged")
     kinds = {each.name: type(each.default) for each in fields(State)}
     found = {name: value for name, value in said.items() if name in kinds}
     for name, value in found.items():
         if type(value) not in (kinds[name], int):
-            raise BadRun(f"{path}: {name} is {value!r}, not {kinds[name].__name__}; damaged")
+            raise RunError(f"{path}: {name} is {value!r}, not {kinds[name].__name__}; damaged")
     return State(**found)
 
 
@@ -234,15 +234,15 @@ def last_folder(folder: Path) -> Path:
     """Where the last checkpoint is."""
     name = _pointed(folder)
     if name is None:
-        raise BadRun(f"{folder.parent}: nothing is trained yet; `allneg resume` it")
+        raise RunError(f"{folder.parent}: nothing is trained yet; `allneg resume` it")
     return folder / name
 
 
-def verify(where: Path, world: World = LONE) -> None:
+def verify(where: Path, world: World = SINGLE_PROCESS) -> None:
     """Check every file of a checkpoint against its manifest; processes share the work."""
     manifest = read_json(where / _MANIFEST)
     if not _is_manifest(manifest):
-        raise BadRun(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
+        raise RunError(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
     for i, (name, said) in enumerate(manifest.items()):
         if i % world.size == world.rank:
             check_proof(where / name, said)
@@ -270,10 +270,10 @@ def _pointed(folder: Path) -> str | None:
     except FileNotFoundError:
         found = names(folder)
         if len(found) > 1:
-            raise BadRun(f"{path}: missing, so nobody knows which checkpoint is the last") from None
+            raise RunError(f"{path}: missing, so nobody knows which checkpoint is the last") from None
         return found[0] if found else None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRun(f"{path}: cannot be read ({error})") from None
+        raise RunError(f"{path}: cannot be read ({error})") from None
     if not name or name.startswith(".") or "/" in name or not name.isprintable():
-        raise BadRun(f"{path}: names no checkpoint; damaged")
+        raise RunError(f"{path}: names no checkpoint; damaged")
     return name

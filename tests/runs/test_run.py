@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allneg.errors import BadRecipe, BadRun, OutOfResources
+from allneg.errors import RecipeError, RunError, ResourceError
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
-from allneg.run import Run, new_folder
+from allneg.runs import Run, new_folder
 from allneg.training import fit
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_overwritten(
         out.mkdir()
         (out / "mine").write_text("mine")
     with pytest.raises(
-        BadRecipe, match=r"exists already|is not empty, and no run|is there, and no folder"
+        RecipeError, match=r"exists already|is not empty, and no run|is there, and no folder"
     ) as caught:
         Run.create(out, quick(), tiny_graph)
     assert caught.value.exit_code == 2
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_made_is_a_problem(
     tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe], name: str
 ) -> None:
     (tmp_path / "file").write_text("")  # even root cannot make a folder under a file
-    with pytest.raises(OutOfResources, match="cannot be written"):
+    with pytest.raises(ResourceError, match="cannot be written"):
         Run.create(tmp_path / name, quick(), tiny_graph)
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_cannot_be_written_whole_is_not_there(
         monkeypatch.setattr(os, "fsync", full)
         try:
             Run.create(tmp_path / "run", quick(), tiny_graph)
-        except OutOfResources:
+        except ResourceError:
             assert not (tmp_path / "run").exists()
         else:
             break
@@ -116,21 +116,21 @@ def test_a_run_that_cannot_be_written_whole_is_not_there(
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"data": "x"}', '{"format_version": "1"}'])
 def test_a_damaged_run_file_is_a_bad_run(toy_copy: Run, content: str) -> None:
     (toy_copy.folder / "run.json").write_text(content)
-    with pytest.raises(BadRun) as caught:
+    with pytest.raises(RunError) as caught:
         Run.open(toy_copy.folder)
     assert caught.value.exit_code == 4
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(BadRun, match="not a run"):
+        with pytest.raises(RunError, match="not a run"):
             Run.open(folder)
 
 
 @pytest.mark.battery(27)
 def test_a_newer_format_is_refused_with_both_versions(toy_copy: Run) -> None:
     edit(toy_copy.folder / "run.json", '"format_version": 1', '"format_version": 99')
-    with pytest.raises(BadRun, match=r"format version 99, .* up to 1") as caught:
+    with pytest.raises(RunError, match=r"format version 99, .* up to 1") as caught:
         Run.open(toy_copy.folder)
     assert caught.value.exit_code == 4
 
@@ -150,7 +150,7 @@ def test_weights_of_other_sizes_are_refused_with_both(
     edit(toy_copy.folder / "recipe.toml", old, new)
     run = Run.open(toy_copy.folder)
     for read in (run.tables, run.last, lambda: fit(run)):
-        with pytest.raises(BadRun, match=shapes):
+        with pytest.raises(RunError, match=shapes):
             read()
 
 
@@ -158,7 +158,7 @@ def test_weights_of_other_sizes_are_refused_with_both(
 def test_another_vocabulary_is_refused_with_both_sizes(toy_copy: Run) -> None:
     with (toy_copy.folder / "entities.txt").open("a") as file:
         file.write("Atlantis\n")
-    with pytest.raises(BadRun, match=r"entities\.txt: 90 bytes where 81 were written"):
+    with pytest.raises(RunError, match=r"entities\.txt: 90 bytes where 81 were written"):
         Run.open(toy_copy.folder).tables()
 
 
@@ -172,7 +172,7 @@ def test_names_that_changed_places_are_noticed(
     i, j = (names.index(each) if isinstance(each, str) else each for each in (one, other))
     names[i], names[j] = names[j], names[i]
     path.write_text("".join(name + "\n" for name in names))
-    with pytest.raises(BadRun, match=rf"{file}\.txt: its SHA-256 begins \w{{12}}, .* \w{{12}};"):
+    with pytest.raises(RunError, match=rf"{file}\.txt: its SHA-256 begins \w{{12}}, .* \w{{12}};"):
         assert Run.open(toy_copy.folder).graph
 
 
@@ -204,7 +204,7 @@ def test_a_damaged_file_is_named(toy_copy: Run, file: str, content: bytes | None
         path.unlink()
     else:
         path.write_bytes(content)
-    with pytest.raises(BadRun, match=file.replace(".", r"\.")) as caught:
+    with pytest.raises(RunError, match=file.replace(".", r"\.")) as caught:
         read_all(toy_copy.folder)
     assert caught.value.exit_code == 4
 
@@ -221,7 +221,7 @@ def test_an_id_outside_the_vocabulary_is_noticed(toy_copy: Run) -> None:
     about = json.loads((toy_copy.folder / "run.json").read_text())
     del about["files"]  # as in the first runs, which had no proofs
     (toy_copy.folder / "run.json").write_text(json.dumps(about))
-    with pytest.raises(BadRun, match="triples"):
+    with pytest.raises(RunError, match="triples"):
         assert Run.open(toy_copy.folder).graph
 
 
@@ -257,7 +257,7 @@ def test_no_file_of_a_run_is_a_pickle_or_an_archive(toy_run: Run) -> None:
 @pytest.mark.battery(35)
 def test_a_second_process_is_refused_with_the_holders_number(toy_copy: Run) -> None:
     hold = (
-        "import sys; from allneg.run import Run\n"
+        "import sys; from allneg.runs import Run\n"
         "with Run.open(sys.argv[1]).held(): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", hold, str(toy_copy.folder)]
@@ -266,7 +266,7 @@ def test_a_second_process_is_refused_with_the_holders_number(toy_copy: Run) -> N
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(BadRecipe, match=rf"process {other.pid} on ") as caught:
+        with pytest.raises(RecipeError, match=rf"process {other.pid} on ") as caught:
             toy_copy.held().__enter__()
         assert caught.value.exit_code == 2
         # A killed holder leaves its file behind, but not its lock.
@@ -310,8 +310,8 @@ def test_of_two_who_make_a_run_at_once_the_second_leaves_the_first_alone(
     tmp_path: Path, quick: Callable[..., Recipe], tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Run.create(tmp_path / "run", quick(), tiny_graph)
-    monkeypatch.setattr("allneg.run.run.check_new", lambda folder: None)  # it looked earlier
-    with pytest.raises(BadRecipe, match="run: exists already"):
+    monkeypatch.setattr("allneg.runs.run.check_new", lambda folder: None)  # it looked earlier
+    with pytest.raises(RecipeError, match="run: exists already"):
         Run.create(tmp_path / "run", quick(), tiny_graph)
     assert Run.open(first.folder).graph.vocabulary == tiny_graph.vocabulary
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from allneg.errors import OutOfResources
-from allneg.run import Run
-from allneg.run.checkpoint import Checkpoint
-from allneg.scoring.shard import LONE, World
-from allneg.training.watch import Watch
+from allneg.errors import ResourceError
+from allneg.runs import Run
+from allneg.runs.checkpoint import Checkpoint
+from allneg.scoring.shard import SINGLE_PROCESS, World
+from allneg.training.callbacks import Callbacks
 
 
-class Keeper:
+class Checkpointer:
     """Writes to a run; a disk that is full at one save may have room again at the next."""
 
-    def __init__(self, run: Run, watch: Watch, world: World = LONE) -> None:
-        self._run, self._watch, self._world = run, watch, world
+    def __init__(self, run: Run, callbacks: Callbacks, world: World = SINGLE_PROCESS) -> None:
+        self._run, self._watch, self._world = run, callbacks, world
         self._entries: list[dict[str, Any]] = []  # not yet written
         self._failed = False  # the last save
         self._saved = time.perf_counter()
@@ -30,16 +30,16 @@ class Keeper:
         self._entries.append(entry)
         try:
             self._write_entries()
-        except OutOfResources:
+        except ResourceError:
             return  # the save that tries again is the one to complain
 
     def save(self, checkpoint: Checkpoint, must: bool = False) -> None:
         """Write a checkpoint; one failure is told of and outlived, unless this one must be."""
         self._saved = time.perf_counter()
         try:
-            self._world.led(self._write_entries)
+            self._world.on_rank_zero(self._write_entries)
             self._run.save(checkpoint, self._world)
-        except OutOfResources as problem:
+        except ResourceError as problem:
             if must or self._failed:
                 raise
             self._failed = True

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from allneg.errors import BadRun
-from allneg.run.files import read_json, read_tensors
+from allneg.errors import RunError
+from allneg.runs.files import read_json, read_tensors
 from allneg.scoring.shard import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -129,7 +129,7 @@ def opened(paths: list[Path]) -> Iterator[dict[str, Part]]:
                 for name in file.keys():  # noqa: SIM118 (it is no mapping)
                     parts.setdefault(name, Part(name, [])).files.append(file)
         except (OSError, SafetensorError) as error:
-            raise BadRun(f"{path}: not a whole safetensors file ({error}); damaged") from None
+            raise RunError(f"{path}: not a whole safetensors file ({error}); damaged") from None
         yield parts
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.errors import BadRun, OutOfResources
-from allneg.run.checkpoint import Checkpoint, State, load, load_best, save
+from allneg.errors import RunError, ResourceError
+from allneg.runs.checkpoint import Checkpoint, State, load, load_best, save
 
 
 def made(epoch: int, best: bool = False) -> Checkpoint:
@@ -48,7 +48,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
 
 def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
     assert load(tmp_path) is None
-    with pytest.raises(BadRun, match="nothing is trained yet"):
+    with pytest.raises(RunError, match="nothing is trained yet"):
         load_best(tmp_path)
 
 
@@ -57,7 +57,7 @@ def test_without_a_pointer_to_one_of_several_there_is_no_last(tmp_path: Path) ->
     save(tmp_path, "two", made(2))
     (tmp_path / "last").unlink()
     for read in (load, load_best):
-        with pytest.raises(BadRun, match="last: missing, so nobody knows which"):
+        with pytest.raises(RunError, match="last: missing, so nobody knows which"):
             read(tmp_path)
 
 
@@ -103,7 +103,7 @@ def test_a_save_that_fails_anywhere_leaves_the_last_one_whole(
             patched.setattr(os, call, full)
             try:
                 save(folder, name, made(3))
-            except OutOfResources:
+            except ResourceError:
                 return False
             return True
 
@@ -158,7 +158,7 @@ def test_damage_is_noticed_and_the_file_named(folder: Path, file: str, damage: s
     else:
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
     for read in (load, load_best):
-        with pytest.raises(BadRun, match=file.replace(".", r"\.")) as caught:
+        with pytest.raises(RunError, match=file.replace(".", r"\.")) as caught:
             read(folder)
         assert caught.value.exit_code == 4
 
@@ -167,7 +167,7 @@ def test_damage_is_noticed_and_the_file_named(folder: Path, file: str, damage: s
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"tables.safetensors": 3}'])
 def test_an_edited_manifest_is_noticed(folder: Path, text: str) -> None:
     (folder / "two" / "manifest.json").write_text(text)
-    with pytest.raises(BadRun, match=r"manifest\.json"):
+    with pytest.raises(RunError, match=r"manifest\.json"):
         load(folder)
 
 
@@ -176,12 +176,12 @@ def test_a_manifest_that_leaves_a_file_out_is_noticed(folder: Path) -> None:
     manifest = folder / "two" / "manifest.json"
     text = manifest.read_text()
     manifest.write_text(text.replace("tables.safetensors", "others.safetensors"))
-    with pytest.raises(BadRun, match=r"manifest\.json: does not list"):
+    with pytest.raises(RunError, match=r"manifest\.json: does not list"):
         load(folder)
 
 
 @pytest.mark.battery(26)
 def test_a_pointer_to_nothing_is_noticed(folder: Path) -> None:
     (folder / "last").write_text("seven\n")
-    with pytest.raises(BadRun, match=r"seven/manifest\.json: cannot be read"):
+    with pytest.raises(RunError, match=r"seven/manifest\.json: cannot be read"):
         load(folder)

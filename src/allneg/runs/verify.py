@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from allneg.errors import BadRun, Problem
+from allneg.errors import RunError, AllnegError
 from allneg.evaluation import evaluate
-from allneg.run import checkpoint
-from allneg.run.files import read_json
-from allneg.run.lock import leftovers
-from allneg.run.run import Run
-from allneg.run.shards import files_of
-from allneg.run.shards import read as read_kind
+from allneg.runs import checkpoint
+from allneg.runs.files import read_json
+from allneg.runs.lock import leftovers
+from allneg.runs.run import Run
+from allneg.runs.shards import files_of
+from allneg.runs.shards import read as read_kind
 
 _TRIES = 5  # at what a training may be changing
 _ROUNDING = 1e-3  # by which a mean may differ where ranks were computed by something else
@@ -64,7 +64,7 @@ def verify(folder: Path, rank: bool = False) -> list[Check]:
 def _made(what: str, check: Callable[[], object], tries: int = 1) -> Check:
     try:
         check()
-    except Problem as problem:
+    except AllnegError as problem:
         return _made(what, check, tries - 1) if tries > 1 else Check(what, str(problem))
     return Check(what, None)
 
@@ -72,10 +72,10 @@ def _made(what: str, check: Callable[[], object], tries: int = 1) -> Check:
 def _check_metrics(run: Run) -> None:
     epochs = [entry.get("epoch") for entry in run.metrics()]
     if epochs != list(range(1, len(epochs) + 1)):
-        raise BadRun(f"{run.folder / 'metrics.jsonl'}: epochs are missing, double or out of order")
+        raise RunError(f"{run.folder / 'metrics.jsonl'}: epochs are missing, double or out of order")
     saved = run.last()
     if saved and saved.state.epoch > len(epochs):
-        raise BadRun(
+        raise RunError(
             f"{run.folder / 'metrics.jsonl'}: {len(epochs)} epochs, and the last checkpoint is "
             f"after epoch {saved.state.epoch}"
         )
@@ -85,12 +85,12 @@ def _check_end(run: Run) -> None:
     """Is all there that a run has once it is finished?"""
     state = run.status["state"]
     if run.has_report and state == "new":
-        raise BadRun(f"{run.folder / 'status.json'}: missing, and there is a report")
+        raise RunError(f"{run.folder / 'status.json'}: missing, and there is a report")
     if state != "finished":
         return
     run.need_weights()
     if not run.finished:
-        raise BadRun(f"{run.folder / 'report.json'}: missing, and the run is finished")
+        raise RunError(f"{run.folder / 'report.json'}: missing, and the run is finished")
 
 
 def _check_checkpoint(run: Run, name: str) -> None:
@@ -101,7 +101,7 @@ def _check_checkpoint(run: Run, name: str) -> None:
     listed = {*read_json(where / "manifest.json"), "manifest.json"}
     more = sorted({path.name for path in where.iterdir()} - listed)
     if more:
-        raise BadRun(f"{where / more[0]}: not in the manifest; it is not of this checkpoint")
+        raise RunError(f"{where / more[0]}: not in the manifest; it is not of this checkpoint")
     for kind in files_of(listed):
         tensors = read_kind(where, kind)
         if kind != "optimizer":
@@ -112,14 +112,14 @@ def _check_checkpoint(run: Run, name: str) -> None:
 def _check_finite(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
     for name, each in tensors.items():
         if not each.isfinite().all():
-            raise BadRun(f"{what}: {name} has numbers that are not finite")
+            raise RunError(f"{what}: {name} has numbers that are not finite")
 
 
 def _check_leftovers(run: Run) -> None:
     if not run.free:
         return  # they are its training's
     for left in leftovers(run.folder):
-        raise BadRun(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
+        raise RunError(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
 
 
 def _alike(one: Any, other: Any, slack: float) -> bool:
@@ -135,7 +135,7 @@ def _alike(one: Any, other: Any, slack: float) -> bool:
 
 
 def _slack(count: int) -> float:
-    """By how much a mean over so many questions may differ: one may be at another place."""
+    """By how much a mean over so many queries may differ: one may be at another place."""
     return max(_ROUNDING, 1 / max(1, count))
 
 
@@ -149,4 +149,4 @@ def _check_ranks(run: Run) -> None:
             differs = "not the same"
             if isinstance(one, (int, float)):
                 differs = f"{one}, and {again[name]}"
-            raise BadRun(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")
+            raise RunError(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import BadRun
+from allneg.errors import RunError
 from allneg.evaluation.report import is_number
-from allneg.run.files import unreadable_named
+from allneg.runs.files import unreadable_named
 
 
 def read_epochs(path: Path) -> list[dict[str, Any]]:
@@ -20,9 +20,9 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
         # A line without its end was cut by a full disk or a kill; its epoch is trained again.
         found = [json.loads(line) for line in lines if line.endswith("\n")]
     except ValueError as error:
-        raise BadRun(f"{path}: not JSON lines ({error}); the file is damaged") from None
+        raise RunError(f"{path}: not JSON lines ({error}); the file is damaged") from None
     if not all(map(_is_epoch, found)):
-        raise BadRun(f"{path}: a line is no epoch's; the file is damaged")
+        raise RunError(f"{path}: a line is no epoch's; the file is damaged")
     return found
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allneg.errors import BadData
+from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
-from allneg.run import Run, stored
+from allneg.runs import Run, stored
 from allneg.training import fit
 
 
@@ -77,6 +77,6 @@ def test_a_graph_that_could_not_be_read_again_is_not_written(
 ) -> None:
     none = np.empty((0, 3), dtype=np.int64)
     graph = Graph("odd", Vocabulary(entities, ("r",)), np.array(train), none, none)
-    with pytest.raises(BadData, match=said):
+    with pytest.raises(DataError, match=said):
         Run.create(tmp_path / "run", Recipe(), graph)
     assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from allneg.run.disk import Bytes
+from allneg.runs.disk import Bytes
 
 _NAMES = {
     torch.float64: "F64",

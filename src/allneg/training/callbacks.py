@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from allneg.evaluation import Report
-from allneg.run.checkpoint import State
+from allneg.runs.checkpoint import State
 
 
-class Watch:
+class Callbacks:
     """Told of each step and ranking; this one keeps silent."""
 
     def began(self, epochs: int) -> None:
