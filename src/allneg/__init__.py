@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from allneg.runs import Run
     from allneg.serving.predictor import Predictor, load
     from allneg.training.callbacks import Callbacks
-    from allneg.training.fit import fit
+    from allneg.training.loop import fit
     from allneg.training.train import train
 
 __version__ = "0.1.0"

@@ -15,7 +15,7 @@ from allneg.errors import RecipeError, close_names
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
     from allneg.training.cost import Cost, Counts, Rates
-    from allneg.training.plan import Plan
+    from allneg.training.memory import MemoryPlan
 
 _SAMPLE = 1000  # shared negatives that the exact softmax is compared with
 _GPU = "h200"  # where a mesh is asked for and no device is named
@@ -26,7 +26,7 @@ _SIZE = click.IntRange(1, 10**15)  # of a graph; more fits on no disk
 @click.argument("recipe", type=click.Path(path_type=Path))
 @set_option
 @device_option
-@click.option("--mesh", metavar="rows=N,batch=M", help="Plan for so many devices.")
+@click.option("--mesh", metavar="rows=N,batch=M", help="MemoryPlan for so many devices.")
 @click.option("--on", "gpu", metavar="NAME", help="Time on h200 or a100, by their stated rates.")
 @click.option(
     "--price", type=click.FloatRange(0, max=1e9), callback=a_number, help="Of a device, an hour."
@@ -58,7 +58,7 @@ def command(
     from allneg.mesh import Mesh
     from allneg.recipe import Recipe
     from allneg.training.cost import cost, sampled
-    from allneg.training.plan import plan
+    from allneg.training.memory import plan
 
     chosen = Recipe.read(recipe).with_settings(with_flags(settings, device=device, mesh=mesh))
     counts, name = _counted(chosen, entities, relations, triples)
@@ -115,7 +115,7 @@ def _rates(name: str, price: float | None) -> Rates:
     return RATES[name] if price is None else replace(RATES[name], price=price)
 
 
-def _show_memory(title: str, made: Plan, there_is: int | None) -> None:
+def _show_memory(title: str, made: MemoryPlan, there_is: int | None) -> None:
     rows = [
         (phase, name, f"{size / 2**20:,.1f}")
         for phase in ("host", "kept", "training", "ranking")
@@ -127,7 +127,7 @@ def _show_memory(title: str, made: Plan, there_is: int | None) -> None:
         print(_comparison(made, there_is))
 
 
-def _comparison(made: Plan, there_is: int) -> str:
+def _comparison(made: MemoryPlan, there_is: int) -> str:
     """Whether the plan fits into the memory there is, and what to lower if not."""
     said = f"{made.device} has {there_is / 2**20:,.1f} MiB: "
     if made.peak <= there_is:

@@ -15,11 +15,10 @@ from allneg.graph.graph import Graph, Triples
 from allneg.graph.known import KnownAnswers
 from allneg.graph.queries import SIDES, Queries
 from allneg.hardware import is_out_of_memory
-from allneg.kernels.answers import strike
-from allneg.kernels.counts import counts
+from allneg.kernels.fused import count_ranks, mask_out
 from allneg.models import Model
+from allneg.scoring.distributed import Shard
 from allneg.scoring.scores import scores
-from allneg.scoring.shard import Shard
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
@@ -73,7 +72,7 @@ def rank(
     out = None if protocol.unseen == "kept" else torch.from_numpy(~graph.seen).to(tables.device)
     asked = torch.from_numpy(triples).to(tables.device)
     shard = tables.shard
-    size = min(max(1, block // shard.rows.widest(shard.total)), len(asked))
+    size = min(max(1, block // shard.rows.largest_part(shard.total)), len(asked))
     odd = torch.zeros((), dtype=torch.int64, device=tables.device)
     found = torch.zeros(len(SIDES), len(asked), 2, dtype=torch.int64, device=tables.device)
     start, stop = shard.batch.part(len(asked))
@@ -151,9 +150,9 @@ def places(
         place = torch.where(shard.holds(place), place - shard.start, -1)
         here = shard.holds(rival)
         query, rival = query[here], rival[here] - shard.start
-    answer = strike(values, place, values.shape[1])
+    answer = mask_out(values, place, values.shape[1])
     if shard is not None:
-        answer = shard.rows.most(answer)
+        answer = shard.rows.max(answer)
     values[query, rival] = -torch.inf
     slack = rule.absolute + rule.relative * answer.abs() if rule.absolute or rule.relative else None
-    return counts(values, answer, slack)
+    return count_ranks(values, answer, slack)

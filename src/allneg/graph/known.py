@@ -1,4 +1,4 @@
-"""The right answers of every query, flat and sorted, so that a filter is a look-up."""
+"""The known answers of every query, flat and sorted, so that a filter is a look-up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class KnownAnswers:
-    """A question's answers are `answers[starts[i]:starts[i + 1]]`, where `keys[i]` is its key."""
+    """A query's answers are `answers[starts[i]:starts[i + 1]]`, where `keys[i]` is its key."""
 
     n_entities: int
     n_relations: int
@@ -34,9 +34,9 @@ class KnownAnswers:
         n_relations: int,
         device: torch.device = _CPU,
     ) -> KnownAnswers:
-        """The answers that `splits` together give to every query, from both sides.
+        """The answers that `splits` together give to every query, for both sides.
 
-        They are sorted on the device, where that takes a few milliseconds.
+        They are sorted on the device: a few milliseconds on a GPU.
         """
         triples = torch.from_numpy(np.concatenate(splits)).to(device)
         head, relation, tail = triples.T.contiguous().unbind(0)
@@ -59,14 +59,14 @@ class KnownAnswers:
         first, count = self._spans(queries)
         query = torch.repeat_interleave(count)
         before = count.cumsum(0) - count
-        place = torch.arange(len(query), device=first.device) + (first - before)[query]
-        return query, self.answers[place]
+        index = torch.arange(len(query), device=first.device) + (first - before)[query]
+        return query, self.answers[index]
 
     def contains(self, queries: Queries, candidates: Tensor) -> Tensor:
-        """Which of each question's candidates are known answers: (B, K) -> bool (B, K)."""
+        """Which of each query's candidates are known answers: (B, K) -> bool (B, K)."""
         first, count = self._spans(queries)
         low, high = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
-        # A binary search inside each question's own span, all in step.
+        # A binary search inside each query's own span, all at once.
         high = high.expand_as(candidates)
         last = len(self.answers) - 1
         for _ in range(self._most.bit_length()):
@@ -78,13 +78,13 @@ class KnownAnswers:
 
     @cached_property
     def _most(self) -> int:
-        """The most answers of a query. A step that asked for its own questions' would wait."""
+        """The most answers of any query: a host number, so that no step waits for the device."""
         return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
 
     def _spans(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        """Where each question's answers begin, and how many there are."""
+        """Where each query's answers begin, and how many there are."""
         relation = queries.relation + self.n_relations * queries.side
         key = relation * self.n_entities + queries.entity
-        place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
-        count = self.starts[place + 1] - self.starts[place]
-        return self.starts[place], torch.where(self.keys[place] == key, count, 0)
+        index = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
+        count = self.starts[index + 1] - self.starts[index]
+        return self.starts[index], torch.where(self.keys[index] == key, count, 0)

@@ -11,53 +11,52 @@ from torch import Generator, Tensor
 
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
-_TOGETHER = 1 << 17  # queries looked up at once
+_GATHERED = 1 << 17  # queries gathered at once
 
 
 @dataclass(frozen=True)
 class Queries:
-    """A batch of queries, each from its own side."""
+    """A batch of queries, for tails and heads mixed."""
 
-    side: Tensor  # int64 (B,): what is asked for, a position in SIDES: 0 the tail, 1 the head
-    entity: Tensor  # int64 (B,): the one we know
+    side: Tensor  # int64 (B,): what is asked for, an index into SIDES: 0 for tails, 1 for heads
+    entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
 
     @classmethod
-    def asking(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Queries:
+    def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Queries:
         """Queries that all ask for one side."""
         return cls(torch.full_like(entity, SIDES.index(side)), entity, relation, answer)
 
     @classmethod
     def of(cls, triples: Tensor, side: Side) -> Queries:
-        """The queries that ask for `side` of each triple: (B, 3)."""
+        """The queries for one side of each triple: (B, 3)."""
         head, relation, tail = triples.T.contiguous().unbind(0)
         known, answer = (head, tail) if side == "tail" else (tail, head)
-        return cls.asking(side, known, relation, answer)
+        return cls.for_side(side, known, relation, answer)
 
     def __len__(self) -> int:
         return len(self.entity)
 
-    def part(self, some: slice) -> Queries:
-        return Queries(self.side[some], self.entity[some], self.relation[some], self.answer[some])
+    def __getitem__(self, part: slice) -> Queries:
+        return Queries(self.side[part], self.entity[part], self.relation[part], self.answer[part])
 
-    def turned(self) -> Queries:
-        """The same triples, asked from the other side."""
+    def other_side(self) -> Queries:
+        """The queries for the other side of the same triples."""
         return Queries(1 - self.side, self.answer, self.relation, self.entity)
 
 
 def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Queries]:
-    """Every triple once from each side, all in one random order.
+    """Both queries of every triple, all in one random order.
 
-    The two queries of a triple fall into batches of their own, and a batch holds both sides:
-    on WN18RR, batches that asked from one side at a time cost .007 of MRR.
+    A batch holds queries for both sides: on WN18RR, batches with one side each cost .007 of MRR.
     """
     n = len(triples)
     order = torch.randperm(2 * n, generator=generator, device=triples.device)
-    # Many batches are looked up together: on a GPU, each look-up costs as much for one.
-    for many in order.split(size * max(1, _TOGETHER // size)):
+    # Many batches are gathered together: on a GPU, a gather costs the same for one.
+    for many in order.split(size * max(1, _GATHERED // size)):
         side = many // n
-        # No copy of all triples is made: they may lie on the disk.
+        # No copy of all triples is made: they may be mapped from disk.
         head, relation, tail = triples.index_select(0, many % n).T.contiguous().unbind(0)
         tails = side == 0
         known, answer = torch.where(tails, head, tail), torch.where(tails, tail, head)

@@ -1,11 +1,12 @@
-"""A C file of the package, compiled once for this machine and kept in the user's cache.
+"""Compiles a C file of the package once per machine and keeps the library in the user's cache.
 
-A library is kept as NAME-KEY-CONTENT.so: KEY stands for source, flags, compiler and CPU, CONTENT
-for the bytes of the library itself, so that a damaged one is known before it is loaded.
+A library is called NAME-KEY-CONTENT.so: KEY is a hash of source, flags, compiler and CPU, CONTENT
+of the library itself, so that a damaged one is found before it is loaded.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -16,16 +17,33 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from allneg.errors import RecipeError, printable
+from allneg.errors import printable
 from allneg.paths import cache_folder
 
 _NAMES = ("cc", "gcc", "clang")
-# As exact as without them: they give up errno and traps, which nobody reads, and let a product
-# and a sum round once.
+# As exact as without them: they give up errno and traps, which nothing here reads, and let a
+# product and a sum round once.
 _FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
 _NATIVE = "-march=native"  # some compilers do not know it
 _SECONDS = 120
-_INSTEAD = "set hardware.engine to 'auto'"
+
+
+class CompileError(Exception):
+    """Why a library could not be built, as part of a sentence."""
+
+
+def problem() -> str | None:
+    """Why distances cannot be compiled here; None where they can. Compiles on the first call."""
+    return _problem(os.environ.get("PATH"), os.environ.get("ALLNEG_HOME"))
+
+
+@functools.cache
+def _problem(path: str | None, home: str | None) -> str | None:
+    try:
+        built("pairs")
+    except CompileError as error:
+        return str(error)
+    return None
 
 
 def find_compiler() -> str | None:
@@ -36,28 +54,21 @@ def find_compiler() -> str | None:
 
 
 def built(name: str) -> Path:
-    """The library made of `name`.c, compiled now if the cache has none that is whole."""
+    """The library made of `name`.c, compiled now unless the cache has an intact one."""
     compiler = find_compiler()
     if compiler is None:
-        raise no_compiler()
-    source, folder = (files("allneg.kernels") / f"{name}.c").read_bytes(), _folder()
-    stem = f"{name}-{_key(source, compiler)}"
+        raise CompileError(f"there is no C compiler ({', '.join(_NAMES)})")
+    source = (files("allneg.kernels.distances") / f"{name}.c").read_bytes()
+    folder, stem = _folder(), f"{name}-{_key(source, compiler)}"
     for path in sorted(folder.glob(f"{stem}-*.so")):
         if path.stem == f"{stem}-{_hash(path.read_bytes())}":
             return path
         path.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        made = Path(place) / "made.so"
-        _compile(compiler, source, made)
-        made.chmod(0o600)
-        return made.replace(folder / f"{stem}-{_hash(made.read_bytes())}.so")
-
-
-def no_compiler() -> RecipeError:
-    return RecipeError(
-        f"hardware.engine is 'compiled', but there is no C compiler ({', '.join(_NAMES)})\n"
-        f"install one, such as gcc or clang; or {_INSTEAD}"
-    )
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        library = Path(scratch) / "library.so"
+        _compile(compiler, source, library)
+        library.chmod(0o600)
+        return library.replace(folder / f"{stem}-{_hash(library.read_bytes())}.so")
 
 
 def _compile(compiler: str, source: bytes, out: Path) -> None:
@@ -65,59 +76,49 @@ def _compile(compiler: str, source: bytes, out: Path) -> None:
     if done.returncode:
         done = _run([compiler, *_FLAGS, "-x", "c", "-", "-o", str(out), "-lm"], source)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        first = next((line for line in said if "error" in line), said[0] if said else "no message")
-        raise RecipeError(
-            f"hardware.engine is 'compiled', but {compiler} failed: {printable(first, 200)}\n"
-            f"mend the compiler; or {_INSTEAD}"
-        )
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        first = next((line for line in lines if "error" in line), (lines or ["no message"])[0])
+        raise CompileError(f"{compiler} failed: {printable(first, 200)}")
 
 
-def _run(command: list[str], given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def _run(command: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "LC_ALL": "C"}
     try:
         return subprocess.run(
-            command,
-            input=given,
-            capture_output=True,
-            check=False,
-            timeout=_SECONDS,
-            env={**os.environ, "LC_ALL": "C"},
+            command, input=stdin, capture_output=True, timeout=_SECONDS, env=environment
         )
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise RecipeError(
-            f"hardware.engine is 'compiled', but the compiler did not run: {problem}\n"
-            f"mend it; or {_INSTEAD}"
-        ) from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"the C compiler did not run: {error}") from None
 
 
 def _folder() -> Path:
-    """Where libraries are kept: of this user alone, since what lies there will be run."""
+    """Where libraries are kept: writable by this user alone, since what lies there is executed."""
     folder = cache_folder().absolute() / "compiled"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = folder.resolve()
-        for place in (folder, *folder.parents):
-            _check_closed(place, own=place == folder)
-    except OSError as problem:
-        raise RecipeError(
-            f"{folder}: {problem.strerror}; hardware.engine 'compiled' keeps its library there\n"
-            f"set ALLNEG_HOME to a folder of yours; or {_INSTEAD}"
+        for path in (folder, *folder.parents):
+            _check_closed(path, own=path == folder)
+    except OSError as error:
+        raise CompileError(
+            f"{folder}: {error.strerror}; compiled libraries are kept there "
+            "(set ALLNEG_HOME to a folder of yours)"
         ) from None
     return folder
 
 
-def _check_closed(place: Path, own: bool) -> None:
-    """Nobody else may put a file into `place`, or rename what is in the folders above."""
-    status = place.stat()
+def _check_closed(path: Path, own: bool) -> None:
+    """No other user may put a file into `path`, or rename what is in the folders above."""
+    status = path.stat()
     mode = status.st_mode
     if own:
         closed = status.st_uid == os.getuid() and not mode & (stat.S_IWGRP | stat.S_IWOTH)
     else:
         closed = not mode & stat.S_IWOTH or bool(mode & stat.S_ISVTX)
     if not closed:
-        raise RecipeError(
-            f"{place}: others may write there; hardware.engine 'compiled' loads nothing from it\n"
-            f"set ALLNEG_HOME to a folder of yours alone; or {_INSTEAD}"
+        raise CompileError(
+            f"{path}: other users may write there, so nothing is loaded from it "
+            "(set ALLNEG_HOME to a folder that only you can write)"
         )
 
 
@@ -127,7 +128,7 @@ def _key(source: bytes, compiler: str) -> str:
 
 
 def _cpu() -> bytes:
-    """What tells this CPU's instructions from those of another that shares the cache."""
+    """The instruction set of this CPU: another machine may share the cache."""
     try:
         lines = Path("/proc/cpuinfo").read_bytes().splitlines()
     except OSError:

@@ -1,69 +1,48 @@
-"""The inner product of queries with rows: DistMult's, ComplEx's and SimplE's comparison."""
+"""The inner product of queries with rows: the kernel of DistMult, ComplEx and SimplE."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from allneg.kernels.base import Kernel
 from allneg.kernels.packed import product
 
 
-def dot(query: Tensor, table: Tensor) -> Tensor:
-    """The inner product of every query with every row: (B, W), (N, W) -> (B, N).
+class Dot(Kernel):
+    """score = q · e. bfloat16 operands give float32 scores and gradients.
 
-    A table (B, K, W) holds each query's own rows and gives (B, K). A table from `packed` gives
-    scores alone.
-    """
-    if table.is_mkldnn:
-        return product(query, table)
-    if table.dim() == 3:
-        return torch.einsum("bw,bkw->bk", query, table)
-    if query.device.type == "cpu":
-        return query @ table.T
-    out: Tensor = _Wide.apply(query, table)  # type: ignore[no-untyped-call]
-    return out
-
-
-class _Wide(torch.autograd.Function):
-    """Products of float32 operands, which a GPU may round to TF32."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, table: Tensor) -> Tensor:
-        ctx.save_for_backward(query, table)
-        return query @ table.T
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        query, table = ctx.saved_tensors
-        # A TF32 product is a third faster when the queries lie along the axis it sums over.
-        return grad @ table, grad.T @ query.T.contiguous().T
-
-
-@dataclass(frozen=True)
-class NarrowDot:
-    """`dot` of operands rounded to bfloat16, added up and given back in float32.
-
-    Apart from autograd, which would widen slopes that come as bfloat16.
+    A table from `packed` gives scores only.
     """
 
-    query: Tensor  # bfloat16 (B, W)
-    table: Tensor  # bfloat16 (N, W)
+    name = "dot"
 
-    def scores(self) -> Tensor:
-        return _product(self.query, self.table.T)
+    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+        if rows.is_mkldnn:
+            return product(query, rows)
+        if rows.dim() == 3:
+            return torch.einsum("bw,bkw->bk", query, rows)
+        return _mm(query, rows.T)
 
-    def gradients(self, slopes: Tensor) -> tuple[Tensor, Tensor]:
-        """From d/d scores (B, N), rounded too, to d/d query (B, W) and d/d table (N, W)."""
-        slopes = slopes.bfloat16()
-        return _product(slopes, self.table), _product(slopes.T, self.query)
+    def gradients(
+        self, grad: Tensor, query: Tensor, rows: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if rows.dim() == 3:
+            return torch.einsum("bk,bkw->bw", grad, rows), grad.unsqueeze(2) * query.unsqueeze(1)
+        grad = grad.to(query.dtype)
+        if query.device.type == "cuda" and query.dtype is torch.float32:
+            # A TF32 product is a third faster when its summed axis is contiguous in both operands.
+            return grad @ rows, grad.T @ query.T.contiguous().T
+        return _mm(grad, rows), _mm(grad.T, query)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _mm(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is not torch.bfloat16:
+        return a @ b
     if a.device.type == "cuda":
         return torch.mm(a, b, out_dtype=torch.float32)
-    # Elsewhere torch rounds a bfloat16 product to bfloat16: widen the operands instead.
+    # Elsewhere PyTorch rounds a bfloat16 product to bfloat16.
     return a.float() @ b.float()
+
+
+dot = Dot()

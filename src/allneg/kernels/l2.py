@@ -1,73 +1,106 @@
-"""The L2 distance of queries to rows by the matrix product: the paper's section 3.3."""
+"""The Euclidean distance of queries to rows, by the matrix product (section 3.3 of the paper)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from allneg.kernels.blocks import wide
+from allneg.kernels.base import Kernel
+from allneg.kernels.distances import fp32
 
-# |q|² + |e|² - 2qe loses its digits where q is near e. Below this share of |q|² + |e|² the
-# pair is computed again from its difference.
+# |q|² + |e|² - 2qe loses its digits where q is close to e. Pairs whose squared distance is below
+# this share of |q|² + |e|² are computed again from their difference.
 _CLOSE = {torch.float32: 1e-3, torch.float64: 1e-7}
-_PAIRS = 1 << 14  # close pairs computed again at a time
+_PAIRS = 1 << 14  # close pairs per block
 
 
-def l2(query: Tensor, table: Tensor) -> Tensor:
-    """Minus the L2 distance of every query to every row: (B, W), (N, W) -> (B, N).
+class L2(Kernel):
+    """score = -|q - e|, exact to rounding near 0 too, where the gradient is 0.
 
-    A table (B, K, W) holds each query's own rows and gives (B, K). Exact to rounding near
-    zero distance too, where the gradient is 0. Where products are in TF32 their rounding shows
-    most just above that: at a thirtieth of the lengths a distance is off by some hundredths of
-    itself, elsewhere by some millionths.
+    With TF32 products the error is largest just above the close pairs: a distance of a
+    thirtieth of the vectors' lengths may be off by a few percent, others by a few millionths.
     """
-    if table.dim() == 3:
-        square = (query.unsqueeze(1) - table).square().sum(-1)
-        safe = torch.where(square > 0, square, 1.0).sqrt()
-        return -torch.where(square > 0, safe, 0.0)
-    # Autocast would round the product, whose digits the difference of squares needs.
-    with torch.autocast(query.device.type, enabled=False):
-        out: Tensor = _L2.apply(query, table)  # type: ignore[no-untyped-call]
-    return out
 
+    name = "l2"
+    keeps_scores = True
 
-class _L2(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, table: Tensor) -> Tensor:
-        q, e = wide(query), wide(table)
-        both = q.square().sum(1, keepdim=True) + e.square().sum(1)
-        square = torch.addmm(both, q, e.T, alpha=-2)
-        for b, n in _close_pairs(square, both):
+    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+        if rows.dim() == 3:
+            return (query.unsqueeze(1) - rows).square().sum(-1).sqrt_().neg_()
+        q, e = fp32(query), fp32(rows)
+        lengths = q.square().sum(1, keepdim=True) + e.square().sum(1)
+        square = torch.addmm(lengths, q, e.T, alpha=-2)
+        for b, n in _close_pairs(square, lengths):
             square[b, n] = (q.index_select(0, b) - e.index_select(0, n)).square().sum(1)
-        distance = square.sqrt_()
-        ctx.save_for_backward(query, table, distance)
-        return -distance
+        return square.sqrt_().neg_()
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        query, table, distance = ctx.saved_tensors
-        q, e = wide(query), wide(table)
-        pull = torch.where(distance > 0, grad / distance, 0.0)
-        # Σ_n pull (q - e_n), each sum apart. A close pair's huge pull cancels between the two
-        # terms, so those pairs are left out of the products and added from their difference.
-        both = q.square().sum(1, keepdim=True) + e.square().sum(1)
-        near = list(_close_pairs(distance.square(), both))
-        pulls = [pull[b, n].unsqueeze(1) for b, n in near]
-        for b, n in near:
-            pull[b, n] = 0.0
-        to_query = pull @ e - q * pull.sum(1, keepdim=True)
-        to_table = pull.T @ q - e * pull.sum(0).unsqueeze(1)
-        for (b, n), some in zip(near, pulls, strict=True):
-            apart = (q.index_select(0, b) - e.index_select(0, n)) * some
-            to_query.index_add_(0, b, apart, alpha=-1)
-            to_table.index_add_(0, n, apart)
-        return to_query.to(query.dtype), to_table.to(table.dtype)
+    def gradients(
+        self, grad: Tensor, query: Tensor, rows: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        assert scores is not None
+        share = torch.where(scores < 0, grad / scores, 0.0)  # d score / d q = (q - e) / score
+        if rows.dim() == 3:
+            pull = (query.unsqueeze(1) - rows) * share.unsqueeze(2)
+            return pull.sum(1), -pull
+        q, e = fp32(query), fp32(rows)
+        # Σ_n share (q - e_n), as two sums. A close pair has a huge share that cancels between the
+        # two, so those pairs are left out of the products and added from their difference.
+        lengths = q.square().sum(1, keepdim=True) + e.square().sum(1)
+        close = _close_pairs(scores.square(), lengths)
+        shares = [share[b, n].unsqueeze(1) for b, n in close]
+        for b, n in close:
+            share[b, n] = 0.0
+        d_query = q * share.sum(1, keepdim=True) - share @ e
+        d_rows = e * share.sum(0).unsqueeze(1) - share.T @ q
+        for (b, n), some in zip(close, shares, strict=True):
+            pull = (q.index_select(0, b) - e.index_select(0, n)) * some
+            d_query.index_add_(0, b, pull)
+            d_rows.index_add_(0, n, pull, alpha=-1)
+        return d_query, d_rows
 
 
-def _close_pairs(square: Tensor, both: Tensor) -> list[tuple[Tensor, Tensor]]:
+@dataclass(frozen=True)
+class SquaredL2(Kernel):
+    """score = -|q - e|², plus both biases where `bias` says that vectors end with one."""
+
+    bias: bool = False
+    name = "squared_l2"
+
+    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+        (q, q_bias), (e, e_bias) = self._split(query), self._split(rows)
+        if rows.dim() == 3:
+            return e_bias + q_bias.unsqueeze(-1) - (q.unsqueeze(1) - e).square().sum(-1)
+        offsets = (q_bias - q.square().sum(1)).unsqueeze(1) + (e_bias - e.square().sum(1))
+        return torch.addmm(offsets, q, e.T, alpha=2)
+
+    def gradients(
+        self, grad: Tensor, query: Tensor, rows: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        (q, _), (e, _) = self._split(query), self._split(rows)
+        if rows.dim() == 3:
+            pull = 2 * (e - q.unsqueeze(1)) * grad.unsqueeze(2)
+            return self._join(pull.sum(1), grad.sum(1)), self._join(-pull, grad)
+        by_query, by_row = grad.sum(1), grad.sum(0)
+        d_query = 2 * (grad @ e - q * by_query.unsqueeze(1))
+        d_rows = 2 * (grad.T @ q - e * by_row.unsqueeze(1))
+        return self._join(d_query, by_query), self._join(d_rows, by_row)
+
+    def _split(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates and biases: (…, W) -> (…, W - 1), (…)."""
+        if not self.bias:
+            return vectors, vectors.new_zeros(())
+        return vectors[..., :-1].contiguous(), vectors[..., -1]
+
+    def _join(self, d_vectors: Tensor, d_bias: Tensor) -> Tensor:
+        return torch.cat([d_vectors, d_bias.unsqueeze(-1)], dim=-1) if self.bias else d_vectors
+
+
+def _close_pairs(square: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Indices of the pairs whose squared distance is too small to trust, in bounded parts."""
-    b, n = (square <= _CLOSE[square.dtype] * both).nonzero(as_tuple=True)
+    b, n = (square <= _CLOSE[square.dtype] * lengths).nonzero(as_tuple=True)
     return list(zip(b.split(_PAIRS), n.split(_PAIRS), strict=True))
+
+
+l2 = L2()

@@ -1,8 +1,8 @@
-"""A table laid out for products with a few queries at a time, by oneDNN.
+"""A table packed for products with few queries at a time, by oneDNN.
 
-A plain product of 8 queries with a table spends most of its time bringing the table into the
-order that the arithmetic wants. Packed once, it takes a third of the CPU time. A score is then
-the same to the last digit, however many queries are asked together.
+A plain product of 8 queries with a table spends most of its time reordering the table. Packed
+once, it takes a third of the CPU time, and a score has the same digits however many queries come
+together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import platform
 import torch
 from torch import Tensor
 
-_FEW = 8  # queries that the layout is meant for; other numbers work as well
+_FEW = 8  # the number of queries that the layout is optimised for; other numbers work as well
 _MOST = 1 << 30  # bytes: a larger table is not held twice
 
 
@@ -22,7 +22,7 @@ def can_pack() -> bool:
 
 
 def packed(table: Tensor) -> Tensor | None:
-    """A copy of a float32 table (N, W) that `dot` takes in its place; None where it cannot be."""
+    """A copy of a float32 table (N, W) that `dot` takes in its stead; None where unsupported."""
     small = 0 < table.numel() * table.element_size() <= _MOST
     plain = table.device.type == "cpu" and table.dtype == torch.float32
     if not (can_pack() and small and plain):

@@ -1,4 +1,4 @@
-"""Rows → query rows: the models by the name a recipe gives them."""
+"""Rows → query vectors: the models by the name a recipe gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model is: formulas that turn rows into query rows."""
+"""What every model is: formulas that turn rows into query vectors; and distance models."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Generator, Tensor, nn
+
+from allneg.kernels import Kernel, SquaredL2, dot, l2
 
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """Formulas; owns no parameters, sees no ids, devices or processes.
+    """Formulas only: a model owns no parameters and sees no ids, devices or processes.
 
-    A model is asked two queries, (head, relation, ?) and (?, relation, tail). Each becomes
-    a query row, and `compare` gives the query's score with any entity rows, so that both
-    queries of one triple get the same score.
+    A query is (head, relation, ?) or (?, relation, tail). The model turns it into a query
+    vector, and `kernel` scores that vector against entity rows, so that both queries of one
+    triple get the same score.
     """
 
-    dim: int  # coordinates a row; complex ones where the model says so
-    scale: float  # size of the first values
-    norm: int = 1  # of the distance, for the models that have one
-    squared: bool = False  # leave out the root of norm 2
-    bias: bool = False  # a number an entity, added to the squared distance's scores
+    dim: int  # coordinates per row; complex ones where the model says so
+    scale: float  # standard deviation of the initial values
+    norm: int = 1  # of the distance, for distance models
+    squared: bool = False  # norm 2 without its root
+    bias: bool = False  # one number per entity, added to squared distances
 
-    entity_parts: ClassVar[int] = 1  # an entity row is so many times `dim` wide
-    relation_parts: ClassVar[int] = 1  # likewise a relation row
-    entity_axes: ClassVar[int] = 1  # of a coordinate: 2 where it is complex, in parts of its own
-    relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which has no size
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that `compare` calls."""
-        return "dot"
+    kernel: ClassVar[Kernel] = dot
+    is_distance: ClassVar[bool] = False
+    entity_parts: ClassVar[int] = 1  # an entity row is this many times `dim` wide
+    relation_parts: ClassVar[int] = 1
+    entity_axes: ClassVar[int] = 1  # numbers per coordinate: 2 for complex, 4 for quaternions
+    relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which is not regularized
+    separate_roles: ClassVar[bool] = False  # `factors` uses other parts of a head than of a tail
 
     @property
     def entity_width(self) -> int:
@@ -42,33 +43,112 @@ class Model(ABC):
     def relation_width(self) -> int:
         return self.relation_parts * self.dim
 
+    @property
+    def shared_shape(self) -> tuple[int, ...] | None:
+        """The shape of a parameter that all rows share, such as TuckER's core; None for none."""
+        return None
+
     @abstractmethod
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
-        """The query of (head, relation, ?): (B, W), (B, V) -> (B, W)."""
+        """The query vector of (head, relation, ?): (B, W), (B, V) -> (B, W)."""
 
     @abstractmethod
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
-        """The query of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
+        """The query vector of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
-        """The query of (head, ?, tail), whose products with relation rows are scores.
-
-        Of the models whose score is a sum of products; the others have none.
-        """
+        """The vector whose products with relation rows score (head, ?, tail): (B, V)."""
         raise TypeError(f"{type(self).__name__} has no relation query")
 
+    @classmethod
+    def supports_relation_query(cls) -> bool:
+        return cls.relation_query is not Model.relation_query
+
+    def combine(self, relation: Tensor, shared: Tensor) -> Tensor:
+        """Relation rows combined with the shared parameter, for models that have one."""
+        raise TypeError(f"{type(self).__name__} has no shared parameter")
+
+    def query(self, entity: Tensor, relation: Tensor, side: Tensor, reciprocal: bool) -> Tensor:
+        """The query vectors for both sides: `side` is 0 where the tail is asked for, 1 for heads.
+
+        With reciprocal relations a head query has a relation row of its own, used as for tails.
+        """
+        tail = self.tail_query(entity, relation)
+        if reciprocal:
+            return tail
+        return torch.where(side.unsqueeze(1) == 0, tail, self.head_query(entity, relation))
+
+    def factors(self, head: Tensor, relation: Tensor, tail: Tensor) -> tuple[Tensor, ...]:
+        """What regularizers shrink: views (B, axes, D) of the rows, without unused parts.
+
+        A coordinate's size is its norm over the axes. Regularizers also apply this to gradients,
+        so it must only slice and reshape.
+        """
+        if self.bias:
+            head, tail = head[:, :-1], tail[:, :-1]
+        head = head.unflatten(1, (self.entity_axes, -1))
+        tail = tail.unflatten(1, (self.entity_axes, -1))
+        if not self.relation_axes:
+            return head, tail
+        return head, relation.unflatten(1, (self.relation_axes, -1)), tail
+
+    def coordinates(self, rows: Tensor) -> Tensor:
+        """Entity rows without their bias: (B, W) -> (B, parts · D)."""
+        return rows[:, :-1] if self.bias else rows
+
+    def init_entities(self, rows: Tensor, generator: Generator) -> None:
+        """Fill new entity rows in place."""
+        nn.init.normal_(rows, std=self.scale, generator=generator)
+
+    def init_relations(self, rows: Tensor, generator: Generator) -> None:
+        """Fill new relation rows in place."""
+        nn.init.normal_(rows, std=self.scale, generator=generator)
+
+    def init_shared(self, shared: Tensor, generator: Generator) -> None:
+        """Fill the new shared parameter in place."""
+        nn.init.normal_(shared, std=self.scale, generator=generator)
+
+
+class DistanceModel(Model):
+    """score(h, r, t) = -‖q(h, r) - t‖, where q moves the head by the relation.
+
+    `norm` 1 sums the moduli of the coordinates, 2 is the Euclidean distance. `squared` leaves out
+    its root. With `bias` each entity has one more number b, the last of its row, and b(h) + b(t)
+    is added to the score.
+    """
+
+    is_distance = True
+    norm1_kernel: ClassVar[Kernel]
+
+    @property
+    def kernel(self) -> Kernel:  # type: ignore[override]
+        if self.norm == 1:
+            return self.norm1_kernel
+        return SquaredL2(self.bias) if self.squared else l2
+
+    @property
+    def entity_width(self) -> int:
+        return super().entity_width + self.bias
+
     @abstractmethod
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        """Scores: (B, W), (N, W) -> (B, N), or with each query's own rows (B, K, W) -> (B, K)."""
+    def move(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The point that a relation moves a head to."""
 
-    def start_entities(self, rows: Tensor, generator: Generator) -> None:
-        """Fill new entity rows."""
-        nn.init.normal_(rows, std=self.scale, generator=generator)
+    @abstractmethod
+    def move_back(self, tail: Tensor, relation: Tensor) -> Tensor:
+        """The point that a relation moves to this tail."""
 
-    def start_relations(self, rows: Tensor, generator: Generator) -> None:
-        """Fill new relation rows."""
-        nn.init.normal_(rows, std=self.scale, generator=generator)
+    def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
+        if not self.bias:
+            return self.move(head, relation)
+        return torch.cat([self.move(head[:, :-1], relation), head[:, -1:]], dim=1)
 
-    def place(self, rows: Tensor) -> Tensor:
-        """Entity rows without what is no coordinate, such as a bias: (B, W) -> (B, parts · D)."""
-        return rows
+    def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
+        if not self.bias:
+            return self.move_back(tail, relation)
+        return torch.cat([self.move_back(tail[:, :-1], relation), tail[:, -1:]], dim=1)
+
+    def init_entities(self, rows: Tensor, generator: Generator) -> None:
+        super().init_entities(rows, generator)
+        if self.bias:
+            rows[:, -1] = 0.0

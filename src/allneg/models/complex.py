@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from allneg.kernels import dot, times
+from allneg.kernels import complex_mul
 from allneg.models.base import Model
 
 
 class ComplEx(Model):
     """score(h, r, t) = Re sum_k h_k r_k conj(t_k)
 
-    Rows hold `dim` real parts, then `dim` imaginary parts.
+    Rows hold `dim` real parts, then `dim` imaginary parts, so Re(q conj(e)) is the inner product
+    of two rows.
     """
 
     entity_parts = 2
@@ -20,16 +21,12 @@ class ComplEx(Model):
     relation_axes = 2
 
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
-        return times(head, relation)
+        return complex_mul(head, relation)
 
     def head_query(self, tail: Tensor, relation: Tensor) -> Tensor:
-        # Re(h r conj(t)) = Re(h conj(t conj(r))): the conjugate relation, asked from the tail.
-        return times(tail, relation, conjugate=True)
+        # Re(h r conj(t)) = Re(h conj(t conj(r))): from the tail, the relation is conjugated.
+        return complex_mul(tail, relation, conjugate=True)
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
-        # Re(r h conj(t)) is the product of r's row with that of conj(h) t.
-        return times(tail, head, conjugate=True)
-
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        # Re(q conj(e)) is the inner product of the rows as they are laid out.
-        return dot(query, entities)
+        # Re(r h conj(t)) is the inner product of r's row with that of conj(h) t.
+        return complex_mul(tail, head, conjugate=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from allneg.kernels import dot
 from allneg.models.base import Model
 
 
@@ -19,6 +18,3 @@ class DistMult(Model):
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
         return head * tail
-
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return dot(query, entities)

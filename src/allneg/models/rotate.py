@@ -7,37 +7,34 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from allneg.kernels import modulus, times
-from allneg.models.distance import Distance
+from allneg.kernels import complex_mul, modulus
+from allneg.models.base import DistanceModel
 
 
-class RotatE(Distance):
+class RotatE(DistanceModel):
     """score(h, r, t) = -sum_k |h_k * exp(i r_k) - t_k|
 
-    Entity rows hold `dim` real parts, then `dim` imaginary parts; relation rows hold
-    `dim` angles in radians. With `norm` 2 the score is minus the euclidean distance of the
-    whole rows instead: a variant, which other libraries also call RotatE.
+    Entity rows hold `dim` real parts, then `dim` imaginary parts; relation rows hold `dim` angles
+    in radians. With `norm` 2 the score is minus the Euclidean distance of the whole rows: a
+    variant that other libraries also call RotatE.
     """
 
+    norm1_kernel = modulus
     entity_parts = 2
     entity_axes = 2
-    relation_axes = 0  # a turn has modulus 1 whatever its angle: there is nothing to shrink
-    sum_of_moduli = "modulus"
+    relation_axes = 0  # a rotation has modulus 1 whatever its angle
 
-    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
-        return times(head, _turn(relation))
+    def move(self, head: Tensor, relation: Tensor) -> Tensor:
+        return complex_mul(head, _rotation(relation))
 
-    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def move_back(self, tail: Tensor, relation: Tensor) -> Tensor:
         # A rotation keeps lengths, so |h*r - t| = |h - t*r^-1|: turn the tail back.
-        return times(tail, _turn(relation), conjugate=True)
+        return complex_mul(tail, _rotation(relation), conjugate=True)
 
-    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
-        return modulus(query, entities)
-
-    def start_relations(self, rows: Tensor, generator: Generator) -> None:
+    def init_relations(self, rows: Tensor, generator: Generator) -> None:
         nn.init.uniform_(rows, -math.pi, math.pi, generator=generator)
 
 
-def _turn(angle: Tensor) -> Tensor:
+def _rotation(angle: Tensor) -> Tensor:
     """exp(i angle): (B, D) -> (B, 2D)."""
     return torch.cat([angle.cos(), angle.sin()], dim=-1)

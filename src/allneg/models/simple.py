@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from allneg.kernels import dot
 from allneg.models.base import Model
 
 
 class SimplE(Model):
     """score(h, r, t) = (sum_k H(h)_k r_k T(t)_k + sum_k H(t)_k r'_k T(h)_k) / 2
 
-    Entity rows hold `dim` numbers H for the part of a head, then `dim` numbers T for the part
-    of a tail; relation rows hold r, then its inverse r'.
+    Entity rows hold `dim` numbers H for the role of a head, then `dim` numbers T for the role of
+    a tail; relation rows hold r, then its inverse r'.
     """
 
     entity_parts = 2
@@ -34,6 +33,3 @@ class SimplE(Model):
         second_as_head, second_as_tail = tail.chunk(2, dim=-1)
         forth, back = first_as_head * second_as_tail, second_as_head * first_as_tail
         return torch.cat([forth, back], dim=-1) / 2
-
-    def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-        return dot(query, entities)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from allneg.kernels import l1
-from allneg.models.distance import Distance
+from allneg.models.base import DistanceModel
 
 
-class TransE(Distance):
-    """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the euclidean one (2)."""
+class TransE(DistanceModel):
+    """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the Euclidean one (2)."""
 
-    sum_of_moduli = "l1"
+    norm1_kernel = l1
 
-    def forth(self, head: Tensor, relation: Tensor) -> Tensor:
+    def move(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
 
-    def back(self, tail: Tensor, relation: Tensor) -> Tensor:
+    def move_back(self, tail: Tensor, relation: Tensor) -> Tensor:
         return tail - relation
-
-    def summed(self, query: Tensor, entities: Tensor) -> Tensor:
-        return l1(query, entities)

@@ -27,7 +27,7 @@ from allneg.runs.files import (
 )
 from allneg.runs.shards import file_name, files_of, own_part
 from allneg.runs.shards import read as read_kind
-from allneg.scoring.shard import SINGLE_PROCESS, Shard, World
+from allneg.scoring.distributed import SINGLE_PROCESS, Shard, World
 
 _MANIFEST = "manifest.json"
 _LITTLE = 1 << 16  # bytes of a checkpoint's small files, at most
@@ -75,7 +75,7 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_
     world.on_rank_zero(saving.make)
     proofs = world.raise_together(saving.write)
     manifest: dict[str, Any] = {}
-    for told in world.texts(json.dumps(proofs)):
+    for told in world.gather_texts(json.dumps(proofs)):
         manifest |= json.loads(told)
     world.on_rank_zero(lambda: saving.finish(checkpoint.state, manifest))
     world.raise_together(lambda: saving.check(proofs))

@@ -35,7 +35,7 @@ from allneg.runs.lock import held, is_free
 from allneg.runs.shards import Part
 from allneg.runs.stored import read_graph, write_graph
 from allneg.scoring import Shard, Tables
-from allneg.scoring.shard import SINGLE_PROCESS, World
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 FORMAT_VERSION = 1
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")

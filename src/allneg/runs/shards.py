@@ -16,7 +16,7 @@ from torch import Tensor
 
 from allneg.errors import RunError
 from allneg.runs.files import read_json, read_tensors
-from allneg.scoring.shard import Group
+from allneg.scoring.distributed import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
 _ROWS = 1 << 14  # read at once

@@ -1,8 +1,7 @@
-"""Queries → scores → loss."""
+"""Queries → scores → losses and gradients."""
 
-from allneg.scoring.objective import Objective
+from allneg.scoring.distributed import Shard
 from allneg.scoring.scores import scores
-from allneg.scoring.shard import Shard
 from allneg.scoring.tables import Tables
 
-__all__ = ["Objective", "Shard", "Tables", "scores"]
+__all__ = ["Shard", "Tables", "scores"]

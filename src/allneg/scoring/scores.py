@@ -1,4 +1,4 @@
-"""Queries → scores: query × table, all that training, ranking and serving know."""
+"""Queries → scores of all entities: the one scoring path of ranking and prediction."""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ from torch import Tensor
 
 from allneg.graph.queries import Queries
 from allneg.models import Model
-from allneg.scoring.feed import pieces
+from allneg.scoring.streaming import all_rows
 from allneg.scoring.tables import Tables
 
 
-def scores(model: Model, tables: Tables, queries: Queries) -> Tensor:
-    """The score of every entity as the answer: (B, n), for the rows this process holds."""
+def scores(model: Model, tables: Tables, queries: Queries, packed: Tensor | None = None) -> Tensor:
+    """The score of every entity as the answer: (B, n), for the rows this process holds.
+
+    `packed` may replace the entity table (`allneg.kernels.packed`).
+    """
     query = query_vectors(model, tables, queries)
-    found = [model.compare(query, some) for some in pieces(tables.entities, query.device)]
-    whole = found[0] if len(found) == 1 else torch.cat(found, 1)
+    table = tables.entities.detach() if packed is None else packed
+    blocks = [table] if packed is not None else all_rows(table, query.device)
+    parts = [model.kernel.scores(query, rows) for rows in blocks]
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
     return whole[:, : len(tables.shard)]
 
 
 def query_vectors(model: Model, tables: Tables, queries: Queries) -> Tensor:
-    """The query row of each query: (B, W)."""
-    entity = tables.rows(queries.entity)
-    relation = tables.relation_rows(queries)
-    return query_of(model, entity, relation, queries.side, tables.reciprocal)
-
-
-def query_of(
-    model: Model, entity: Tensor, relation: Tensor, side: Tensor, reciprocal: bool
-) -> Tensor:
-    """The query of each entity row and relation row, asked for its side: (B, W)."""
-    tail = model.tail_query(entity, relation)
-    # A reciprocal relation row is a relation of its own, asked for its tail.
-    if reciprocal:
-        return tail
-    return torch.where(side.unsqueeze(1) == 0, tail, model.head_query(entity, relation))
+    """The query vector of each query: (B, W)."""
+    relation = tables.relation_rows(tables.relation_ids(queries))
+    if tables.shared is not None:
+        relation = model.combine(relation, tables.shared.detach().to(relation.device))
+    entity = tables.entity_rows(queries.entity)
+    return model.query(entity, relation, queries.side, tables.reciprocal)

@@ -1,210 +1,198 @@
-"""All the parameters: a table of entity rows and a table of relation rows."""
+"""All parameters: entity rows, relation rows and, for some models, a shared tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.queries import Queries
+from allneg.kernels.fused import scatter_add
 from allneg.models import Model
-from allneg.scoring.far import Fetched, Late, fetch, fetched_rows, look_far
-from allneg.scoring.near import Few, Look, LookSized, Size
-from allneg.scoring.shard import Shard
+from allneg.scoring.distributed import Shard
 
-MULTIPLE = 64  # of rows that are compared at a time: odd widths make matrix products slow
-_ROWS_A_SEED = 4096  # rows filled by one generator: first values depend on the seed and the row
+MULTIPLE = 64  # tables are padded to a multiple of so many rows: odd widths slow products down
+_ROWS_PER_SEED = 4096  # rows filled by one generator: values depend on the seed and the row alone
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The rows that a batch of queries is about."""
+class BatchRows:
+    """The rows of a batch of queries, as leaves of autograd."""
 
+    relation_ids: Tensor  # int64 (B,): rows in the relation table
     entity: Tensor  # (B, W)
     relation: Tensor  # (B, V)
     answer: Tensor  # (B, W)
-    sizes: Tensor | None = None  # (B,): of the three together, where they were looked up too
+    shared: Tensor | None = None  # the model's shared tensor
 
 
 class Tables(nn.Module):
     """The rows of entities and relations.
 
-    With `reciprocal`, a head query has a relation row of its own, `n_relations` further
-    down; nobody outside sees those doubled ids. Gradients of rows are added up by `add_rows`
-    or `F.embedding`, which can be told to keep to one order; indexing with [] cannot.
+    With `reciprocal`, a head query has its own relation row, `n_relations` further down; only this
+    class knows of those doubled ids. With `device`, entity rows stay where they are (in host
+    memory) and are used on that device.
     """
 
-    def __init__(self, entities: Tensor, relations: Tensor, shard: Shard, reciprocal: bool) -> None:
+    def __init__(
+        self,
+        entities: Tensor,
+        relations: Tensor,
+        shard: Shard,
+        reciprocal: bool,
+        shared: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
-        self.entities = nn.Parameter(entities)  # float (n, W), or more rows: padding
+        self.entities = nn.Parameter(entities)  # float (n, W), and padding rows
         self.relations = nn.Parameter(relations)  # float (R, V), or (2R, V) when reciprocal
+        self.shared = None if shared is None else nn.Parameter(shared)
         self.shard = shard
+        self.is_sharded = shard.is_part
         self.reciprocal = reciprocal
-        self.rounded: Tensor | None = None  # the entities as bfloat16, where they are kept so too
-        self._rounded_at = -1  # the entities' version then
-        self._late: Late | None = None  # gradients of looked-up rows
+        self.n_relations = len(relations) // (2 if reciprocal else 1)
+        self.bf16_copy: Tensor | None = None  # of the entities, where a plan keeps one
+        self._copied_version = -1  # the entities' version at the last copy
+        self._device = device
 
     @classmethod
-    def start(
+    def create(
         cls, model: Model, n_relations: int, shard: Shard, reciprocal: bool, seed: int
     ) -> Tables:
-        """New tables whose first values depend on the seed and the row alone."""
+        """New tables whose initial values depend on the seed and the row alone."""
         rows = n_relations * (2 if reciprocal else 1)
         entities = torch.empty(len(shard), model.entity_width)
         relations = torch.empty(rows, model.relation_width)
-        _fill(entities, shard.start, (seed, 0), model.start_entities)
-        _fill(relations, 0, (seed, 1), model.start_relations)
-        return cls(entities, relations, shard, reciprocal)
+        _fill(entities, shard.start, (seed, 0), model.init_entities)
+        _fill(relations, 0, (seed, 1), model.init_relations)
+        shared = None
+        if model.shared_shape is not None:
+            shared = torch.empty(model.shared_shape)
+            model.init_shared(shared, Generator().manual_seed(mixed_seed(seed, 4)))
+        return cls(entities, relations, shard, reciprocal, shared)
 
     def padded(self, multiple: int) -> Tables:
         """The same tables with zero rows after the entities, up to a multiple.
 
-        Matrix products run at full rate only over such widths. The padding stays zero and
-        reaches neither softmax nor ranks nor files.
+        The padding stays zero and reaches neither losses nor ranks nor files.
         """
         more = -len(self.shard) % multiple
         entities = F.pad(self.entities.detach()[: len(self.shard)], (0, 0, 0, more))
-        return Tables(entities, self.relations.detach(), self.shard, self.reciprocal)
+        shared = None if self.shared is None else self.shared.detach()
+        return Tables(entities, self.relations.detach(), self.shard, self.reciprocal, shared)
 
-    @property
-    def n_relations(self) -> int:
-        return len(self.relations) // (2 if self.reciprocal else 1)
+    def on_host(self, device: torch.device) -> Tables:
+        """The same tables in host memory, used on `device`."""
+        entities = self.entities.detach()
+        if device.type == "cuda":
+            entities = entities.pin_memory()  # the device copies from it by itself
+        shared = None if self.shared is None else self.shared.detach()
+        relations = self.relations.detach()
+        return Tables(entities, relations, self.shard, self.reciprocal, shared, device)
 
     @property
     def device(self) -> torch.device:
-        return self.entities.device
+        """Where rows are used."""
+        return self._device or self.entities.device
 
-    def rows(self, entity: Tensor) -> Tensor:
-        """Entity rows: (B,) -> (B, W), or (B, K) -> (B, K, W); from afar, without a gradient."""
-        if self.shard.world.size == 1:
-            return F.embedding(entity, self.entities)
-        return fetched_rows(self.entities, entity, self.shard)
-
-    def held_rows(self, entity: Tensor) -> Tensor:
-        """As `rows`, of entities whose rows are here; of others, any row that is."""
-        if self.shard.world.size > 1:
-            entity = self.shard.local(entity)
-        out: Tensor = Few.apply(self.entities, entity)  # type: ignore[no-untyped-call]
-        return out
-
-    def relation_rows(self, queries: Queries) -> Tensor:
-        """The relation row of each query: (B, V)."""
-        out: Tensor = Few.apply(  # type: ignore[no-untyped-call]
-            self.relations, self._relation_ids(queries)
-        )
-        return out
-
-    def _relation_ids(self, queries: Queries) -> Tensor:
+    def relation_ids(self, queries: Queries) -> Tensor:
+        """The row in `relations` of each query: (B,)."""
         if not self.reciprocal:
             return queries.relation
         return torch.add(queries.relation, queries.side, alpha=self.n_relations)
 
-    def fetch(self, queries: Queries) -> Fetched | None:
-        """Begin to bring the rows of these queries here; None where they are here already."""
-        if self.shard.world.size == 1:
-            return None
-        ids = torch.stack([queries.entity, queries.answer])
-        return fetch(self.entities, ids, self.shard)
+    def entity_rows(self, ids: Tensor) -> Tensor:
+        """Copies of entity rows from whichever process holds them: (…) -> (…, W)."""
+        if self.is_sharded:
+            # A process gives the rows it holds and zeros for the others: their sum is exact.
+            rows = self.held_rows(ids).masked_fill_(~self.shard.holds(ids).unsqueeze(-1), 0.0)
+            return self.shard.rows.sum(rows)
+        return F.embedding(ids.to(self.entities.device), self.entities.detach()).to(ids.device)
 
-    def look(
-        self,
-        queries: Queries,
-        fetched: Fetched | None = None,
-        widest: int | None = None,
-        size: Size | None = None,
-    ) -> Looked:
-        """The rows of each query, for training, where a gradient to every row is under way.
+    def held_rows(self, ids: Tensor) -> Tensor:
+        """Copies of the rows this process holds; for other entities, any row: (…) -> (…, W)."""
+        local = self.shard.local(ids) if self.is_sharded else ids
+        return F.embedding(local.to(self.entities.device), self.entities.detach()).to(ids.device)
 
-        `fetched` is what `fetch` gave, and `widest` tells `look_far` whose gradients to add.
-        With `size`, rows that are here are measured on the way.
-        """
-        if self._late is None:
-            self._late = []
-            # The hook knows nothing of these tables: a ring through it would never be freed.
-            self.entities.register_post_accumulate_grad_hook(partial(_settle, self._late))
-        if fetched is not None:
-            far = look_far(self.entities, fetched, self.shard, widest, self._late)
-            return Looked(far[0], self.relation_rows(queries), far[1])
-        if size is not None:
-            ids = queries.entity, self._relation_ids(queries), queries.answer
-            found = LookSized.apply(  # type: ignore[no-untyped-call]
-                self.entities, self.relations, ids, size, self._late
-            )
-            return Looked(*found)
-        entity, answer = Look.apply(  # type: ignore[no-untyped-call]
-            self.entities, queries.entity, queries.answer, self._late
+    def relation_rows(self, ids: Tensor) -> Tensor:
+        """Copies of relation rows, by `relation_ids`: (B,) -> (B, V)."""
+        return F.embedding(ids.to(self.relations.device), self.relations.detach()).to(ids.device)
+
+    def gather(self, queries: Queries) -> BatchRows:
+        """The rows of a batch, whose gradients `scatter` adds to those of the tables."""
+        relation_ids = self.relation_ids(queries)
+        shared = None if self.shared is None else self.shared.detach().clone().to(self.device)
+        return BatchRows(
+            relation_ids,
+            self.entity_rows(queries.entity).requires_grad_(),
+            self.relation_rows(relation_ids).requires_grad_(),
+            self.entity_rows(queries.answer).requires_grad_(),
+            None if shared is None else shared.requires_grad_(),
         )
-        return Looked(entity, self.relation_rows(queries), answer)
 
-    def keep_rounded(self) -> None:
-        """From here on, have the entities as bfloat16 too; whose step changes them knows of it."""
-        self.rounded = torch.empty_like(self.entities, dtype=torch.bfloat16, requires_grad=False)
-        self.round_again()
+    def scatter(self, ids: Tensor, rows: Tensor) -> None:
+        """Add gradients of entity rows to the table's, where this process holds the rows."""
+        if self.entities.grad is None:
+            self.entities.grad = torch.zeros_like(self.entities)
+        ids, rows = ids.flatten(), rows.flatten(0, -2)
+        if self.is_sharded:
+            rows = rows.masked_fill(~self.shard.holds(ids).unsqueeze(1), 0.0)
+            ids = self.shard.local(ids)
+        home = self.entities.device
+        scatter_add(self.entities.grad, ids.to(home), rows.to(home))
 
-    def round_again(self) -> None:
-        """Round the entities anew, where something else than a step has changed them.
+    def keep_bf16_copy(self) -> None:
+        """Keep the entities as bfloat16 too, from now on; the optimizer's step updates the copy."""
+        self.bf16_copy = torch.empty_like(self.entities, dtype=torch.bfloat16, requires_grad=False)
+        self.refresh_bf16_copy()
 
-        Torch counts its own changes of a tensor; the kernel of a step is not among them.
+    def refresh_bf16_copy(self) -> None:
+        """Copy the entities again if something else than an optimizer's step has changed them.
+
+        PyTorch counts its own changes of a tensor; the fused AdaGrad step is not among them.
         """
-        if self.rounded is not None and self._rounded_at != self.entities._version:
-            self.rounded.copy_(self.entities.detach())
-            self._rounded_at = self.entities._version
-
-    def sum_gradients(self, total: Tensor, entities: bool) -> None:
-        """Add up what processes with other queries found: a total, gradients of the relations
-        and, unless that was done on the way, of the entities.
-        """
-        tables = [self.entities, self.relations] if entities else [self.relations]
-        batch = self.shard.batch
-        sums = [batch.begin_sum(each.grad) for each in tables if each.grad is not None]
-        for each in [*sums, batch.begin_sum(total)]:
-            each.wait()
+        if self.bf16_copy is not None and self._copied_version != self.entities._version:
+            self.bf16_copy.copy_(self.entities.detach())
+            self._copied_version = self.entities._version
 
     def weights(self) -> dict[str, Tensor]:
-        """What is saved of the tables."""
+        """The tensors that are saved."""
         return self.unpadded(dict(self.named_parameters()))
 
     def unpadded(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors of the tables' shapes, such as `entities` or `entities.sum`, without padding."""
         n = len(self.shard)
         return {
-            name: each.detach()[:n] if name.startswith("entities") and each.dim() else each.detach()
-            for name, each in tensors.items()
+            name: tensor.detach()[:n]
+            if name.startswith("entities") and tensor.dim()
+            else tensor.detach()
+            for name, tensor in tensors.items()
         }
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Put back what `weights` gave."""
-        self.entities[: len(self.shard)].copy_(weights["entities"])
-        self.relations.copy_(weights["relations"])
-
-
-def _settle(late: Late, entities: Tensor) -> None:
-    """Add the gradients of looked-up rows to the table's, once that is there."""
-    assert entities.grad is not None
-    for add in late:
-        add(entities.grad)
-    late.clear()
+        """Restore what `weights` gave."""
+        for name, parameter in self.named_parameters():
+            parameter[: len(weights[name])].copy_(weights[name])
 
 
 def _fill(
-    rows: Tensor, first: int, seed: tuple[int, int], start: Callable[[Tensor, Generator], None]
+    rows: Tensor, first: int, seed: tuple[int, int], init: Callable[[Tensor, Generator], None]
 ) -> None:
     """Fill `rows`, which begin at row `first` of their table, block by block."""
-    for block in range(first // _ROWS_A_SEED, -(-(first + len(rows)) // _ROWS_A_SEED)):
-        values = torch.empty(_ROWS_A_SEED, rows.shape[1])
-        start(values, Generator().manual_seed(mixed_seed(*seed, block)))
-        offset = block * _ROWS_A_SEED
-        low, high = max(first, offset), min(first + len(rows), offset + _ROWS_A_SEED)
+    for block in range(first // _ROWS_PER_SEED, -(-(first + len(rows)) // _ROWS_PER_SEED)):
+        values = torch.empty(_ROWS_PER_SEED, rows.shape[1])
+        init(values, Generator().manual_seed(mixed_seed(*seed, block)))
+        offset = block * _ROWS_PER_SEED
+        low, high = max(first, offset), min(first + len(rows), offset + _ROWS_PER_SEED)
         rows[low - first : high - first] = values[low - offset : high - offset]
 
 
 def mixed_seed(*numbers: int) -> int:
-    """One 63-bit seed from several numbers: near numbers give unrelated seeds (splitmix64)."""
+    """One 63-bit seed from several numbers: close numbers give unrelated seeds (splitmix64)."""
     state = 0
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF

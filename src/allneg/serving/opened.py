@@ -237,7 +237,7 @@ class Opened:
 
     def _rows(self) -> torch.Tensor:
         ids = torch.from_numpy(self._shown).to(self.predictor.tables.device)
-        return self.predictor.model.place(self.predictor.tables.rows(ids))
+        return self.predictor.model.coordinates(self.predictor.tables.entity_rows(ids))
 
 
 def open_runs(folders: Sequence[Path], labels: Mapping[str, str], device: str) -> dict[str, Opened]:

@@ -19,7 +19,7 @@ from allneg.kernels.packed import packed
 from allneg.models import Model
 from allneg.runs import Run
 from allneg.scoring import Tables
-from allneg.scoring.scores import query_vectors
+from allneg.scoring.scores import query_vectors, scores
 
 _BLOCK = 1 << 26  # scores held at once when many queries are asked
 
@@ -87,7 +87,7 @@ class Predictor:
 
     def quick(self) -> Predictor:
         """The same with its entity rows packed, where that helps."""
-        table = packed(self.tables.entities) if self.model.kernel == "dot" else None
+        table = packed(self.tables.entities) if self.model.kernel.name == "dot" else None
         return replace(self, packed=table)
 
     def tails(self, head: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
@@ -138,10 +138,10 @@ class Predictor:
             torch.full_like(by, vocabulary.entity(head)),
             torch.full_like(by, vocabulary.entity(tail)),
         )
-        queries = Queries.asking("tail", start, by, end)
-        rows = self.tables.rows(end[:1])
+        queries = Queries.for_side("tail", start, by, end)
+        rows = self.tables.entity_rows(end[:1])
         query = query_vectors(self.model, self.tables, queries)
-        values = self.model.compare(query, rows)[:, 0].float()
+        values = self.model.kernel.scores(query, rows)[:, 0].float()
         _check_finite(values)
         splits = [split for (split,) in self._splits(queries, end.unsqueeze(1))]
         chance, order = values.softmax(0).tolist(), values.argsort(descending=True, stable=True)
@@ -181,9 +181,7 @@ class Predictor:
 
     def _scores(self, queries: Queries) -> Tensor:
         """The score of every entity: float32 (B, N), which the caller may write to."""
-        table = self.tables.entities if self.packed is None else self.packed
-        query = query_vectors(self.model, self.tables, queries)
-        return self.model.compare(query, table)[:, : self.graph.n_entities].float()
+        return scores(self.model, self.tables, queries, self.packed).float()
 
     def _splits(self, queries: Queries, candidates: Tensor) -> list[list[str | None]]:
         """The split that knows each candidate as an answer, or None: (B, K)."""

@@ -21,7 +21,7 @@ class Space:
     @classmethod
     @torch.no_grad()
     def of(cls, model: Model, tables: Tables) -> Space:
-        places = model.place(tables.entities.detach())
+        places = model.coordinates(tables.entities.detach())
         return cls(places, places.norm(dim=1).clamp(min=1e-12))
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from typing import Any
 from allneg.errors import ResourceError
 from allneg.runs import Run
 from allneg.runs.checkpoint import Checkpoint
-from allneg.scoring.shard import SINGLE_PROCESS, World
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.callbacks import Callbacks
 
 

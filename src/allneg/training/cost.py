@@ -28,7 +28,7 @@ from allneg.graph.graph import Graph
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.runs import make_model
-from allneg.scoring.streamed import block_rows
+from allneg.training.execution import _block as block_rows
 
 _FLOAT = 4
 _ID = 8
@@ -128,7 +128,7 @@ def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
         "batch": _summed(mesh.batch, size.dense + size.relations)
         + _gathered(mesh.batch, size.late),
     }
-    kernel = make_model(recipe).kernel
+    kernel = make_model(recipe).kernel.name
     rate = rates.distances if kernel in _DISTANCES else rates.products[recipe.hardware.precision]
     work = size.operations / rate
     # Neighbouring devices hold the same rows; those with other rows may be on other machines.
@@ -191,13 +191,13 @@ class _Sizes:
             columns = 1 + (loss.n_negatives or 0)
         blocks = 1
         if loss.negatives != "per_query":
-            blocks = math.ceil(columns / block_rows(held, columns, loss.block))
+            blocks = math.ceil(columns / (block_rows(held, columns, loss.block) or columns))
         pairs = float(b) * columns
         each = (6 if blocks == 1 else 8) * width
-        if model.kernel in _DISTANCES:
-            coordinates = width if model.kernel == "l1" else model.dim
+        if model.kernel.name in _DISTANCES:
+            coordinates = width if model.kernel.name == "l1" else model.dim
             again = 1 if blocks == 1 else 4 / 3
-            each = int(_DISTANCES[model.kernel] * coordinates * again)
+            each = int(_DISTANCES[model.kernel.name] * coordinates * again)
         relations = counts.relations * (2 if recipe.model.reciprocal else 1) * model.relation_width
         numbers = n * width + relations
         on_the_way = loss.negatives == "all" and held == b

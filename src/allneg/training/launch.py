@@ -18,7 +18,7 @@ from allneg.errors import ResourceError
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Hardware
-from allneg.scoring.shard import NO_GROUP, Group, Pending, World
+from allneg.scoring.distributed import NO_GROUP, Group, Pending, World
 
 _PATIENCE = timedelta(minutes=30)  # with a process that reads or saves while others wait
 _SECONDS_A_LOOK = 0.02
@@ -125,7 +125,7 @@ class Decision:
         # What is about to be saved is not asked for once more.
         asks = is_due and self.world.is_rank_zero and answer < _DUE
         self._number = torch.tensor(mine + _DUE * asks)
-        self._sum = self.world.everyone.begin_most(self._number)
+        self._sum = self.world.everyone.start_max(self._number)
         return answer % _DUE, answer >= _DUE
 
 

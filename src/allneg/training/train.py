@@ -15,9 +15,9 @@ from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.runs import Run, check_new, new_folder
 from allneg.runs.environment import is_ours
 from allneg.training.callbacks import Callbacks
-from allneg.training.fit import run_training
 from allneg.training.launch import is_first, launched, may_restart, n_launched
-from allneg.training.plan import refuse_if_too_large
+from allneg.training.loop import run_training
+from allneg.training.memory import refuse_if_too_large
 
 
 def train(

@@ -1,25 +1,31 @@
-"""What learns: tables, their optimiser, and the objective they are fitted to."""
+"""The training step: gather, contrast, backward, scatter, update."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.queries import Queries
+from allneg.kernels import dot
+from allneg.kernels.fused import scatter_add
+from allneg.mesh import Mesh
+from allneg.recipe import Loss as LossSettings
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
-from allneg.scoring import Objective, Shard, Tables
-from allneg.scoring.candidates import Drawn
-from allneg.scoring.host import HostTables
-from allneg.scoring.objective import answer_weights
-from allneg.scoring.shard import SINGLE_PROCESS, World
-from allneg.scoring.tables import MULTIPLE
-from allneg.training.captured import Captured, is_captured
-from allneg.training.optimizer import (
+from allneg.scoring import Shard, Tables
+from allneg.scoring.contrast import contrast
+from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
+from allneg.scoring.losses import Softmax, loss_class
+from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
+from allneg.scoring.regularizers import REGULARIZERS, Regularizer
+from allneg.scoring.tables import MULTIPLE, BatchRows
+from allneg.training.capture import CapturedStep
+from allneg.training.execution import ExecutionPlan
+from allneg.training.optimizers import (
     make_optimizer,
     optimizer_tensors,
     rate_at,
@@ -28,137 +34,254 @@ from allneg.training.optimizer import (
 )
 
 
-def needs_known(recipe: Recipe) -> bool:
-    """Does the loss look up train's answers? To sort those of a large graph takes gigabytes."""
-    return recipe.loss.mask_known or recipe.loss.subsampling
-
-
-def keeps_rounded(recipe: Recipe, device: torch.device) -> bool:
-    """Does AdaGrad's step round the entities too, for the products of the next one?"""
-    hardware = recipe.hardware
-    return (
-        device.type == "cuda"
-        and (hardware.precision, hardware.table) == ("bf16", "device")
-        and recipe.optimizer.name == "adagrad"
-        and recipe.loss.negatives == "all"
-        and make_model(recipe).kernel == "dot"
-    )
-
-
 class Trainer:
-    """Takes steps, and can be put away in a checkpoint and taken out again."""
+    """Takes training steps, and can be saved in a checkpoint and restored."""
 
     def __init__(
         self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.world = recipe, world
         self.model = make_model(recipe)
-        tables = Tables.start(
-            self.model,
-            graph.n_relations,
-            Shard.of(graph.n_entities, world),
-            recipe.model.reciprocal,
-            recipe.training.seed,
-        )
+        shard = Shard.of(graph.n_entities, world)
+        mesh = Mesh(world.rows.size, world.batch.size)
+        self.plan = ExecutionPlan.decide(recipe, self.model, len(shard), device, mesh)
+        reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
+        tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, seed)
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
-        on_host = recipe.hardware.table == "host"
-        if on_host and world.size > 1:
-            raise RecipeError(
-                "hardware.table host is for one process; many hold their rows on their devices"
-            )
-        self.tables = HostTables(tables, device) if on_host else tables.to(device)
-        if keeps_rounded(recipe, device):
-            self.tables.keep_rounded()
+        self.tables = tables.on_host(device) if self.plan.host_table else tables.to(device)
+        if self.plan.keeps_bf16_copy:
+            self.tables.keep_bf16_copy()
+        self.kernel = self.model.kernel.bind(device)
+        self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
+        kind = REGULARIZERS[recipe.regularizer.name]
+        self.regularizer: Regularizer | None = None
+        if kind is not None:
+            self.regularizer = kind(recipe.regularizer.weight, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
-        known = None
-        if needs_known(recipe):
-            known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
-        self.objective = Objective(
-            self.model,
-            recipe.loss,
-            recipe.regularizer,
-            known,
-            recipe.model.entity_dropout,
-            recipe.model.relation_dropout,
-            narrow=recipe.hardware.precision == "bf16",
-            weights=answer_weights(graph).to(device) if recipe.loss.class_weights else None,
-        )
-        self.best: dict[str, Tensor] = {}  # the tables when valid was best; empty before that
-        self._captured: Captured | None = None
+        self.known: KnownAnswers | None = None  # answers known in train
+        if self.plan.needs_known:
+            self.known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
+        self.class_weights: Tensor | None = None  # (N,)
+        if recipe.loss.class_weights:
+            self.class_weights = class_weights(graph).to(device)
+        self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
+        self._captured = CapturedStep(self._step) if self.plan.is_captured else None
 
-    def step(self, queries: Queries, chance: Generator) -> Tensor:
-        """Learn from a batch; its loss and penalty, one number, which may be overwritten later.
+    def step(self, queries: Queries, generator: Generator) -> Tensor:
+        """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
 
-        On a CPU a batch whose loss is not finite is not learnt from, so the tables stay good;
-        a GPU is not waited for.
+        On a CPU a batch whose loss is not finite changes nothing; a GPU is not waited for.
         """
-        drawn = self.objective.draw(self.tables, queries, chance)
-        self.tables.round_again()
-        whole = len(queries) == self.recipe.training.batch_size  # the last of an epoch may not be
-        # Sums over processes are not captured: a process that has gone would go unseen.
-        lone = self.tables.shard.world.size == 1
-        if whole and lone and is_captured(self.recipe, self.tables.device):
-            self._captured = self._captured or Captured(queries, drawn)
-            return self._captured.step(self._step, queries, drawn)
-        return self._step(queries, drawn)
+        sample = NegativeSample()
+        if self.plan.draws_sample:
+            n = self.tables.shard.total
+            sample = draw_sample(self.recipe, self.model, queries, n, generator)
+        if self.plan.keeps_bf16_copy:
+            self.tables.refresh_bf16_copy()
+        # The last batch of an epoch may be smaller than the one that was captured.
+        if self._captured and len(queries.entity) == self.recipe.training.batch_size:
+            return self._captured(queries, sample)
+        return self._step(queries, sample)
 
-    def _step(self, queries: Queries, drawn: Drawn) -> Tensor:
-        total = self._gradients(queries, drawn)
+    def _step(self, queries: Queries, sample: NegativeSample) -> Tensor:
+        total = self.gradients(queries, sample)
         if total.device.type != "cpu" or total.isfinite():
             self.optimizer.step()
         return total
 
-    def _gradients(self, queries: Queries, drawn: Drawn) -> Tensor:
-        """Lay the batch's gradients down at the tables."""
+    def gradients(self, queries: Queries, sample: NegativeSample) -> Tensor:
+        """Set the gradients of all tables; returns the batch's mean loss plus penalty."""
         self.optimizer.zero_grad()
-        size = self.recipe.training.micro_batch or len(queries)
-        total: Tensor | None = None
-        for value in self.objective.parts(self.tables, queries, size, drawn):
-            value.backward()
-            total = value.detach() if total is None else total + value.detach()
-        assert total is not None
-        if self.tables.shard.batch.size > 1:
-            summed = self.objective.sums_on_the_way(self.tables, len(queries), size)
-            self.tables.sum_gradients(total, entities=not summed)
+        n = len(queries.entity)
+        weight = torch.full_like(queries.entity, 1 / n, dtype=torch.float32)
+        if self.plan.weighs_queries:
+            weight = self.query_weights(queries)
+        if self.plan.splits_batch:
+            return self._gradients_in_parts(queries, sample, weight)
+        return self._add_gradients(queries, sample, weight, 1 / n)
+
+    def _gradients_in_parts(
+        self, queries: Queries, sample: NegativeSample, weight: Tensor
+    ) -> Tensor:
+        """As `gradients`, for this process's queries, and some of them at a time."""
+        n, size = len(queries.entity), self.plan.queries
+        (start, stop), share = self.world.batch.part(n), 1 / n
+        if start == stop:
+            # With fewer queries than processes, this one takes part in all sums with weight 0.
+            start, stop, weight, share = 0, 1, torch.zeros_like(weight), 0.0
+        values = []
+        for first in range(start, stop, size):
+            part = slice(first, min(first + size, stop))
+            values.append(self._add_gradients(queries[part], sample[part], weight[part], share))
+        total = torch.stack(values).sum()
+        if self.world.batch.size > 1:
+            self._sum_gradients(total)
         return total
 
+    def _add_gradients(
+        self, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
+    ) -> Tensor:
+        """Add the gradients of some queries to those of the tables.
+
+        `weight` (B,) is that of each query's loss, and `share` that of its penalty. Returns the
+        weighted sum of both.
+        """
+        tables, settings = self.tables, self.recipe.loss
+        rows = tables.gather(queries)
+        query = self._query(rows, queries, sample)
+        known = self.known if settings.mask_known else None
+        candidates = find_candidates(tables, queries, sample, known, settings)
+        losses, d_query, d_candidates = contrast(
+            self.kernel, query.detach(), candidates, self.loss, weight, self.plan.block,
+            tables.bf16_copy if candidates.ids is None else None,
+            self.world.rows, self.world.batch if self.plan.overlaps_sums else NO_GROUP,
+        )  # fmt: skip
+        if self.model.bias and self.loss.shift_invariant:
+            # A query's own bias shifts all its scores. Its gradient is the rounding error of 0,
+            # which AdaGrad would turn into a whole step.
+            d_query[:, -1] = 0.0
+        if settings.relation_weight:
+            losses = losses + self._relation_loss(rows, queries, weight)
+        query.backward(d_query)
+        total = (weight * losses).sum()
+        if self.regularizer is not None:
+            penalties = self.regularizer.backward(self.model, rows, queries, share)
+            total = total + share * penalties.sum()
+        self._scatter(rows, queries, candidates, d_candidates)
+        return total
+
+    def _query(self, rows: BatchRows, queries: Queries, sample: NegativeSample) -> Tensor:
+        """The query vectors of a batch, with dropout: (B, W)."""
+        entity, relation = rows.entity, rows.relation
+        if sample.entity_mask is not None:
+            entity = entity * sample.entity_mask
+        if sample.relation_mask is not None:
+            relation = relation * sample.relation_mask
+        if rows.shared is not None:
+            relation = self.model.combine(relation, rows.shared)
+        return self.model.query(entity, relation, queries.side, self.tables.reciprocal)
+
+    def _relation_loss(self, rows: BatchRows, queries: Queries, weight: Tensor) -> Tensor:
+        """The weighted loss of (head, ?, tail) against all relations, with its gradients: (B,)."""
+        tables, factor = self.tables, self.recipe.loss.relation_weight
+        head, tail = rows.entity, rows.answer
+        if not tables.reciprocal:  # a reciprocal relation also leads from the entity to the answer
+            tails = queries.side.unsqueeze(1) == 0
+            head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
+        query = self.model.relation_query(head, tail)
+        table = tables.relations.detach().to(query.device)
+        candidates = Candidates(table, rows.relation_ids, len(table))
+        loss = Softmax(LossSettings())
+        losses, d_query, d_relations = contrast(
+            dot, query.detach(), candidates, loss, factor * weight
+        )
+        query.backward(d_query)
+        _accumulate(tables.relations, d_relations)
+        return factor * losses
+
+    def _scatter(
+        self, rows: BatchRows, queries: Queries, candidates: Candidates, d_candidates: Tensor
+    ) -> None:
+        """Add the gradients of gathered rows and candidates to those of the tables."""
+        tables = self.tables
+        if candidates.ids is None:
+            _accumulate(tables.entities, d_candidates)
+        else:
+            tables.scatter(candidates.ids, d_candidates)
+        pairs = [(queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)]
+        for ids, grad in pairs:
+            if grad is not None:
+                if self.plan.overlaps_sums:
+                    ids, grad = self._gather_batch(ids, grad)
+                tables.scatter(ids, grad)
+        if rows.relation.grad is not None:
+            gradient = torch.zeros_like(tables.relations)
+            home = gradient.device
+            scatter_add(gradient, rows.relation_ids.to(home), rows.relation.grad.to(home))
+            _accumulate(tables.relations, gradient)
+        if rows.shared is not None and rows.shared.grad is not None:
+            assert tables.shared is not None
+            _accumulate(tables.shared, rows.shared.grad.to(tables.shared.device))
+
+    def _gather_batch(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The row gradients of all processes that hold the same rows, padded with zeros."""
+        batch = self.world.batch
+        more = self.plan.queries - len(ids)
+        ids = batch.all_gather(F.pad(ids, (0, more)))
+        return ids.flatten(), batch.all_gather(F.pad(grad, (0, 0, 0, more))).flatten(0, 1)
+
+    def _sum_gradients(self, total: Tensor) -> None:
+        """Sum what is not summed yet over the processes with other queries."""
+        done = self.tables.entities if self.plan.overlaps_sums else None
+        grads = [p.grad for p in self.tables.parameters() if p is not done and p.grad is not None]
+        for pending in [self.world.batch.start_sum(tensor) for tensor in (*grads, total)]:
+            pending.wait()
+
+    def query_weights(self, queries: Queries) -> Tensor:
+        """Each query's share of the batch's loss, where they differ: (B,), with sum 1."""
+        if self.class_weights is not None:
+            weight = self.class_weights.index_select(0, queries.answer)
+        else:
+            assert self.known is not None
+            # Counts start at 4 for a pair that occurs once, as in RotatE's code.
+            count = self.known.counts(queries) + self.known.counts(queries.other_side()) + 6
+            weight = count.float().rsqrt()
+        return weight / weight.sum()
+
     def set_rate(self, state: State) -> float:
-        """The learning rate of the epoch after `state`, which the next steps take."""
+        """Set and return the learning rate of the epoch after `state`."""
         rate = rate_at(self.recipe.optimizer, state)
         set_rate(self.optimizer, rate)
         return rate
 
     def align(self) -> None:
-        """Make the relation rows the same on every process, to the last bit.
+        """Make the parameters that all processes hold equal to the last bit.
 
-        Each process works out their gradient by itself, and a GPU may add in another order.
+        Each process computes their gradient itself, and a GPU may sum in another order.
         """
         if self.tables.device.type != "cpu":
-            rows, relations = self.tables.shard.rows, self.tables.relations
-            rows.first(relations.detach())
-            for each in self.optimizer.state.get(relations, {}).values():
-                if isinstance(each, Tensor) and each.dim():
-                    rows.first(each)
+            for name, parameter in self.tables.named_parameters():
+                if name != "entities":
+                    self.world.rows.broadcast(parameter.detach())
+                    for tensor in self.optimizer.state.get(parameter, {}).values():
+                        if isinstance(tensor, Tensor) and tensor.dim():
+                            self.world.rows.broadcast(tensor)
 
-    def keep(self) -> None:
+    def keep_best(self) -> None:
         """Remember the tables as the best so far."""
-        self.best = {name: each.clone() for name, each in self.tables.weights().items()}
+        self.best = {name: tensor.clone() for name, tensor in self.tables.weights().items()}
 
     def return_to_best(self) -> None:
-        """Put the best tables in place, where valid chose some."""
+        """Restore the tables with the best validation MRR, where there are such."""
         if self.best:
             self.tables.load(self.best)
 
     def checkpoint(self, state: State) -> Checkpoint:
-        # Right after the best ranking the tables are the best: no need to write them twice.
+        # Directly after the best ranking the tables are the best: no need to write them twice.
         best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best
-        memory = optimizer_tensors(self.optimizer, self.tables)
-        return Checkpoint(state, self.tables.weights(), memory, best)
+        tensors = optimizer_tensors(self.optimizer, self.tables)
+        return Checkpoint(state, self.tables.weights(), tensors, best)
 
     def restore(self, saved: Checkpoint) -> None:
         self.tables.load(saved.tables)
         restore_optimizer(self.optimizer, self.tables, saved.optimizer)
         if saved.state.best_epoch:
-            best = saved.best or saved.tables
-            place = self.tables.entities.device
-            self.best = {name: each.to(place) for name, each in best.items()}
+            best, device = saved.best or saved.tables, self.tables.entities.device
+            self.best = {name: tensor.to(device) for name, tensor in best.items()}
+
+
+def class_weights(graph: Graph) -> Tensor:
+    """DURA's weights (Zhang et al., 2020) of queries by their answer: (N,).
+
+    .1, plus .9 times an entity's frequency in train relative to that of the most frequent one.
+    """
+    ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
+    count = torch.bincount(ends, minlength=graph.n_entities).float()
+    return 0.1 + 0.9 * count / count.max().clamp(min=1)
+
+
+def _accumulate(parameter: torch.nn.Parameter, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = gradient
+    else:
+        parameter.grad += gradient

@@ -17,7 +17,7 @@ from allneg.runs import Run
 from allneg.runs import disk as seam
 from allneg.runs.epochs import best_of
 from allneg.runs.files import full_disk_named, read_json, write_json
-from allneg.training.fit import StopAt, fit
+from allneg.training.loop import StopAt, fit
 from allneg.training.search.space import Trial
 
 

@@ -1,0 +1,49 @@
+"""The definition of the distances in plain PyTorch, one block of pairs at a time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from allneg.kernels.distances.blocks import blocks
+
+
+class DistanceEngine(Protocol):
+    """A module that computes distances: this one, `cpu`, `compiled` or `gpu`."""
+
+    def scores(self, query: Tensor, table: Tensor, parts: int) -> Tensor: ...
+
+    def gradients(
+        self, grad: Tensor, query: Tensor, table: Tensor, parts: int
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+def scores(query: Tensor, table: Tensor, parts: int) -> Tensor:
+    """Minus the distances: (B, W), (N, W) -> (B, N); W is `parts` times the dimension."""
+    out = query.new_empty(len(query), len(table))
+    for some, rows in blocks(query, table):
+        difference = query[some, None] - table[None, rows]
+        one = parts == 1
+        size = difference.abs() if one else torch.hypot(*difference.chunk(2, dim=-1))
+        out[some, rows] = -size.sum(-1)
+    return out
+
+
+def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[Tensor, Tensor]:
+    """From d/d scores (B, N) to d/d query (B, W) and d/d table (N, W)."""
+    d_query, d_table = torch.zeros_like(query), table.new_zeros(table.shape)
+    for some, rows in blocks(query, table):
+        pull = query[some, None] - table[None, rows]
+        if parts == 1:
+            pull = pull.sign() * grad[some, rows, None]
+        else:
+            re, im = pull.chunk(2, dim=-1)
+            size = torch.hypot(re, im)
+            # The modulus has no gradient at 0; 0 is the choice that its symmetry suggests.
+            share = torch.where(size > 0, grad[some, rows, None] / size, 0.0)
+            pull = torch.cat([re * share, im * share], dim=-1)
+        d_query[some] -= pull.sum(1)
+        d_table[rows] += pull.sum(0)
+    return d_query, d_table

@@ -1,0 +1,130 @@
+"""Operations of a training step in one pass over memory each, where the engine has Triton."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from allneg.kernels import engines
+from allneg.kernels.fused import reference
+from allneg.kernels.fused.reference import mask_out, put
+
+__all__ = [
+    "adagrad",
+    "add_power_gradients",
+    "complex_mul",
+    "count_ranks",
+    "log_sum_exp",
+    "mask_out",
+    "put",
+    "scatter_add",
+    "softmax_gradient",
+    "softmax_gradient_bf16",
+]
+
+
+def _engine(device: torch.device) -> ModuleType:
+    if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        return reference
+    return engines.fused_engine(device)
+
+
+def complex_mul(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:
+    """a · b per coordinate, or a · b*, of rows of real then imaginary parts: (B, 2D)."""
+    engine = _engine(a.device)
+    if engine is reference:
+        return reference.complex_mul(a, b, conjugate)
+    out: Tensor = _ComplexMul.apply(engine, a, b, conjugate)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _ComplexMul(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, engine: ModuleType, a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
+        ctx.engine, ctx.conjugate = engine, conjugate
+        ctx.save_for_backward(a, b)
+        out: Tensor = engine.complex_mul(a, b, conjugate)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None]:
+        d_a, d_b = ctx.engine.complex_mul_gradients(grad, *ctx.saved_tensors, ctx.conjugate)
+        return None, d_a, d_b, None
+
+
+def add_power_gradients(factor: Tensor, grad: Tensor, power: int, weight: Tensor) -> Tensor:
+    """Σ_k |x_k|^power of each row, whose gradient times `weight` is added to `grad` in place.
+
+    (B, axes, D), (B, axes, D), 2 or 3, (B,) -> (B,). |x_k| is the norm over the axes. The
+    gradient at 0 is 0. Both may be views of wider rows.
+    """
+    out: Tensor = _engine(factor.device).add_power_gradients(factor, grad, power, weight)
+    return out
+
+
+def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
+    """table[ids] += rows in place; ids that occur twice are added twice: (N, W), (B,), (B, W)."""
+    _engine(table.device).scatter_add(table, ids, rows)
+
+
+def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """log Σ exp of each row without its target, and the target's score: (B, N), (B,) -> (B,), (B,).
+
+    Columns from `count` on are left out. A target outside the columns has the score -inf, as has
+    a sum of nothing.
+    """
+    found: tuple[Tensor, Tensor]
+    found = _engine(scores.device).log_sum_exp(scores, target, count)
+    return found
+
+
+def softmax_gradient(
+    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+) -> Tensor:
+    """weight · d/d scores of log(exp total + exp answer) - answer, in place of the scores: (B, N).
+
+    `total` and `answer` are what `log_sum_exp` gives. Columns from `count` on get 0.
+    """
+    out: Tensor = _engine(scores.device).softmax_gradient(
+        scores, target, count, answer, total, weight
+    )
+    return out
+
+
+def softmax_gradient_bf16(
+    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+) -> Tensor:
+    """As `softmax_gradient`, as a new bfloat16 tensor; the scores may be overwritten."""
+    out: Tensor = _engine(scores.device).softmax_gradient_bf16(
+        scores, target, count, answer, total, weight
+    )
+    return out
+
+
+def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None) -> Tensor:
+    """Scores above each row's answer, and scores equal to it: (B, N), (B,) -> int64 (B, 2).
+
+    With `tolerance` (B,), scores within that distance of the answer are equal.
+    """
+    out: Tensor = _engine(scores.device).count_ranks(scores, answer, tolerance)
+    return out
+
+
+def adagrad(
+    table: Tensor,
+    grad: Tensor,
+    squares: Tensor,
+    rate: Tensor,
+    eps: float,
+    bf16_copy: Tensor | None = None,
+) -> None:
+    """squares += grad²; table -= rate · grad / (√squares + eps), in place; bf16_copy = table.
+
+    `rate` is a tensor on the table's device, so that a captured step can change it.
+    """
+    _engine(table.device).adagrad(table, grad, squares, rate, eps, bf16_copy)

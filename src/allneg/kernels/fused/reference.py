@@ -1,0 +1,111 @@
+"""The definition of the fused operations in plain PyTorch.
+
+Passes over scores take a few rows at a time, which stay in the cache of a CPU.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_SCORES = 1 << 17  # scores per block of rows
+
+
+def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
+    (a_re, a_im), (b_re, b_im) = a.chunk(2, dim=-1), b.chunk(2, dim=-1)
+    if conjugate:
+        return torch.cat([a_re * b_re + a_im * b_im, a_im * b_re - a_re * b_im], dim=-1)
+    return torch.cat([a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re], dim=-1)
+
+
+def add_power_gradients(factor: Tensor, grad: Tensor, power: int, weight: Tensor) -> Tensor:
+    squares = factor.square().sum(1)
+    scale = power * weight.view(-1, 1, 1)
+    if power == 2:
+        grad.add_(scale * factor)
+        return squares.sum(1)
+    roots = squares.sqrt()  # the cube by a root: a general power is several times slower
+    grad.add_(scale * roots.unsqueeze(1) * factor)
+    return (squares * roots).sum(1)
+
+
+def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
+    table.index_add_(0, ids, rows)
+
+
+def mask_out(scores: Tensor, target: Tensor, count: int) -> Tensor:
+    """Each row's score at its target, which becomes -inf, as do all columns from `count` on.
+
+    (B, N), (B,) -> (B,). A target outside the columns has the score -inf.
+    """
+    if count < scores.shape[1]:
+        scores[:, max(count, 0) :] = -torch.inf
+    inside = (target >= 0) & (target < scores.shape[1])
+    column = target.clamp(0, scores.shape[1] - 1).unsqueeze(1)
+    old = scores.gather(1, column).squeeze(1)
+    scores.scatter_(1, column, torch.where(inside, -torch.inf, old).unsqueeze(1))
+    return torch.where(inside, old, -torch.inf)
+
+
+def put(grad: Tensor, target: Tensor, values: Tensor) -> None:
+    """Write each row's value at its target, where that is a column: (B, N), (B,), (B,)."""
+    inside = (target >= 0) & (target < grad.shape[1])
+    column = target.clamp(0, grad.shape[1] - 1).unsqueeze(1)
+    new = torch.where(inside, values.to(grad.dtype), grad.gather(1, column).squeeze(1))
+    grad.scatter_(1, column, new.unsqueeze(1))
+
+
+def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    answer = mask_out(scores, target, count)
+    total = torch.empty_like(answer)
+    size = max(1, _SCORES // max(1, scores.shape[1]))
+    for start in range(0, len(scores), size):
+        total[start : start + size] = scores[start : start + size].logsumexp(1)
+    return total, answer
+
+
+def softmax_gradient(
+    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+) -> Tensor:
+    log_sum = torch.logaddexp(total, answer).unsqueeze(1)
+    size = max(1, _SCORES // max(1, scores.shape[1]))
+    for start in range(0, len(scores), size):
+        rows = slice(start, start + size)
+        scores[rows].sub_(log_sum[rows]).exp_().mul_(weight[rows].unsqueeze(1))
+    scores[:, max(count, 0) :] = 0.0
+    put(scores, target, -weight * torch.sigmoid(total - answer))
+    return scores
+
+
+def softmax_gradient_bf16(
+    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+) -> Tensor:
+    return softmax_gradient(scores, target, count, answer, total, weight).bfloat16()
+
+
+def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Tensor:
+    out = torch.zeros(len(scores), 2, dtype=torch.int64, device=scores.device)
+    answer, size = answer.unsqueeze(1), max(1, _SCORES // max(1, scores.shape[1]))
+    for start in range(0, len(scores), size):
+        rows = slice(start, start + size)
+        if tolerance is None:
+            above, equal = scores[rows] > answer[rows], scores[rows] == answer[rows]
+        else:
+            equal = (scores[rows] - answer[rows]).abs() <= tolerance[rows].unsqueeze(1)
+            above = (scores[rows] > answer[rows]) & ~equal
+        out[rows] = torch.stack([above.sum(1), equal.sum(1)], dim=1)
+    return out
+
+
+def adagrad(
+    table: Tensor,
+    grad: Tensor,
+    squares: Tensor,
+    rate: Tensor,
+    eps: float,
+    bf16_copy: Tensor | None,
+) -> None:
+    squares.addcmul_(grad, grad)
+    table.sub_(rate * grad / (squares.sqrt() + eps))
+    if bf16_copy is not None:
+        bf16_copy.copy_(table)

@@ -1,0 +1,241 @@
+"""Scores → losses and their gradients, one block of candidates at a time.
+
+A block holds the scores (B, c) of some candidates; `target` (B,) is the column of each query's
+answer, outside 0..c-1 where the answer is in another block. All other columns are negatives,
+except those from `count` on and those that are -inf. A loss scans every block and keeps a few
+numbers per query, its state; afterwards it gives the gradient at the scores of any block:
+
+    state = loss.scan(scores, target, count)        (1 + k, B): the answer's score, and k numbers
+    state = loss.merge(states)                      of several blocks, or several processes
+    loss.value(state)                               the loss of each query: (B,)
+    loss.grad_scores(state, scores, target, count, weight)      weight · d loss / d scores
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from allneg.kernels.fused import (
+    log_sum_exp,
+    mask_out,
+    put,
+    softmax_gradient,
+    softmax_gradient_bf16,
+)
+from allneg.recipe import Loss as Settings
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A new loss implements the four methods below `grad_scores`, and joins LOSSES."""
+
+    settings: Settings
+    bf16: bool = False  # gradients at the scores may be bfloat16
+
+    uses: ClassVar[tuple[str, ...]] = ()  # its settings, such as "margin"; others are refused
+    needs_margin: ClassVar[str] = ""  # "always", or "distance": with distance models
+    shift_invariant: ClassVar[bool] = False  # adding a number to all scores changes nothing
+    score_copies: ClassVar[float] = 0.0  # copies of a block of scores at the peak of memory
+
+    def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
+        """What the loss needs to know of a block, which it may overwrite: (1 + k, B)."""
+        answer = mask_out(scores, target, count)
+        return torch.cat([answer.unsqueeze(0), self.reduce(scores)])
+
+    def merge(self, states: Tensor) -> Tensor:
+        """One state from those of several blocks or processes: (P, 1 + k, B) -> (1 + k, B)."""
+        return torch.cat([states[:, :1].amax(0), self.merge_negatives(states[:, 1:])])
+
+    def grad_scores(
+        self, state: Tensor, scores: Tensor, target: Tensor, count: int, weight: Tensor
+    ) -> Tensor:
+        """weight · d loss / d scores of a block, in place of the scores."""
+        mask_out(scores, target, count)
+        grad = self.grad_negatives(scores, state).mul_(weight.unsqueeze(1))
+        put(grad, target, weight * self.grad_answer(state))
+        return grad
+
+    @abstractmethod
+    def reduce(self, scores: Tensor) -> Tensor:
+        """k numbers per query from its negatives' scores (-inf: no negative): (B, c) -> (k, B)."""
+
+    def merge_negatives(self, states: Tensor) -> Tensor:
+        """(P, k, B) -> (k, B)."""
+        return states.sum(0)
+
+    @abstractmethod
+    def value(self, state: Tensor) -> Tensor:
+        """The loss of each query; state[0] is the answer's score: (1 + k, B) -> (B,)."""
+
+    @abstractmethod
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        """d loss / d negative scores, in place of the scores; 0 where they are -inf: (B, c)."""
+
+    @abstractmethod
+    def grad_answer(self, state: Tensor) -> Tensor:
+        """d loss / d answer's score: (B,)."""
+
+
+class Softmax(Loss):
+    """-log of the answer's share of Σ exp over all candidates: the exact cross-entropy.
+
+    State: the log-sum-exp of the negatives.
+    """
+
+    shift_invariant = True
+    uses = ("label_smoothing", "correction")
+
+    def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
+        total, answer = log_sum_exp(scores, target, count)
+        return torch.stack([answer, total])
+
+    def grad_scores(
+        self, state: Tensor, scores: Tensor, target: Tensor, count: int, weight: Tensor
+    ) -> Tensor:
+        gradient = softmax_gradient_bf16 if self.bf16 else softmax_gradient
+        return gradient(scores, target, count, state[0], state[1], weight)
+
+    def reduce(self, scores: Tensor) -> Tensor:
+        return scores.logsumexp(1).unsqueeze(0)
+
+    def merge_negatives(self, states: Tensor) -> Tensor:
+        return states.logsumexp(0)
+
+    def value(self, state: Tensor) -> Tensor:
+        return F.softplus(state[1] - state[0])  # log(exp total + exp answer) - answer
+
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        return scores.sub_(torch.logaddexp(state[1], state[0]).unsqueeze(1)).exp_()
+
+    def grad_answer(self, state: Tensor) -> Tensor:
+        return -torch.sigmoid(state[1] - state[0])
+
+
+class SmoothedSoftmax(Softmax):
+    """Softmax with `label_smoothing` of the label spread over all candidates.
+
+    State: the log-sum-exp, the sum and the number of the negatives.
+    """
+
+    score_copies = 3.0
+    scan = Loss.scan
+    grad_scores = Loss.grad_scores
+
+    def reduce(self, scores: Tensor) -> Tensor:
+        counts = scores > -torch.inf
+        total = scores.masked_fill(~counts, 0.0).sum(1)
+        return torch.stack([scores.logsumexp(1), total, counts.sum(1)])
+
+    def merge_negatives(self, states: Tensor) -> Tensor:
+        return torch.cat([states[:, :1].logsumexp(0), states[:, 1:].sum(0)])
+
+    def value(self, state: Tensor) -> Tensor:
+        mean = (state[2] + state[0]) / (state[3] + 1)
+        return super().value(state) + self.settings.label_smoothing * (state[0] - mean)
+
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        flat = (self.settings.label_smoothing / (state[3] + 1)).unsqueeze(1)
+        flat = torch.where(scores > -torch.inf, flat, 0.0)
+        return super().grad_negatives(scores, state).sub_(flat)
+
+    def grad_answer(self, state: Tensor) -> Tensor:
+        flat = self.settings.label_smoothing * (1 - 1 / (state[3] + 1))
+        return flat + super().grad_answer(state)
+
+
+class Margin(Loss):
+    """The paper's TransE loss: the answer's distance, plus a hinge for every negative's."""
+
+    uses = ("margin",)
+    needs_margin = "always"
+    score_copies = 1.0
+
+    def reduce(self, scores: Tensor) -> Tensor:
+        return (scores + self.settings.margin).relu_().sum(1).unsqueeze(0)
+
+    def value(self, state: Tensor) -> Tensor:
+        return state[1] - state[0]
+
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).gt_(0)
+
+    def grad_answer(self, state: Tensor) -> Tensor:
+        return torch.full_like(state[0], -1.0)
+
+
+class Logistic(Loss):
+    """-log sigmoid of the answer, and of minus every negative, each with the margin added."""
+
+    uses = ("margin",)
+    needs_margin = "distance"
+    score_copies = 2.0
+
+    def reduce(self, scores: Tensor) -> Tensor:
+        return F.softplus(scores + self.settings.margin).sum(1).unsqueeze(0)
+
+    def value(self, state: Tensor) -> Tensor:
+        return state[1] + F.softplus(-(state[0] + self.settings.margin))
+
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).sigmoid_()
+
+    def grad_answer(self, state: Tensor) -> Tensor:
+        return -torch.sigmoid(-(state[0] + self.settings.margin))
+
+
+class SelfAdversarial(Loss):
+    """RotatE's loss (Sun et al., 2019): negatives are weighted by their softmax.
+
+    The weights have no gradient. State: the log-sum-exp of the negatives' scores times the
+    temperature, and the weighted mean of their losses.
+    """
+
+    uses = ("margin", "temperature")
+    needs_margin = "distance"
+    score_copies = 3.0
+
+    def reduce(self, scores: Tensor) -> Tensor:
+        scaled = scores * self.settings.temperature
+        total = scaled.logsumexp(1)
+        weight = scaled.sub_(_finite(total).unsqueeze(1)).exp_()
+        return torch.stack([total, weight.mul_(F.softplus(scores + self.settings.margin)).sum(1)])
+
+    def merge_negatives(self, states: Tensor) -> Tensor:
+        total, mean = states.unbind(1)
+        whole = total.logsumexp(0)
+        return torch.stack([whole, ((total - _finite(whole)).exp() * mean).sum(0)])
+
+    def value(self, state: Tensor) -> Tensor:
+        return (state[2] + F.softplus(-(state[0] + self.settings.margin))) / 2
+
+    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
+        slope = torch.sigmoid(scores + self.settings.margin)
+        scaled = scores.mul_(self.settings.temperature)
+        return scaled.sub_(_finite(state[1]).unsqueeze(1)).exp_().mul_(slope).div_(2)
+
+    def grad_answer(self, state: Tensor) -> Tensor:
+        return -torch.sigmoid(-(state[0] + self.settings.margin)) / 2
+
+
+LOSSES: dict[str, type[Loss]] = {
+    "softmax": Softmax,
+    "margin": Margin,
+    "logistic": Logistic,
+    "self-adversarial": SelfAdversarial,
+}
+
+
+def loss_class(settings: Settings) -> type[Loss]:
+    """The class that computes the loss of a recipe."""
+    return SmoothedSoftmax if settings.label_smoothing else LOSSES[settings.name]
+
+
+def _finite(total: Tensor) -> Tensor:
+    """A block without negatives has the total -inf, and -inf - -inf would be NaN."""
+    return torch.where(total > -torch.inf, total, 0.0)

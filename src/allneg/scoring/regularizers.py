@@ -1,0 +1,117 @@
+"""Penalties on the rows of a batch: per query, on its own head, relation and tail.
+
+A rare entity is penalised as rarely as it occurs in a query.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from allneg.graph.queries import Queries
+from allneg.kernels.fused import add_power_gradients
+from allneg.models import Model
+from allneg.scoring.tables import BatchRows
+
+
+@dataclass(frozen=True)
+class Regularizer(ABC):
+    """A new regularizer implements `penalty`, and joins REGULARIZERS."""
+
+    weight: float
+    reciprocal: bool  # with reciprocal relations, a query's entity always acts as the head
+
+    bilinear_only: ClassVar[bool] = False  # not for distance models
+
+    @abstractmethod
+    def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+        """The unweighted penalty of each triple, differentiable: (B, W), (B, V), (B, W) -> (B,)."""
+
+    def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:
+        """Add the gradients of `share` times the penalties to those of the rows.
+
+        Returns the weighted penalty of each query: (B,).
+        """
+        head, tail = rows.entity, rows.answer
+        if not self.reciprocal:
+            tails = queries.side.unsqueeze(1) == 0
+            head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
+        penalty = self.weight * self.penalty(model, head, rows.relation, tail)
+        penalty.backward(torch.full_like(penalty, share))
+        return penalty.detach()
+
+
+class PowerSum(Regularizer):
+    """Σ_k |x_k|^power over the model's factors, with value and gradient in one pass."""
+
+    power: ClassVar[int]
+
+    def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+        total = head.new_zeros(len(head))
+        for factor in model.factors(head, relation, tail):
+            size = factor.square().sum(1)
+            total = total + (size if self.power == 2 else size * size.sqrt()).sum(1)
+        return total
+
+    def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:
+        if model.separate_roles and not self.reciprocal:
+            return super().backward(model, rows, queries, share)
+        values, grads = [], []
+        for row in (rows.entity, rows.relation, rows.answer):
+            row.grad = torch.zeros_like(row) if row.grad is None else row.grad
+            values.append(row.detach())
+            grads.append(row.grad)
+        weight = torch.full_like(queries.entity, share * self.weight, dtype=torch.float32)
+        total = torch.zeros_like(weight)
+        for factor, grad in zip(model.factors(*values), model.factors(*grads), strict=True):
+            total += add_power_gradients(factor, grad, self.power, weight)
+        return self.weight * total
+
+
+class L2(PowerSum):
+    """Σ_k |h_k|² + |r_k|² + |t_k|²"""
+
+    power = 2
+
+
+class N3(PowerSum):
+    """Σ_k |h_k|³ + |r_k|³ + |t_k|³ (Lacroix et al., 2018)"""
+
+    power = 3
+
+
+class DURA(Regularizer):
+    """|h|² + |t|² + |h R|² + |t Rᵀ|² (Zhang et al., 2020), for every bilinear model.
+
+    h R is the query vector of (h, r, ?), and t Rᵀ that of (?, r, t).
+    """
+
+    bilinear_only = True
+    rows: ClassVar[float] = 1.0  # weight of the rows alone
+    products: ClassVar[float] = 1.0  # weight of their products with the relation
+
+    def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+        alone = head.square().sum(1) + tail.square().sum(1)
+        forward, backward = model.tail_query(head, relation), model.head_query(tail, relation)
+        moved = forward.square().sum(1) + backward.square().sum(1)
+        return self.rows * alone + self.products * moved
+
+
+class WeightedDURA(DURA):
+    """DURA with half the weight on the rows, and one and a half on the products."""
+
+    rows = 0.5
+    products = 1.5
+
+
+REGULARIZERS: dict[str, type[Regularizer] | None] = {
+    "none": None,
+    "l2": L2,
+    "n3": N3,
+    "dura": DURA,
+    "dura-w": WeightedDURA,
+}

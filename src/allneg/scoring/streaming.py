@@ -1,0 +1,110 @@
+"""Blocks of rows on their way between host memory and a device, while others are compared."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import cache
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 18  # rows
+Span: TypeAlias = tuple[int, int]  # first row, and the row after the last
+
+
+def stream(rows: Tensor, size: int, device: torch.device) -> Iterator[tuple[Span, Tensor]]:
+    """Spans of `size` rows and these rows on `device`, valid until the next ones are taken.
+
+    They come through two buffers: the next span is copied while one is in use.
+    """
+    n = len(rows)
+    spans = [(start, min(start + size, n)) for start in range(0, n, size)]
+    buffers = [
+        torch.empty(min(size, n), rows.shape[1], dtype=rows.dtype, device=device) for _ in spans[:2]
+    ]
+    try:
+        _send(buffers[0], rows, spans[0])
+        for number, (start, stop) in enumerate(spans):
+            _wait(device)  # for this span, and not yet for the next
+            if number + 1 < len(spans):
+                _send(buffers[(number + 1) % 2], rows, spans[number + 1])
+            yield (start, stop), buffers[number % 2][: stop - start]
+    finally:
+        _wait(device)  # a buffer must not be reused before its copy is done
+
+
+def all_rows(rows: Tensor, device: torch.device) -> Iterator[Tensor]:
+    """All rows on `device`: in one block, or streamed from host memory."""
+    if not is_elsewhere(rows, device):
+        yield rows
+        return
+    for _, block in stream(rows, _BLOCK, device):
+        yield block
+
+
+class GradientBlocks:
+    """A gradient beside `rows`, put together from blocks that come from `device`."""
+
+    def __init__(self, rows: Tensor, device: torch.device) -> None:
+        self._device = device
+        self._copies: list[torch.cuda.Event] = []
+        # Only copies to and from pinned memory run beside everything else.
+        pinned = is_elsewhere(rows, device) and device.type == "cuda"
+        self._out = torch.empty_like(rows, pin_memory=pinned)
+
+    def write(self, start: int, block: Tensor) -> Tensor:
+        """Start to copy a block to its position from `start` on; returns that part."""
+        out = self._out[start : start + len(block)]
+        if block.device == out.device:
+            return out.copy_(block)
+        back = _streams(self._device)[1]
+        back.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(back):
+            out.copy_(block, non_blocking=True)
+        block.record_stream(back)
+        self._copies.append(back.record_event())
+        if len(self._copies) > 2:
+            # The device may be far ahead of the copies and would hold all blocks at once.
+            self._copies.pop(0).synchronize()
+        return out
+
+    def whole(self) -> Tensor:
+        """The gradient, once every block has arrived."""
+        for event in self._copies:
+            event.synchronize()
+        return self._out
+
+
+def is_elsewhere(rows: Tensor, device: torch.device) -> bool:
+    """Must rows be copied to be used on `device`?"""
+    return rows.device.type != device.type
+
+
+def _send(buffer: Tensor, rows: Tensor, span: Span) -> None:
+    """Start to copy a span, once the earlier use of the buffer is done."""
+    start, stop = span
+    with contextlib.ExitStack() as stack:
+        if buffer.device.type == "cuda":
+            copies = _streams(buffer.device)[0]
+            copies.wait_stream(torch.cuda.current_stream(buffer.device))
+            stack.enter_context(torch.cuda.stream(copies))
+        buffer[: stop - start].copy_(rows[start:stop], non_blocking=True)
+
+
+def _wait(device: torch.device) -> None:
+    """Let what follows on the device wait for all copies that have started."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).wait_stream(_streams(device)[0])
+
+
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """One for copies to the device, one for copies back: they run at the same time."""
+    # "cuda" and "cuda:0" must share their streams, or no one waits for a copy.
+    return _pair(torch.cuda.current_device() if device.index is None else device.index)
+
+
+@cache
+def _pair(card: int) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    return torch.cuda.Stream(card), torch.cuda.Stream(card)

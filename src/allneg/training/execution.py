@@ -1,0 +1,103 @@
+"""How a training step runs on this hardware: decided once, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from allneg.errors import RecipeError
+from allneg.kernels.engines import describe_engine
+from allneg.mesh import Mesh
+from allneg.models import Model
+from allneg.recipe import Recipe
+from allneg.scoring.tables import MULTIPLE
+from allneg.training.optimizers import OPTIMIZERS
+
+_SINGLE = Mesh()
+
+
+@dataclass(frozen=True)
+class ExecutionPlan:
+    """The choices behind a step. `str()` of it is the line that a run prints."""
+
+    device: torch.device
+    queries: int  # of a process, compared at once: the batch, or a part of it
+    columns: int  # candidates per query
+    block: int | None  # columns compared at once; None for all
+    negatives: str
+    kernel: str
+    bf16: bool  # matrix products of bfloat16 operands
+    keeps_bf16_copy: bool  # the optimizer's step rounds the entities for the next products
+    host_table: bool  # entity rows stay in host memory
+    is_captured: bool  # steps are replayed as a CUDA graph
+    overlaps_sums: bool  # gradients are summed over processes while blocks are compared
+    splits_batch: bool  # into micro-batches, or over processes
+    draws_sample: bool  # of negatives or dropout masks
+    weighs_queries: bool  # by their frequency in train
+    needs_known: bool  # the loss looks up the answers known in train
+
+    @classmethod
+    def decide(
+        cls, recipe: Recipe, model: Model, n: int, device: torch.device, mesh: Mesh = _SINGLE
+    ) -> ExecutionPlan:
+        """The plan for a process that holds `n` entity rows."""
+        loss, hardware, optimizer = recipe.loss, recipe.hardware, OPTIMIZERS[recipe.optimizer.name]
+        host_table = hardware.table == "host"
+        if host_table and mesh.size > 1:
+            raise RecipeError("hardware.table host is for a single process; set it to device")
+        drawn, batch = loss.n_negatives or 0, recipe.training.batch_size
+        columns = {"all": n, "shared": batch + drawn, "per_query": 1 + drawn}[loss.negatives]
+        share = -(-batch // mesh.batch)
+        queries = min(share, recipe.training.micro_batch or share)
+        is_cuda = device.type == "cuda"
+        uses_products = model.kernel.name == "dot" and loss.negatives != "per_query"
+        bf16 = hardware.precision == "bf16" and uses_products
+        return cls(
+            device=device,
+            queries=queries,
+            columns=columns,
+            block=None if loss.negatives == "per_query" else _block(queries, columns, loss.block),
+            negatives=loss.negatives,
+            kernel=model.kernel.name,
+            bf16=bf16,
+            keeps_bf16_copy=is_cuda
+            and bf16
+            and not host_table
+            and loss.negatives == "all"
+            and optimizer.updates_bf16_copy,
+            host_table=host_table,
+            is_captured=is_cuda
+            and mesh.size == 1  # a captured sum would not notice that a process has ended
+            and recipe.training.micro_batch is None
+            and optimizer.capturable
+            and model.kernel.name != "l2"  # looks for close pairs, and waits for the device
+            and (loss.negatives == "per_query" or not loss.mask_known)  # else shapes vary
+            and not hardware.deterministic
+            and not host_table,
+            overlaps_sums=mesh.batch > 1 and loss.negatives == "all" and queries == share,
+            splits_batch=queries < batch,
+            draws_sample=loss.negatives != "all"
+            or bool(recipe.model.entity_dropout or recipe.model.relation_dropout),
+            weighs_queries=loss.class_weights or loss.subsampling,
+            needs_known=loss.mask_known or loss.subsampling,
+        )
+
+    def __str__(self) -> str:
+        scores = f"{self.queries:,} queries × {self.columns:,} candidates"
+        if self.negatives == "per_query":
+            scores += " of their own"
+        scores += f", {self.block:,} at a time" if self.block else " at once"
+        where = ", rows from host memory" if self.host_table else ""
+        how = "matrix products" if self.kernel in ("dot", "l2", "squared_l2") else ""
+        engine = how or describe_engine(self.device)
+        extra = ", captured as a CUDA graph" if self.is_captured else ""
+        precision = ", bfloat16" if self.bf16 else ""
+        return f"{scores}{where}; {self.kernel} on {self.device}: {engine}{precision}{extra}"
+
+
+def _block(queries: int, columns: int, scores: int) -> int | None:
+    """How many columns are compared at once so that about `scores` scores are held."""
+    if queries * columns <= scores:
+        return None
+    return min(columns, max(MULTIPLE, scores // queries // MULTIPLE * MULTIPLE))

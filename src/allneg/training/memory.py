@@ -1,0 +1,157 @@
+"""How much memory a recipe takes, computed before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from allneg.errors import OutOfMemoryError
+from allneg.graph.graph import Graph
+from allneg.hardware import memory
+from allneg.mesh import Mesh
+from allneg.models import Model
+from allneg.recipe import Recipe
+from allneg.runs import make_model
+from allneg.scoring.losses import loss_class
+from allneg.scoring.tables import MULTIPLE
+from allneg.training.cost import Counts
+from allneg.training.execution import ExecutionPlan
+from allneg.training.optimizers import OPTIMIZERS
+
+_FLOAT = 4
+_ID = 8
+_BF16 = 2
+_SINGLE = Mesh()
+_SORTED = 2  # known answers are sorted into a second copy
+_ROW_COPIES = 14  # of a batch's rows: gathered, query, penalty, and the gradients of each
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes by purpose. `kept` is held all the time; training and ranking take turns."""
+
+    device: str
+    path: str  # how a step runs
+    kept: Mapping[str, int]
+    training: Mapping[str, int]
+    ranking: Mapping[str, int]
+
+    captured: bool = False  # a captured step holds its memory during rankings, too
+    host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables are there
+
+    @property
+    def peak(self) -> int:
+        phases = (sum(self.training.values()), sum(self.ranking.values()))
+        return sum(self.kept.values()) + (sum(phases) if self.captured else max(phases))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "peak": self.peak}
+
+
+def plan(
+    recipe: Recipe, graph: Graph | Counts, device: torch.device, mesh: Mesh = _SINGLE
+) -> MemoryPlan:
+    """The bytes a training takes on `device`; with a mesh, on each device."""
+    model = make_model(recipe)
+    counts = graph if isinstance(graph, Counts) else Counts.of(graph)
+    n = -(-counts.entities // mesh.rows)  # a float would round a large number
+    padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
+    execution = ExecutionPlan.decide(recipe, model, padded, device, mesh)
+    table = _FLOAT * (padded * model.entity_width + _other_parameters(recipe, model, counts))
+    on_host = execution.host_table and device.type != "cpu"
+    learnt = {
+        "tables": _pinned(table) if on_host else table,
+        "gradients": _pinned(table) if on_host else table,
+        "optimizer": OPTIMIZERS[recipe.optimizer.name].state_tables * table,
+        "best tables": table if counts.valid else 0,
+    }
+    known, row = 2 * counts.train * 3 * _ID, model.entity_width * _FLOAT
+    copy = _BF16 * padded * model.entity_width if execution.keeps_bf16_copy else 0
+    return MemoryPlan(
+        device=str(device),
+        path=str(execution),
+        kept={
+            **({} if on_host else learnt),
+            "triples and their order": counts.train * 5 * _ID,
+            "known answers": known if execution.needs_known else 0,
+            "bfloat16 entities": copy,
+        },
+        training={
+            "scores": _scores(recipe, model, execution),
+            "rows of a batch": _rows(model, execution),
+            "bfloat16 copies": _bf16_copies(model, execution),
+            # Two blocks of rows come to the device, and three of gradients leave it.
+            "streamed rows": 5 * (execution.block or padded) * row if on_host else 0,
+        },
+        ranking={
+            "scores": _ranked(recipe, counts, n) * _FLOAT,
+            "known answers": _SORTED * known if counts.valid or counts.test else 0,
+        },
+        captured=execution.is_captured,
+        host=learnt if on_host else {},
+    )
+
+
+def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, parts: int) -> None:
+    """Refuse tables that do not fit, even in so many parts, before anything is written."""
+    model = make_model(recipe)
+    holder = torch.device("cpu") if recipe.hardware.table == "host" else device
+    size = _FLOAT * graph.n_entities * model.entity_width // parts
+    available = memory(holder)
+    if available is not None and size > available:
+        raise OutOfMemoryError(
+            f"the entity rows alone take {size / 2**30:,.1f} GiB, and {holder} has "
+            f"{available / 2**30:,.1f}; lower model.dim (`allneg plan` shows all parts)"
+        )
+
+
+def _other_parameters(recipe: Recipe, model: Model, counts: Counts) -> int:
+    """Numbers in the relation table and the model's shared tensor."""
+    relations = counts.relations * (2 if recipe.model.reciprocal else 1)
+    shape = model.shared_shape
+    shared = torch.Size(shape).numel() if shape is not None else 0
+    return relations * model.relation_width + shared
+
+
+def _pinned(size: int) -> int:
+    """Bytes that PyTorch takes in pinned memory: a power of two."""
+    return 1 << (size - 1).bit_length()
+
+
+def _rows(model: Model, execution: ExecutionPlan) -> int:
+    """Bytes of a batch's rows with all copies and gradients, and of combined relations."""
+    width = max(model.entity_width, model.relation_width)
+    combined = 0
+    if model.shared_shape is not None:  # a relation combined with the shared tensor may be wider
+        combined = 4 * execution.queries * model.entity_width**2 * _FLOAT
+    return _ROW_COPIES * execution.queries * width * _FLOAT + combined
+
+
+def _scores(recipe: Recipe, model: Model, execution: ExecutionPlan) -> int:
+    """Bytes of a block of scores with its copies, and of gathered candidates' rows."""
+    row = model.entity_width * _FLOAT
+    if execution.negatives == "per_query":
+        # Each query's rows, their differences or products, and the gradients of both.
+        return 4 * execution.queries * execution.columns * row
+    copies = 1 + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
+    gathered = 2 * execution.columns * row if execution.negatives == "shared" else 0
+    block = execution.block or execution.columns
+    return int(copies * execution.queries * block * _FLOAT) + gathered
+
+
+def _bf16_copies(model: Model, execution: ExecutionPlan) -> int:
+    """Bytes of queries, rows and score gradients rounded for products."""
+    if not execution.bf16:
+        return 0
+    block = execution.block or execution.columns
+    rows = execution.queries + (0 if execution.keeps_bf16_copy else block)
+    return _BF16 * (rows * model.entity_width + execution.queries * block)
+
+
+def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:
+    """Scores held at once while valid or test is ranked."""
+    block = max(1, recipe.evaluation.block // n)
+    return min(block, max(counts.valid, counts.test)) * n
