@@ -17,7 +17,7 @@ from allneg.kernels.fused import mask_out, put
 from allneg.scoring.distributed import NO_GROUP, Group, Pending
 from allneg.scoring.losses import Loss
 from allneg.scoring.negatives import Candidates
-from allneg.scoring.streaming import GradientBlocks, Span, stream
+from allneg.scoring.streaming import GradientBlocks, stream
 
 
 def contrast(
@@ -43,33 +43,28 @@ def contrast(
     if loss.bf16:
         query = query.bfloat16()
     source = candidates.rows if bf16_copy is None else bf16_copy
-    state: Tensor | None = None
-    for span, rows in _blocks(source, size, query):
-        kept = _scores(kernel, query, rows, candidates, span)
-        found = loss.scan(kept[0], candidates.target - span[0], candidates.count - span[0])
-        state = found if state is None else loss.merge(torch.stack([state, found]))
-        if not is_whole:
-            del kept  # it would be held beside the next block's scores
-    assert state is not None
+    states, kept = [], None
+    for start, rows in _blocks(source, size, query):
+        kept = None  # before the next block's scores are made
+        kept = _scores(kernel, query, rows, candidates, start)
+        states.append(loss.scan(kept[0], *candidates.columns(start)))
+    state = states[0] if is_whole else loss.merge(torch.stack(states))
     if rows_group.size > 1:
         state = loss.merge(rows_group.all_gather(state))
     d_query: Tensor | None = None
     d_blocks = None if is_whole else GradientBlocks(candidates.rows, query.device)
     sums: list[Pending] = []
-    again = [(span, rows)] if is_whole else _blocks(source, size, query)
-    for span, rows in again:
-        scores, original = kept if is_whole else _scores(kernel, query, rows, candidates, span)
-        target, count = candidates.target - span[0], candidates.count - span[0]
-        d_scores = loss.grad_scores(state, scores, target, count, weight)
-        d_query_part, d_block = kernel.gradients(d_scores, query, rows, original)
-        d_query = d_query_part if d_query is None else d_query.add_(d_query_part)
-        if d_blocks is None:
-            d_rows = d_block.contiguous().to(candidates.rows.device)
-        else:
-            d_rows = d_blocks.write(span[0], d_block)
+    for start, rows in [(start, rows)] if is_whole else _blocks(source, size, query):  # noqa: B020
+        if not is_whole:
+            kept = None
+            kept = _scores(kernel, query, rows, candidates, start)
+        assert kept is not None
+        d_scores = loss.grad_scores(state, kept[0], *candidates.columns(start), weight)
+        d_part, d_rows = kernel.gradients(d_scores, query, rows, kept[1])
+        d_query = d_part if d_query is None else d_query.add_(d_part)
+        d_rows = d_rows.contiguous() if d_blocks is None else d_blocks.write(start, d_rows)
         if batch_group.size > 1:
             sums.append(batch_group.start_sum(d_rows))
-        del scores, original, d_scores, d_block
     assert d_query is not None
     if rows_group.size > 1:
         d_query = d_query.contiguous()
@@ -78,33 +73,38 @@ def contrast(
         d_rows = d_blocks.whole()
     for pending in sums:
         pending.wait()
-    return loss.value(state), d_query, d_rows
+    return loss.value(state), d_query, d_rows.to(candidates.rows.device)
 
 
-def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[Span, Tensor]]:
-    """Spans of `size` rows, and the rows, on the device and in the dtype of the queries."""
+def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """First rows of blocks of `size` rows, and the blocks as the queries' device and dtype."""
     n = rows.shape[-2]
     if rows.device.type != query.device.type:
         yield from stream(rows, size, query.device)
         return
     for start in range(0, n, size):
         block = rows if size >= n else rows[start : start + size]
-        yield (start, min(start + size, n)), block.to(query.dtype)
+        yield start, block.to(query.dtype)
 
 
 def _scores(
-    kernel: Kernel, query: Tensor, rows: Tensor, candidates: Candidates, span: Span
+    kernel: Kernel, query: Tensor, rows: Tensor, candidates: Candidates, start: int
 ) -> tuple[Tensor, Tensor | None]:
     """The scores of a block's rows (B, c), with -inf for masked ones, and a copy of the kernel's
     own scores where its gradients need them.
     """
     scores = kernel.scores(query, rows)
     original = scores.clone() if kernel.keeps_scores else None
-    if candidates.offset is None and candidates.masked is None:
-        return scores, original
-    start, stop = span
-    target = candidates.target - start
-    answer = mask_out(scores, target, candidates.count - start)
+    if candidates.offset is not None or candidates.masked is not None:
+        _mask(scores, candidates, start)
+    return scores, original
+
+
+def _mask(scores: Tensor, candidates: Candidates, start: int) -> None:
+    """Add offsets to the negatives' scores, and make those of masked ones -inf."""
+    target, count = candidates.columns(start)
+    stop = start + scores.shape[1]
+    answer = mask_out(scores, target, count)
     if candidates.offset is not None:
         scores += candidates.offset[..., start:stop]
     if candidates.masked is not None:
@@ -112,4 +112,3 @@ def _scores(
         here = (column >= start) & (column < stop)
         scores[query_index[here], column[here] - start] = -torch.inf
     put(scores, target, answer)  # neither an offset nor a mask applies to the answer
-    return scores, original

@@ -28,6 +28,10 @@ class Candidates:
     offset: Tensor | None = None  # (columns,) or (B, columns): added to negatives' scores
     ids: Tensor | None = None  # the entities of the rows; None where they are the whole table
 
+    def columns(self, start: int) -> tuple[Tensor, int]:
+        """`target` and `count`, seen from a block that begins at a column."""
+        return (self.target - start if start else self.target), self.count - start
+
 
 @dataclass(frozen=True)
 class NegativeSample:

@@ -14,8 +14,8 @@ _BLOCK = 1 << 18  # rows
 Span: TypeAlias = tuple[int, int]  # first row, and the row after the last
 
 
-def stream(rows: Tensor, size: int, device: torch.device) -> Iterator[tuple[Span, Tensor]]:
-    """Spans of `size` rows and these rows on `device`, valid until the next ones are taken.
+def stream(rows: Tensor, size: int, device: torch.device) -> Iterator[tuple[int, Tensor]]:
+    """First rows of blocks of `size` rows, and the blocks on `device`, valid until the next.
 
     They come through two buffers: the next span is copied while one is in use.
     """
@@ -30,7 +30,7 @@ def stream(rows: Tensor, size: int, device: torch.device) -> Iterator[tuple[Span
             _wait(device)  # for this span, and not yet for the next
             if number + 1 < len(spans):
                 _send(buffers[(number + 1) % 2], rows, spans[number + 1])
-            yield (start, stop), buffers[number % 2][: stop - start]
+            yield start, buffers[number % 2][: stop - start]
     finally:
         _wait(device)  # a buffer must not be reused before its copy is done
 

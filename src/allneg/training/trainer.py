@@ -121,15 +121,14 @@ class Trainer:
     def _add_gradients(
         self, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
     ) -> Tensor:
-        """Add the gradients of some queries to those of the tables.
+        """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
-        `weight` (B,) is that of each query's loss, and `share` that of its penalty. Returns the
-        weighted sum of both.
+        `weight` (B,) is that of each query's loss, and `share` that of its penalty.
         """
         tables, settings = self.tables, self.recipe.loss
+        known = self.known if settings.mask_known else None
         rows = tables.gather(queries)
         query = self._query(rows, queries, sample)
-        known = self.known if settings.mask_known else None
         candidates = find_candidates(tables, queries, sample, known, settings)
         losses, d_query, d_candidates = contrast(
             self.kernel, query.detach(), candidates, self.loss, weight, self.plan.block,
@@ -188,15 +187,13 @@ class Trainer:
             _accumulate(tables.entities, d_candidates)
         else:
             tables.scatter(candidates.ids, d_candidates)
-        pairs = [(queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)]
-        for ids, grad in pairs:
+        for ids, grad in ((queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)):
             if grad is not None:
                 if self.plan.overlaps_sums:
                     ids, grad = self._gather_batch(ids, grad)
                 tables.scatter(ids, grad)
         if rows.relation.grad is not None:
-            gradient = torch.zeros_like(tables.relations)
-            home = gradient.device
+            gradient, home = torch.zeros_like(tables.relations), tables.relations.device
             scatter_add(gradient, rows.relation_ids.to(home), rows.relation.grad.to(home))
             _accumulate(tables.relations, gradient)
         if rows.shared is not None and rows.shared.grad is not None:
