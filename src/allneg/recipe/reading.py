@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
-from allneg.recipe.parts import PARTS
+from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import shown
 
 
@@ -31,10 +31,13 @@ def read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[
             continue
         if hints[name] in (float, float | None) and type(value) is int and abs(value) <= _LARGEST:
             value = float(value)
-        choices = [each for each in typing.get_args(hints[name]) if type(each) is str]
+        choices = [value for value in typing.get_args(hints[name]) if type(value) is str]
+        choices = list(registered(where) or choices)
         if isinstance(value, str) and value.lower() in choices:
             value = value.lower()
         wrong = _wrong(hints[name], value) or _outside(where, value)
+        if not wrong and registered(where) and value not in choices:
+            wrong = f"must be one of {', '.join(choices)}"
         if wrong:
             close = meant(value.lower(), choices) if isinstance(value, str) else ""
             mistakes.append(f"{where} {wrong}, not {shown(value)}{close}")

@@ -80,7 +80,8 @@ def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tenso
     """First rows of blocks of `size` rows, and the blocks as the queries' device and dtype."""
     n = rows.shape[-2]
     if rows.device.type != query.device.type:
-        yield from stream(rows, size, query.device)
+        for start, block in stream(rows, size, query.device):
+            yield start, block.to(query.dtype)
         return
     for start in range(0, n, size):
         block = rows if size >= n else rows[start : start + size]
