@@ -65,6 +65,7 @@ def contrast(
         d_rows = d_rows.contiguous() if d_blocks is None else d_blocks.write(start, d_rows)
         if batch_group.size > 1:
             sums.append(batch_group.start_sum(d_rows))
+        del d_scores, d_part  # or they would be held beside the next block's scores
     assert d_query is not None
     if rows_group.size > 1:
         d_query = d_query.contiguous()

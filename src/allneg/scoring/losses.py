@@ -21,13 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.kernels.fused import (
-    log_sum_exp,
-    mask_out,
-    put,
-    softmax_gradient,
-    softmax_gradient_bf16,
-)
+from allneg.kernels.fused import log_sum_exp, mask_out, put, softmax, softmax_gradient
 from allneg.recipe import Loss as Settings
 
 
@@ -92,14 +86,12 @@ class Softmax(Loss):
     uses = ("label_smoothing", "correction")
 
     def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
-        total, answer = log_sum_exp(scores, target, count)
-        return torch.stack([answer, total])
+        return log_sum_exp(scores, target, count)
 
     def grad_scores(
         self, state: Tensor, scores: Tensor, target: Tensor, count: int, weight: Tensor
     ) -> Tensor:
-        gradient = softmax_gradient_bf16 if self.bf16 else softmax_gradient
-        return gradient(scores, target, count, state[0], state[1], weight)
+        return softmax_gradient(scores, target, count, state, weight, self.bf16)
 
     def reduce(self, scores: Tensor) -> Tensor:
         return scores.logsumexp(1).unsqueeze(0)
@@ -201,9 +193,7 @@ class SelfAdversarial(Loss):
     score_copies = 3.0
 
     def reduce(self, scores: Tensor) -> Tensor:
-        scaled = scores * self.settings.temperature
-        total = scaled.logsumexp(1)
-        weight = scaled.sub_(_finite(total).unsqueeze(1)).exp_()
+        total, weight = softmax(scores * self.settings.temperature)
         return torch.stack([total, weight.mul_(F.softplus(scores + self.settings.margin)).sum(1)])
 
     def merge_negatives(self, states: Tensor) -> Tensor:

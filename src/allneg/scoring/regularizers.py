@@ -32,16 +32,16 @@ class Regularizer(ABC):
         """The unweighted penalty of each triple, differentiable: (B, W), (B, V), (B, W) -> (B,)."""
 
     def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:
-        """Add the gradients of `share` times the penalties to those of the rows.
+        """Add the gradients of `share` times the weighted penalties to those of the rows.
 
-        Returns the weighted penalty of each query: (B,).
+        Returns the unweighted penalty of each query: (B,).
         """
         head, tail = rows.entity, rows.answer
         if not self.reciprocal:
             tails = queries.side.unsqueeze(1) == 0
             head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        penalty = self.weight * self.penalty(model, head, rows.relation, tail)
-        penalty.backward(torch.full_like(penalty, share))
+        penalty = self.penalty(model, head, rows.relation, tail)
+        penalty.backward(torch.full_like(penalty, share * self.weight))
         return penalty.detach()
 
 
@@ -65,11 +65,10 @@ class PowerSum(Regularizer):
             row.grad = torch.zeros_like(row) if row.grad is None else row.grad
             values.append(row.detach())
             grads.append(row.grad)
-        weight = torch.full_like(queries.entity, share * self.weight, dtype=torch.float32)
-        total = torch.zeros_like(weight)
+        total, weight = values[0].new_zeros(len(values[0])), share * self.weight
         for factor, grad in zip(model.factors(*values), model.factors(*grads), strict=True):
-            total += add_power_gradients(factor, grad, self.power, weight)
-        return self.weight * total
+            add_power_gradients(factor, grad, self.power, weight, total)
+        return total
 
 
 class L2(PowerSum):

@@ -64,6 +64,8 @@ class Trainer:
         self.class_weights: Tensor | None = None  # (N,)
         if recipe.loss.class_weights:
             self.class_weights = class_weights(graph).to(device)
+        batch = recipe.training.batch_size
+        self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
         self._captured = CapturedStep(self._step) if self.plan.is_captured else None
 
@@ -93,7 +95,9 @@ class Trainer:
         """Set the gradients of all tables; returns the batch's mean loss plus penalty."""
         self.optimizer.zero_grad()
         n = len(queries.entity)
-        weight = torch.full_like(queries.entity, 1 / n, dtype=torch.float32)
+        weight = self._uniform_weight
+        if n != len(weight):
+            weight = torch.full((n,), 1 / n, device=weight.device)
         if self.plan.weighs_queries:
             weight = self.query_weights(queries)
         if self.plan.splits_batch:
@@ -142,12 +146,12 @@ class Trainer:
         if settings.relation_weight:
             losses = losses + self._relation_loss(rows, queries, weight)
         query.backward(d_query)
-        total = (weight * losses).sum()
+        losses = weight * losses
         if self.regularizer is not None:
             penalties = self.regularizer.backward(self.model, rows, queries, share)
-            total = total + share * penalties.sum()
+            losses.add_(penalties, alpha=share * self.regularizer.weight)
         self._scatter(rows, queries, candidates, d_candidates)
-        return total
+        return losses.sum()
 
     def _query(self, rows: BatchRows, queries: Queries, sample: NegativeSample) -> Tensor:
         """The query vectors of a batch, with dropout: (B, W)."""

@@ -22,8 +22,8 @@ __all__ = [
     "mask_out",
     "put",
     "scatter_add",
+    "softmax",
     "softmax_gradient",
-    "softmax_gradient_bf16",
 ]
 
 
@@ -57,14 +57,15 @@ class _ComplexMul(torch.autograd.Function):
         return None, d_a, d_b, None
 
 
-def add_power_gradients(factor: Tensor, grad: Tensor, power: int, weight: Tensor) -> Tensor:
-    """Σ_k |x_k|^power of each row, whose gradient times `weight` is added to `grad` in place.
+def add_power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+) -> None:
+    """Add Σ_k |x_k|^power of each row to `out` (B,), and `weight` times its gradient to `grad`.
 
-    (B, axes, D), (B, axes, D), 2 or 3, (B,) -> (B,). |x_k| is the norm over the axes. The
-    gradient at 0 is 0. Both may be views of wider rows.
+    `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is 2 or 3. |x_k| is the
+    norm over the axes. The gradient at 0 is 0.
     """
-    out: Tensor = _engine(factor.device).add_power_gradients(factor, grad, power, weight)
-    return out
+    _engine(factor.device).add_power_gradients(factor, grad, power, weight, out)
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
@@ -72,38 +73,40 @@ def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
     _engine(table.device).scatter_add(table, ids, rows)
 
 
-def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """log Σ exp of each row without its target, and the target's score: (B, N), (B,) -> (B,), (B,).
+def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
+    """Each row's score at its target, and log Σ exp of the others: (B, N), (B,) -> (2, B).
 
     Columns from `count` on are left out. A target outside the columns has the score -inf, as has
-    a sum of nothing.
+    a sum of nothing. The scores may be overwritten.
     """
-    found: tuple[Tensor, Tensor]
-    found = _engine(scores.device).log_sum_exp(scores, target, count)
-    return found
+    out: Tensor = _engine(scores.device).log_sum_exp(scores, target, count)
+    return out
 
 
 def softmax_gradient(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+    scores: Tensor, target: Tensor, count: int, state: Tensor, weight: Tensor, bf16: bool = False
 ) -> Tensor:
-    """weight · d/d scores of log(exp total + exp answer) - answer, in place of the scores: (B, N).
+    """weight · d/d scores of log(exp total + exp answer) - answer: (B, N).
 
-    `total` and `answer` are what `log_sum_exp` gives. Columns from `count` on get 0.
+    `state` are answers and totals, as `log_sum_exp` gives them. Columns from `count` on get 0. The
+    result replaces the scores, or is a new bfloat16 tensor.
     """
     out: Tensor = _engine(scores.device).softmax_gradient(
-        scores, target, count, answer, total, weight
+        scores, target, count, state, weight, bf16
     )
     return out
 
 
-def softmax_gradient_bf16(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
-) -> Tensor:
-    """As `softmax_gradient`, as a new bfloat16 tensor; the scores may be overwritten."""
-    out: Tensor = _engine(scores.device).softmax_gradient_bf16(
-        scores, target, count, answer, total, weight
-    )
-    return out
+def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """log Σ exp of each row, and the softmax in place of the scores: (B, N) -> (B,), (B, N).
+
+    A row of -inf has the softmax 0.
+    """
+    none = torch.full((len(scores),), -1, device=scores.device)  # no target
+    state = log_sum_exp(scores, none, scores.shape[1])
+    anchor = torch.stack([state[0], torch.where(state[1] > -torch.inf, state[1], 0.0)])
+    ones = torch.ones_like(state[1])
+    return state[1], softmax_gradient(scores, none, scores.shape[1], anchor, ones)
 
 
 def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None) -> Tensor:

@@ -44,16 +44,17 @@ def complex_mul_gradients(
     return d_a, d_b
 
 
-def add_power_gradients(factor: Tensor, grad: Tensor, power: int, weight: Tensor) -> Tensor:
+def add_power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+) -> None:
     b, axes, dim = factor.shape
     if factor.stride(2) != 1 or grad.stride() != factor.stride() or not factor.numel():
-        return reference.add_power_gradients(factor, grad, power, weight)
-    out = torch.empty(b, dtype=torch.float32, device=factor.device)
+        reference.add_power_gradients(factor, grad, power, weight, out)
+        return
     _add_power_gradients[(b,)](
-        factor, grad, weight.contiguous(), out, ROW=factor.stride(0), AXIS=factor.stride(1),
-        DIM=dim, AXES=axes, POWER=power, BLOCK=1024, num_warps=4,
+        factor, grad, power * weight, out, ROW=factor.stride(0), AXIS=factor.stride(1), DIM=dim,
+        AXES=axes, POWER=power, BLOCK=1024, num_warps=4,
     )  # fmt: skip
-    return out
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
@@ -65,44 +66,29 @@ def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
     _scatter_add[grid](table, ids, rows.contiguous(), width, BLOCK=1024, num_warps=4)
 
 
-def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
     b, n = scores.shape
     n = min(n, max(count, 0))
     parts = 1 if b >= _MANY_ROWS else max(1, triton.cdiv(n, _COLUMNS))
     # Each program sums one row, or one part of a row; PyTorch adds the few parts.
-    sums = torch.empty(b, parts, dtype=torch.float32, device=scores.device)
-    answer = torch.empty(b, dtype=torch.float32, device=scores.device)
+    out = torch.empty(1 + parts, b, dtype=torch.float32, device=scores.device)
     if b:
         width = triton.cdiv(n, parts)
         _log_sum_exp[(b, parts)](
-            scores, target, sums, answer, n, width, scores.stride(0), parts, BLOCK=_COLUMNS,
-            num_warps=8,
-        )  # fmt: skip
-    return sums.logsumexp(1) if parts > 1 else sums.squeeze(1), answer
+            scores, target, out, n, width, scores.stride(0), b, BLOCK=_COLUMNS, num_warps=8
+        )
+    return out if parts == 1 else torch.stack([out[0], out[1:].logsumexp(0)])
 
 
 def softmax_gradient(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+    scores: Tensor, target: Tensor, count: int, state: Tensor, weight: Tensor, bf16: bool
 ) -> Tensor:
-    return _softmax_gradient_into(scores, scores, target, count, answer, total, weight)
-
-
-def softmax_gradient_bf16(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
-) -> Tensor:
-    out = torch.empty_like(scores, dtype=torch.bfloat16)
-    return _softmax_gradient_into(out, scores, target, count, answer, total, weight)
-
-
-def _softmax_gradient_into(
-    out: Tensor, scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor,
-    weight: Tensor,
-) -> Tensor:  # fmt: skip
     b, n = scores.shape
+    out = torch.empty_like(scores, dtype=torch.bfloat16) if bf16 else scores
     if n:
         _softmax_gradient[(b, triton.cdiv(n, _COLUMNS))](
-            scores, out, target, answer.contiguous(), total.contiguous(), weight.contiguous(),
-            n, count, scores.stride(0), out.stride(0), BLOCK=_COLUMNS, num_warps=8,
+            scores, out, target, state.contiguous(), weight.contiguous(), n, count, b,
+            scores.stride(0), out.stride(0), BLOCK=_COLUMNS, num_warps=8,
         )  # fmt: skip
     return out
 
@@ -175,11 +161,10 @@ def _complex_mul_gradients(
 
 @triton.jit
 def _add_power_gradients(
-    factor, grad, weight, out, ROW: tl.constexpr, AXIS: tl.constexpr, DIM: tl.constexpr,
+    factor, grad, scale, out, ROW: tl.constexpr, AXIS: tl.constexpr, DIM: tl.constexpr,
     AXES: tl.constexpr, POWER: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    scale = tl.load(weight + row) * POWER
     total = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, DIM, BLOCK):
         column = first + tl.arange(0, BLOCK)
@@ -200,7 +185,7 @@ def _add_power_gradients(
             x = tl.load(factor + offset + axis * AXIS, mask=inside, other=0.0)
             g = tl.load(grad + offset + axis * AXIS, mask=inside, other=0.0)
             tl.store(grad + offset + axis * AXIS, g + slope * x, mask=inside)
-    tl.store(out + row, tl.sum(total, 0))
+    tl.store(out + row, tl.load(out + row) + tl.sum(total, 0))
 
 
 @triton.jit
@@ -214,7 +199,7 @@ def _scatter_add(table, ids, rows, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _log_sum_exp(scores, target, sums, answer, n, width, stride, parts, BLOCK: tl.constexpr):
+def _log_sum_exp(scores, target, out, n, width, stride, rows, BLOCK: tl.constexpr):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     own = tl.load(target + row)
     # Each lane keeps the largest score it met, and the sum of exp of the others minus that.
@@ -232,21 +217,22 @@ def _log_sum_exp(scores, target, sums, answer, n, width, stride, parts, BLOCK: t
     top = tl.max(most, 0)
     anchor = tl.where(top == float("-inf"), 0.0, top)
     total = tl.sum(total * tl.exp(most - anchor), 0)
-    tl.store(sums + row * parts + part, tl.log(total) + anchor)
+    tl.store(out + (1 + part) * rows + row, tl.log(total) + anchor)
     if part == 0:
         inside = (own >= 0) & (own < n)
         found = tl.load(scores + row * stride + own, mask=inside, other=float("-inf"))
-        tl.store(answer + row, found)
+        tl.store(out + row, found)
 
 
 @triton.jit
 def _softmax_gradient(
-    scores, out, target, answer, total, weight, n, count, stride, out_stride, BLOCK: tl.constexpr
+    scores, out, target, state, weight, n, count, rows, stride, out_stride, BLOCK: tl.constexpr
 ):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = part * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(scores + row * stride + column, mask=column < n, other=float("-inf"))
-    a, others, its_weight = tl.load(answer + row), tl.load(total + row), tl.load(weight + row)
+    a, others = tl.load(state + row), tl.load(state + rows + row)
+    its_weight = tl.load(weight + row)
     log_sum = tl.maximum(others, a) + tl.log(1.0 + tl.exp(-tl.abs(others - a)))
     grad = tl.exp(values - log_sum) * its_weight
     of_answer = -its_weight / (1.0 + tl.exp(a - others))

@@ -18,15 +18,17 @@ def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
     return torch.cat([a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re], dim=-1)
 
 
-def add_power_gradients(factor: Tensor, grad: Tensor, power: int, weight: Tensor) -> Tensor:
+def add_power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+) -> None:
     squares = factor.square().sum(1)
-    scale = power * weight.view(-1, 1, 1)
     if power == 2:
-        grad.add_(scale * factor)
-        return squares.sum(1)
-    roots = squares.sqrt()  # the cube by a root: a general power is several times slower
-    grad.add_(scale * roots.unsqueeze(1) * factor)
-    return (squares * roots).sum(1)
+        grad.add_(factor, alpha=power * weight)
+        out.add_(squares.sum(1))
+    else:
+        roots = squares.sqrt()  # the cube by a root: a general power is several times slower
+        grad.addcmul_(roots.unsqueeze(1), factor, value=power * weight)
+        out.add_((squares * roots).sum(1))
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
@@ -55,18 +57,19 @@ def put(grad: Tensor, target: Tensor, values: Tensor) -> None:
     grad.scatter_(1, column, new.unsqueeze(1))
 
 
-def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    answer = mask_out(scores, target, count)
-    total = torch.empty_like(answer)
+def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
+    out = scores.new_empty(2, len(scores))
+    out[0] = mask_out(scores, target, count)
     size = max(1, _SCORES // max(1, scores.shape[1]))
     for start in range(0, len(scores), size):
-        total[start : start + size] = scores[start : start + size].logsumexp(1)
-    return total, answer
+        out[1, start : start + size] = scores[start : start + size].logsumexp(1)
+    return out
 
 
 def softmax_gradient(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
+    scores: Tensor, target: Tensor, count: int, state: Tensor, weight: Tensor, bf16: bool
 ) -> Tensor:
+    answer, total = state
     log_sum = torch.logaddexp(total, answer).unsqueeze(1)
     size = max(1, _SCORES // max(1, scores.shape[1]))
     for start in range(0, len(scores), size):
@@ -74,13 +77,7 @@ def softmax_gradient(
         scores[rows].sub_(log_sum[rows]).exp_().mul_(weight[rows].unsqueeze(1))
     scores[:, max(count, 0) :] = 0.0
     put(scores, target, -weight * torch.sigmoid(total - answer))
-    return scores
-
-
-def softmax_gradient_bf16(
-    scores: Tensor, target: Tensor, count: int, answer: Tensor, total: Tensor, weight: Tensor
-) -> Tensor:
-    return softmax_gradient(scores, target, count, answer, total, weight).bfloat16()
+    return scores.bfloat16() if bf16 else scores
 
 
 def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Tensor:
