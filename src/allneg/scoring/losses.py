@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.kernels.fused import log_sum_exp, mask_out, put, softmax, softmax_gradient
+from allneg.kernels.fused import exp_weights, log_sum_exp, mask_out, put, softmax_gradient
 from allneg.recipe import Loss as Settings
 
 
@@ -51,7 +51,7 @@ class Loss(ABC):
     ) -> Tensor:
         """weight · d loss / d scores of a block, in place of the scores."""
         mask_out(scores, target, count)
-        grad = self.grad_negatives(scores, state).mul_(weight.unsqueeze(1))
+        grad = self.grad_negatives(scores, state, weight)
         put(grad, target, weight * self.grad_answer(state))
         return grad
 
@@ -68,8 +68,8 @@ class Loss(ABC):
         """The loss of each query; state[0] is the answer's score: (1 + k, B) -> (B,)."""
 
     @abstractmethod
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        """d loss / d negative scores, in place of the scores; 0 where they are -inf: (B, c)."""
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        """weight · d loss / d negative scores, in place of them; 0 where they are -inf: (B, c)."""
 
     @abstractmethod
     def grad_answer(self, state: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ class Softmax(Loss):
     def value(self, state: Tensor) -> Tensor:
         return F.softplus(state[1] - state[0])  # log(exp total + exp answer) - answer
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        return scores.sub_(torch.logaddexp(state[1], state[0]).unsqueeze(1)).exp_()
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        return exp_weights(scores, torch.logaddexp(state[1], state[0]), weight)
 
     def grad_answer(self, state: Tensor) -> Tensor:
         return -torch.sigmoid(state[1] - state[0])
@@ -131,10 +131,10 @@ class SmoothedSoftmax(Softmax):
         mean = (state[2] + state[0]) / (state[3] + 1)
         return super().value(state) + self.settings.label_smoothing * (state[0] - mean)
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        flat = (self.settings.label_smoothing / (state[3] + 1)).unsqueeze(1)
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        flat = (weight * self.settings.label_smoothing / (state[3] + 1)).unsqueeze(1)
         flat = torch.where(scores > -torch.inf, flat, 0.0)
-        return super().grad_negatives(scores, state).sub_(flat)
+        return super().grad_negatives(scores, state, weight).sub_(flat)
 
     def grad_answer(self, state: Tensor) -> Tensor:
         flat = self.settings.label_smoothing * (1 - 1 / (state[3] + 1))
@@ -154,8 +154,8 @@ class Margin(Loss):
     def value(self, state: Tensor) -> Tensor:
         return state[1] - state[0]
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        return scores.add_(self.settings.margin).gt_(0)
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).gt_(0).mul_(weight.unsqueeze(1))
 
     def grad_answer(self, state: Tensor) -> Tensor:
         return torch.full_like(state[0], -1.0)
@@ -174,8 +174,8 @@ class Logistic(Loss):
     def value(self, state: Tensor) -> Tensor:
         return state[1] + F.softplus(-(state[0] + self.settings.margin))
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        return scores.add_(self.settings.margin).sigmoid_()
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        return scores.add_(self.settings.margin).sigmoid_().mul_(weight.unsqueeze(1))
 
     def grad_answer(self, state: Tensor) -> Tensor:
         return -torch.sigmoid(-(state[0] + self.settings.margin))
@@ -193,7 +193,10 @@ class SelfAdversarial(Loss):
     score_copies = 3.0
 
     def reduce(self, scores: Tensor) -> Tensor:
-        total, weight = softmax(scores * self.settings.temperature)
+        scaled = scores * self.settings.temperature
+        none = torch.full((len(scores),), -1, device=scores.device)  # no target
+        total = log_sum_exp(scaled, none, scores.shape[1])[1]
+        weight = exp_weights(scaled, total, torch.ones_like(total))
         return torch.stack([total, weight.mul_(F.softplus(scores + self.settings.margin)).sum(1)])
 
     def merge_negatives(self, states: Tensor) -> Tensor:
@@ -204,10 +207,10 @@ class SelfAdversarial(Loss):
     def value(self, state: Tensor) -> Tensor:
         return (state[2] + F.softplus(-(state[0] + self.settings.margin))) / 2
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        slope = torch.sigmoid(scores + self.settings.margin)
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        slope = (scores + self.settings.margin).sigmoid_()
         scaled = scores.mul_(self.settings.temperature)
-        return scaled.sub_(_finite(state[1]).unsqueeze(1)).exp_().mul_(slope).div_(2)
+        return exp_weights(scaled, state[1], weight / 2).mul_(slope)
 
     def grad_answer(self, state: Tensor) -> Tensor:
         return -torch.sigmoid(-(state[0] + self.settings.margin)) / 2

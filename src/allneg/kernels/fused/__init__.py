@@ -18,11 +18,11 @@ __all__ = [
     "add_power_gradients",
     "complex_mul",
     "count_ranks",
+    "exp_weights",
     "log_sum_exp",
     "mask_out",
     "put",
     "scatter_add",
-    "softmax",
     "softmax_gradient",
 ]
 
@@ -97,16 +97,15 @@ def softmax_gradient(
     return out
 
 
-def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """log Σ exp of each row, and the softmax in place of the scores: (B, N) -> (B,), (B, N).
+def exp_weights(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
+    """weight · exp(scores - total), in place of the scores: (B, N), (B,), (B,) -> (B, N).
 
-    A row of -inf has the softmax 0.
+    A total of -inf, of a row of nothing, counts as 0.
     """
     none = torch.full((len(scores),), -1, device=scores.device)  # no target
-    state = log_sum_exp(scores, none, scores.shape[1])
-    anchor = torch.stack([state[0], torch.where(state[1] > -torch.inf, state[1], 0.0)])
-    ones = torch.ones_like(state[1])
-    return state[1], softmax_gradient(scores, none, scores.shape[1], anchor, ones)
+    finite = torch.where(total > -torch.inf, total, 0.0)
+    state = torch.stack([torch.full_like(total, -torch.inf), finite])
+    return softmax_gradient(scores, none, scores.shape[1], state, weight)
 
 
 def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None) -> Tensor:

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from allneg.kernels.fused import reference
 
+# Block sizes and warps are the fastest of those tried on an H200 with ComplEx, rank 1000.
 _COORDINATES = 512  # per program, of complex products and powers
-_COLUMNS = 4096  # of scores per program
+_COLUMNS = 1024  # of scores per block
+_PART = 4096  # columns per program where a row is split over several
 _MANY_ROWS = 512  # with fewer rows, a row is split over several programs to fill the GPU
-_RANKED = 1024  # columns per block when counting
-_NUMBERS = 2048  # of a table per program, in AdaGrad
+_NUMBERS = 1024  # of a table per program, in AdaGrad
 
 
 def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
@@ -53,7 +54,7 @@ def add_power_gradients(
         return
     _add_power_gradients[(b,)](
         factor, grad, power * weight, out, ROW=factor.stride(0), AXIS=factor.stride(1), DIM=dim,
-        AXES=axes, POWER=power, BLOCK=1024, num_warps=4,
+        AXES=axes, POWER=power, BLOCK=_COORDINATES, num_warps=8,
     )  # fmt: skip
 
 
@@ -69,13 +70,13 @@ def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
 def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
     b, n = scores.shape
     n = min(n, max(count, 0))
-    parts = 1 if b >= _MANY_ROWS else max(1, triton.cdiv(n, _COLUMNS))
+    parts = 1 if b >= _MANY_ROWS else max(1, triton.cdiv(n, _PART))
     # Each program sums one row, or one part of a row; PyTorch adds the few parts.
     out = torch.empty(1 + parts, b, dtype=torch.float32, device=scores.device)
     if b:
         width = triton.cdiv(n, parts)
         _log_sum_exp[(b, parts)](
-            scores, target, out, n, width, scores.stride(0), b, BLOCK=_COLUMNS, num_warps=8
+            scores, target, out, n, width, scores.stride(0), b, BLOCK=_COLUMNS, num_warps=4
         )
     return out if parts == 1 else torch.stack([out[0], out[1:].logsumexp(0)])
 
@@ -88,7 +89,7 @@ def softmax_gradient(
     if n:
         _softmax_gradient[(b, triton.cdiv(n, _COLUMNS))](
             scores, out, target, state.contiguous(), weight.contiguous(), n, count, b,
-            scores.stride(0), out.stride(0), BLOCK=_COLUMNS, num_warps=8,
+            scores.stride(0), out.stride(0), BLOCK=_COLUMNS, num_warps=4,
         )  # fmt: skip
     return out
 
@@ -100,7 +101,7 @@ def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Ten
         width = answer if tolerance is None else tolerance.contiguous()
         _count_ranks[(b,)](
             scores, answer.contiguous(), width, out, n, scores.stride(0),
-            TOLERANT=tolerance is not None, BLOCK=_RANKED, num_warps=4,
+            TOLERANT=tolerance is not None, BLOCK=_COLUMNS, num_warps=4,
         )  # fmt: skip
     return out
 
@@ -118,7 +119,7 @@ def adagrad(
         _adagrad[(triton.cdiv(n, _NUMBERS),)](
             table, grad.contiguous(), squares, rate, eps,
             table if bf16_copy is None else bf16_copy, n,
-            COPY=bf16_copy is not None, BLOCK=_NUMBERS, num_warps=8,
+            COPY=bf16_copy is not None, BLOCK=_NUMBERS, num_warps=4,
         )  # fmt: skip
 
 
