@@ -44,7 +44,7 @@ def test_list_names_every_known_set() -> None:
     assert by_name["countries"]["where"] == "in the package"
     assert by_name["fb15k"]["where"] is None
     assert by_name["fb15k"]["train"] == 483_142
-    assert "to be fetched" in run("list").stdout
+    assert "to be downloaded" in run("list").stdout
 
 
 def test_get_says_where_a_set_is() -> None:
@@ -68,7 +68,7 @@ def test_check_prints_tables_and_cuts_long_lists(leaky: str) -> None:
     said = run("check", leaky)
     assert said.exit_code == 0
     assert "… and 2 more; --json lists them all" in said.stdout
-    assert "1 duplicate triple in train is left out" in said.stderr
+    assert "1 duplicate triple in train is removed" in said.stderr
 
 
 @pytest.mark.battery(7)

@@ -83,7 +83,7 @@ def test_a_tar_whose_headers_make_no_sense_is_damaged(
         member = tarfile.TarInfo("train.txt")
         member.size, member.pax_headers = len(TRAIN), fields
         tar.addfile(member, io.BytesIO(TRAIN))
-    with pytest.raises(DataError, match="not a whole archive"):
+    with pytest.raises(DataError, match="not a complete archive"):
         read_graph(path)
 
 
@@ -100,7 +100,7 @@ def test_a_zip_whose_directory_makes_no_sense_is_damaged(
     entry = data.rindex(b"PK\x01\x02")  # the last of the directory
     data[entry + place] = byte
     path.write_bytes(data)
-    with pytest.raises(DataError, match="not a whole archive"):
+    with pytest.raises(DataError, match="not a complete archive"):
         read_graph(path)
 
 
@@ -161,7 +161,7 @@ def test_an_overlong_header_is_refused_unread(tmp_path: Path) -> None:
 def test_what_is_called_an_archive_and_is_none_is_refused(tmp_path: Path) -> None:
     for name in ("x.zip", "x.tar.xz", "x.tgz"):
         (tmp_path / name).write_bytes(TRAIN)
-        with pytest.raises(DataError, match="not a whole archive"):
+        with pytest.raises(DataError, match="not a complete archive"):
             read_graph(tmp_path / name)
 
 

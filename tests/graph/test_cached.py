@@ -23,12 +23,12 @@ from allneg.graph import (
     SPLITS,
     Graph,
     cached,
+    clean,
     duplicates,
     lines,
     mapped,
-    names,
+    numbering,
     read_graph,
-    spilled,
 )
 from allneg.recipe import Data
 
@@ -36,13 +36,13 @@ TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
 
 
 SMALL = {
-    (spilled, "_CHUNK"): 2,
-    (spilled, "_PARTS"): 3,
+    (numbering, "_CHUNK"): 2,
+    (numbering, "_PARTS"): 3,
     (lines, "_BLOCK"): 16,
-    (duplicates, "_TOGETHER"): 2,
-    (names, "_TOGETHER"): 2,
+    (duplicates, "_GROUP"): 2,
+    (clean, "_NAMES"): 2,
     (mapped, "ROWS"): 2,
-    (spilled, "ROWS"): 2,
+    (numbering, "ROWS"): 2,
 }
 USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
 
@@ -166,7 +166,7 @@ def test_a_second_look_reads_the_cache_and_not_the_text(
 ) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
     _, first = both(source)
-    monkeypatch.setattr("allneg.graph.read.read_spilled", None)
+    monkeypatch.setattr("allneg.graph.read.read_on_disk", None)
     again = read_graph(source, Data(store="disk"))
     assert again.notes == first.notes
     assert_equal(read_graph(source, Data(store="memory")), again)
@@ -274,7 +274,7 @@ def test_the_size_of_the_text_decides_and_is_said_once(
 def test_a_text_that_is_kept_on_the_disk_by_wish_is_not_called_large(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
     note = read_graph(source, Data(store="disk")).notes[0]
-    assert note.startswith("toy: its ids are kept in ")
+    assert note.startswith("toy: its ids are stored in ")
 
 
 def test_writing_into_mapped_triples_leaves_the_file_alone(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_the_entry_of_another_graph_is_not_believed(tmp_path: Path) -> None:
     shutil.copytree(foreign, entry)
     again = read_graph(mine, Data(store="disk"))
     assert tuple(again.vocabulary.entities) == tuple(first.vocabulary.entities)
-    assert any("is of another graph" in note for note in again.notes)
+    assert any("is of another graph or version" in note for note in again.notes)
 
 
 @pytest.mark.battery(18)

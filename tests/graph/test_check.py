@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from allneg.graph import Graph, Vocabulary, mirrors, read_graph
-from allneg.graph.check import check, graph_hashes
-from allneg.graph.keys import triple_keys
-from allneg.graph.mirrors import find_echoes
+from allneg.graph import Graph, Vocabulary, read_graph
+from allneg.graph import check as check_module
+from allneg.graph.check import check, find_relation_overlaps, graph_hashes
+from allneg.graph.graph import triple_keys
 
 Read = Callable[..., Graph]
 
@@ -57,6 +57,19 @@ def test_categories_go_by_the_averages_of_train(read: Read) -> None:
     assert found == {"x": "1-n", "y": "n-1", "z": "n-n", "w": "1-1", "v": "1-n"}
 
 
+def test_categories_are_the_same_when_triple_keys_would_overflow() -> None:
+    rng = np.random.default_rng(0)
+    train = rng.integers(0, (9, 4, 3), (60, 3))
+    train[train[:, 1] == 3, 0] = 0  # one head, several tails
+
+    def categories(n_entities: int) -> tuple[str, ...]:
+        names = Vocabulary(range(n_entities), ("a", "b", "c", "d"))  # type: ignore[arg-type]
+        return Graph("toy", names, train, train[:0], train[:0]).categories
+
+    assert categories(1 << 32) == categories(9)
+    assert len(set(categories(9))) > 1
+
+
 def random_graph(seed: int) -> Graph:
     """A few entities and many relations, so that pairs meet often, with self-loops among them."""
     dice = np.random.default_rng(seed)
@@ -71,10 +84,10 @@ def random_graph(seed: int) -> Graph:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 22])
-def test_echoes_equal_those_of_a_plain_loop(
+def test_relation_overlaps_equal_those_of_a_plain_loop(
     monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(mirrors, "_MOST_MATCHES", at_once)
+    monkeypatch.setattr(check_module, "_MOST_MATCHES", at_once)
     graph = random_graph(seed)
     pairs = defaultdict(set)
     for split in ("train", "valid", "test"):
@@ -91,7 +104,7 @@ def test_echoes_equal_those_of_a_plain_loop(
                 (symmetric if one == two else inverse).add((one, two, mirrored, mirrored / larger))
             if one < two and same / larger >= 0.5:
                 duplicate.add((one, two, same, same / larger))
-    found = find_echoes(graph)
+    found = find_relation_overlaps(graph)
     for echoes, plain in (
         (found.inverse, inverse),
         (found.symmetric, symmetric),
@@ -109,13 +122,13 @@ def test_echoes_equal_those_of_a_plain_loop(
         if ((other_h, other_t) == (t, h) and any(e[:2] == (one, two) for e in inverse | symmetric))
         or ((other_h, other_t) == (h, t) and any(e[:2] == (one, two) for e in duplicate))
     }
-    assert found.told["test"] == len(told)
+    assert found.leaked["test"] == len(told)
 
 
 def test_a_graph_with_empty_splits_is_checked(read: Read) -> None:
     found = check(read(b"a\tr\ta\n"))
-    assert found.echoes.told == {"valid": 0, "test": 0}
-    assert found.echoes.symmetric == ()
+    assert found.relation_overlaps.leaked == {"valid": 0, "test": 0}
+    assert found.relation_overlaps.symmetric == ()
     assert found.triples == {"train": 1, "valid": 0, "test": 0}
 
 
@@ -144,9 +157,9 @@ def test_hashes_change_with_any_id_or_name(read: Read) -> None:
 def test_the_published_sets_show_their_known_leaks() -> None:
     wn18, wn18rr = (check(read_graph(name)) for name in ("wn18", "wn18rr"))
     # Dettmers et al. (2018): 94 % of WN18's test by an inverse rule; none inverse in WN18RR.
-    assert round(wn18.echoes.told["test"] / wn18.triples["test"], 2) == 0.94
-    assert len(wn18.echoes.inverse) == 7
-    assert wn18rr.echoes.inverse == ()
+    assert round(wn18.relation_overlaps.leaked["test"] / wn18.triples["test"], 2) == 0.94
+    assert len(wn18.relation_overlaps.inverse) == 7
+    assert wn18rr.relation_overlaps.inverse == ()
     assert sum(wn18.self_loops.values()) == 9
     assert wn18rr.unseen_entities == 384
     assert wn18rr.unseen_triples == {"valid": 210, "test": 210}

@@ -12,7 +12,7 @@ import pytest
 
 from allneg.errors import DataError, RecipeError
 from allneg.graph import Graph, lines, read_graph
-from allneg.graph.fields import cut
+from allneg.graph.lines import split_line
 from allneg.recipe import Data
 
 Read = Callable[..., Graph]
@@ -71,8 +71,8 @@ def test_at_most_so_many_bad_lines_are_left_out_and_counted(read: Read) -> None:
     text = b"a\tr\tb\nx\ny\tz\nb\tr\ta\n"
     graph = read(text, skip_bad_lines=2)
     assert named(graph) == [("a", "r", "b"), ("b", "r", "a")]
-    assert any("bad lines left out (data.skip_bad_lines): 2" in note for note in graph.notes)
-    with pytest.raises(DataError, match=r"train\.txt:3: .*left out before: 1"):
+    assert any("skipped bad lines (data.skip_bad_lines): 2" in note for note in graph.notes)
+    with pytest.raises(DataError, match=r"train\.txt:3: .*bad lines skipped before: 1"):
         read(text, skip_bad_lines=1)
 
 
@@ -97,7 +97,7 @@ def test_a_byte_order_mark_is_left_out_once_and_noted(read: Read) -> None:
 def test_crlf_ends_a_line_and_a_lone_cr_stays_in_its_name(read: Read) -> None:
     graph = read(b"a\tr\tb\r\nb\tr\tc\na\rz\tr\tb\r\n")
     assert named(graph) == [("a", "r", "b"), ("b", "r", "c"), ("a\rz", "r", "b")]
-    assert any(note.endswith("carriage returns inside names, kept: 1") for note in graph.notes)
+    assert any(note.endswith("kept carriage returns inside names: 1") for note in graph.notes)
 
 
 @pytest.mark.battery(5)
@@ -229,7 +229,7 @@ def test_a_line_of_column_names_is_left_out_and_noted(read: Read, names: bytes) 
 
 
 def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) -> None:
-    with pytest.raises(DataError, match=r"say data\.columns=htr"):
+    with pytest.raises(DataError, match=r"set data\.columns=htr"):
         read(b"head\ttail\trelation\na\tb\tr\n")
     assert named(read(b"head\ttail\trelation\na\tb\tr\n", columns="htr")) == [("a", "r", "b")]
 
@@ -237,12 +237,12 @@ def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) 
 @pytest.mark.parametrize(
     "content, ending, advice",
     [
-        (b"a r b\n", "txt", "put tabs between them"),
-        (b"a;r;b\n", "csv", "by semicolons: put commas between them"),
-        (b"a b;r;c\n", "tsv", "by semicolons: put tabs between them"),
-        (b"# my data\n", "tsv", "comments are not read: take them out"),
-        (b"a,r,b\n", "txt", "call the file .csv"),
-        (b"a\tr\tb\n", "csv", "call the file .tsv"),
+        (b"a r b\n", "txt", "by spaces: use tabs"),
+        (b"a;r;b\n", "csv", "by semicolons: use commas"),
+        (b"a b;r;c\n", "tsv", "by semicolons: use tabs"),
+        (b"# my data\n", "tsv", "comments are not supported: remove them"),
+        (b"a,r,b\n", "txt", "rename the file to .csv"),
+        (b"a\tr\tb\n", "csv", "rename the file to .tsv"),
     ],
 )
 def test_another_separator_is_recognised(
@@ -272,7 +272,11 @@ def test_blocks_of_any_size_read_the_same_as_a_plain_loop(
         # A CR before the line's end would belong to the line's end.
         rows.append(separator.join(fields).rstrip("\r") + "x" + dice.choice(["\n", "\r\n", "\n\n"]))
     text = "".join(rows).rstrip("\n")
-    plain = [tuple(cut(line.removesuffix("\r"), separator)[0]) for line in text.split("\n") if line]
+    plain = [
+        tuple(split_line(line.removesuffix("\r"), separator)[0])
+        for line in text.split("\n")
+        if line
+    ]
     monkeypatch.setattr(lines, "_BLOCK", block)
     graph = read(text.encode(), ending=ending, keep_duplicates=True)
     assert named(graph) == plain

@@ -117,7 +117,7 @@ def test_an_unknown_name_suggests_near_ones() -> None:
 def test_a_folder_of_folders_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "fb15k").mkdir()
     with pytest.raises(
-        DataError, match="no train file in it, only folders; found 'fb15k'; name one"
+        DataError, match="no train file in it, only folders; found 'fb15k'; choose one"
     ):
         read_graph(tmp_path)
 
@@ -125,7 +125,7 @@ def test_a_folder_of_folders_is_called_one(tmp_path: Path) -> None:
 def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('# a, b, c\n[data]\nname = "wn18"\n')
-    with pytest.raises(DataError, match=r"mine\.toml: no triples.*--recipe"):
+    with pytest.raises(DataError, match=r"mine\.toml: TOML is not .*--recipe"):
         read_graph(path)
 
 
@@ -135,8 +135,8 @@ def test_duplicates_are_left_out_and_counted(read: Read) -> None:
     graph = read(train, test=test)
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 0]]
     assert graph.test.tolist() == [[1, 0, 1]]
-    assert "toy: 2 duplicate triples in train are left out" in graph.notes
-    assert "toy: 1 duplicate triple in test is left out" in graph.notes
+    assert "toy: 2 duplicate triples in train are removed" in graph.notes
+    assert "toy: 1 duplicate triple in test is removed" in graph.notes
     kept = read(train, test=test, keep_duplicates=True)
     assert len(kept.train) == 4
     assert "toy: 2 duplicate triples in train are kept" in kept.notes
@@ -163,7 +163,7 @@ def test_unseen_names_are_kept_and_counted(read: Read) -> None:
     assert graph.seen.tolist() == [True, True, False, False]
     assert graph.notes == (
         "toy: 2 entities and 1 relation are not in train; "
-        "they touch 1 valid and 2 test triples, which are kept",
+        "they occur in 1 valid and 2 test triples, which are kept",
     )
 
 
@@ -174,7 +174,7 @@ def test_unseen_names_are_left_out_when_told(read: Read) -> None:
     assert graph.vocabulary.relations == ("r",)
     assert graph.valid.tolist() == [[1, 0, 0]]
     assert graph.test.tolist() == [[1, 0, 1]]
-    assert graph.notes[0].endswith("left out, names and triples (data.drop_unseen)")
+    assert graph.notes[0].endswith("which are removed, as are the names (data.drop_unseen)")
 
 
 def ring(order: str, n_entities: int = 30) -> bytes:

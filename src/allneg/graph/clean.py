@@ -1,0 +1,162 @@
+"""What was read → a graph: split, without duplicates, with notes on what looks unusual."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from allneg.errors import DataError, counted
+from allneg.graph.duplicates import find_duplicates
+from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.mapped import without_rows
+from allneg.graph.split import split_triples
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Data
+
+_FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
+_NAMES = 1 << 22  # names compared at once, roughly
+
+
+def cleaned(
+    name: str,
+    splits: Mapping[str, Triples],
+    vocabulary: Vocabulary,
+    notes: list[str],
+    settings: Data,
+) -> Graph:
+    """The graph of what was read. The split "" is one file that is to be split."""
+    if "" in splits:
+        splits, vocabulary, found = split_triples(splits[""], vocabulary, settings)
+        notes = notes + found
+    empty = np.empty((0, 3), dtype=np.int64)
+    train, valid, test = (splits.get(split, empty) for split in SPLITS)
+    graph = Graph(name, vocabulary, train, valid, test, tuple(notes))
+    graph = _noted(graph, *_column_notes(graph, settings.columns))
+    graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
+    graph = _without_unseen(_without_duplicates(graph, settings), settings)
+    return _noted(graph, *_name_notes(graph.vocabulary))
+
+
+def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:
+    texts = tuple(f"{graph.name}: {note}" for note in notes)
+    return replace(graph, notes=(*graph.notes, *texts), **changes)  # type: ignore[arg-type]
+
+
+def _without_duplicates(graph: Graph, settings: Data) -> Graph:
+    """Remove repeated triples within a split, unless settings keep them."""
+    found, notes, changes = find_duplicates(graph), [], {}
+    for split, rows in found.repeated.items():
+        if len(rows):
+            notes.append(duplicates_note(len(rows), split, settings.keep_duplicates))
+            if not settings.keep_duplicates:
+                changes[split] = without_rows(graph.split(split), rows)
+    for (one, other), count in found.shared.items():
+        if count:
+            verb = "is" if count == 1 else "are"
+            notes.append(f"{counted(count, 'triple')} {verb} in both {one} and {other}")
+    return _noted(graph, *notes, **changes)
+
+
+def duplicates_note(count: int, split: str, kept: bool) -> str:
+    verb = "is" if count == 1 else "are"
+    return f"{counted(count, 'duplicate triple')} in {split} {verb} {'kept' if kept else 'removed'}"
+
+
+def _without_unseen(graph: Graph, settings: Data) -> Graph:
+    """Count names that are not in train, and remove them with their triples if settings say so."""
+    # Train is read first, so its names have the lowest ids.
+    n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
+    n_relations = int(graph.train[:, 1].max()) + 1
+    new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
+    if not new_entities and not new_relations:
+        return graph
+    seen, counts = {}, []
+    for split in ("valid", "test"):
+        triples = graph.split(split)
+        mask = (triples < (n_entities, n_relations, n_entities)).all(axis=1)
+        seen[split] = triples[mask]
+        counts.append(f"{len(triples) - len(seen[split]):,} {split}")
+    note = (
+        f"{counted(new_entities, 'entity')} and {counted(new_relations, 'relation')} are not in "
+        f"train; they occur in {' and '.join(counts)} triples, which are "
+    )
+    if not settings.drop_unseen:
+        return _noted(graph, note + "kept")
+    names = graph.vocabulary
+    kept = Vocabulary(names.entities[:n_entities], names.relations[:n_relations])
+    graph = replace(graph, vocabulary=kept)
+    return _noted(graph, note + "removed, as are the names (data.drop_unseen)", **seen)
+
+
+def _column_notes(graph: Graph, columns: str) -> list[str]:
+    """A note if the order of columns looks unusual; a `DataError` if it is certainly wrong.
+
+    It is certain when the relation column has twice as many names as another column and half of
+    them are entities too. More names alone is only unusual: a graph of many attributes with few
+    values looks like that.
+    """
+    heads, relations, tails = (np.flatnonzero(np.bincount(column)) for column in graph.train.T)
+    fewest, letter = min((len(tails), "t"), (len(heads), "h"))
+    if len(relations) < _FEWEST_RELATIONS or len(relations) <= fewest:
+        return []
+    names = graph.vocabulary.relations
+    both = sum(names[relation] in graph.vocabulary.entity_ids for relation in relations)
+    likely = columns.translate(str.maketrans("r" + letter, letter + "r"))
+    note = (
+        f"read as {columns}, there are {len(relations):,} relations but only {fewest:,} "
+        f"{'tails' if letter == 't' else 'heads'}"
+    )
+    if len(relations) >= 2 * fewest and 2 * both >= len(relations):
+        raise DataError(
+            f"{graph.name}: {note}, and {both:,} relations are also entities: the columns have "
+            f"another order.\nSet data.columns, most likely data.columns={likely}"
+        )
+    return [f"{note}; if the columns have another order, set data.columns={likely}"]
+
+
+def _name_notes(vocabulary: Vocabulary) -> list[str]:
+    """Notes on names that differ only in outer spaces, or only in their Unicode form."""
+    notes = []
+    for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
+        notes += _look_alikes(
+            f"{kind} that differ only in spaces around the name",
+            names,
+            lambda name: name[0].isspace() or name[-1].isspace(),
+            str.strip,
+        )
+        notes += _look_alikes(
+            f"{kind} that differ only in Unicode form (NFC, NFD)",
+            names,
+            lambda name: not name.isascii(),
+            lambda name: unicodedata.normalize("NFC", name),
+        )
+    return notes
+
+
+def _look_alikes(
+    what: str,
+    names: Sequence[str],
+    is_unusual: Callable[[str], bool],
+    normal: Callable[[str], str],
+) -> list[str]:
+    """A note on unusual names whose normal form is also that of another name."""
+    found: list[tuple[int, list[str]]] = []
+    # Several passes over many names bound the memory.
+    n_parts = len(names) // _NAMES + 1
+    for part in range(n_parts):
+        groups: dict[str, tuple[int, set[str]]] = {}  # normal form: first index, names
+        for index, name in enumerate(names):
+            if is_unusual(name) and hash(form := normal(name)) % n_parts == part:
+                groups.setdefault(form, (index, set()))[1].add(name)
+        for name in names if groups else ():
+            if name in groups:
+                groups[name][1].add(name)
+        found += [(index, sorted(group)) for index, group in groups.values() if len(group) > 1]
+    if not found:
+        return []
+    # ascii() because the two would look the same here as well.
+    example = " and ".join(ascii(name[:40]) for name in min(found)[1][:2])
+    return [f"{what}, kept apart: {len(found):,}, for example {example}"]
