@@ -14,7 +14,7 @@ import torch
 
 from allneg.errors import AllnegError
 from allneg.graph.files import TripleFile
-from allneg.graph.numbering import read_in_memory, read_on_disk
+from allneg.graph.read import read_in_memory, read_on_disk
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.runs.checkpoint import Checkpoint, State, load, save
 from allneg.runs.files import read_tensors

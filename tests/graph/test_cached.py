@@ -24,25 +24,22 @@ from allneg.graph import (
     Graph,
     cached,
     clean,
-    duplicates,
     lines,
     mapped,
-    numbering,
     read_graph,
 )
+from allneg.graph import read as read_module
 from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
 
 
 SMALL = {
-    (numbering, "_CHUNK"): 2,
-    (numbering, "_PARTS"): 3,
+    (read_module, "_CHUNK"): 2,
     (lines, "_BLOCK"): 16,
-    (duplicates, "_GROUP"): 2,
+    (clean, "_GROUP"): 2,
     (clean, "_NAMES"): 2,
     (mapped, "ROWS"): 2,
-    (numbering, "ROWS"): 2,
 }
 USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
 

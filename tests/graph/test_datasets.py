@@ -22,7 +22,7 @@ from allneg.graph import benchmarks, datasets, read_graph
 from allneg.graph.archive import archive_files
 from allneg.graph.benchmarks import DATASETS, Content, Dataset
 from allneg.graph.datasets import find_dataset
-from allneg.graph.files import file_sha256, one_file
+from allneg.graph.files import TripleFile, file_sha256
 
 TOY = {
     # CRLF as at the origin of one benchmark: hashes are of lines with LF.
@@ -302,12 +302,23 @@ def test_content_is_known_by_git_blob_or_by_characters(tmp_path: Path) -> None:
     path.write_bytes(b"hello\n")
     # From `git hash-object`.
     blob = "ce013625030ba8dba906f756967f9e9ca394464a"
-    assert Content(1, git_blob=blob).problem(one_file(path)) is None
+    assert (
+        Content(1, git_blob=blob).problem(TripleFile.named("toy", lambda: path.open("rb"), 0))
+        is None
+    )
     path.write_bytes(b"hellO\n")
-    assert "git_blob should be" in str(Content(1, git_blob=blob).problem(one_file(path)))
+    assert "git_blob should be" in str(
+        Content(1, git_blob=blob).problem(TripleFile.named("toy", lambda: path.open("rb"), 0))
+    )
     path.write_bytes("é€😀\r\n".encode())
-    assert Content(1, characters=4).problem(one_file(path)) is None
-    assert Content(1, characters=5).problem(one_file(path)) == "characters should be 5, but is 4"
+    assert (
+        Content(1, characters=4).problem(TripleFile.named("toy", lambda: path.open("rb"), 0))
+        is None
+    )
+    assert (
+        Content(1, characters=5).problem(TripleFile.named("toy", lambda: path.open("rb"), 0))
+        == "characters should be 5, but is 4"
+    )
 
 
 @pytest.mark.parametrize("name", ["fb15k", "wn18", "fb15k-237", "wn18rr"])

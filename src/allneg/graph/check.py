@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allneg.graph.duplicates import find_duplicates
+from allneg.graph.clean import find_duplicates
 from allneg.graph.graph import CATEGORIES, SPLITS, Graph, Triples
 
 _LEAST_SHARE = 0.5  # of the larger relation's triples; smaller overlaps are not reported

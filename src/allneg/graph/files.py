@@ -114,10 +114,6 @@ def decompressed(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[by
             yield raw
 
 
-def one_file(path: Path) -> TripleFile:
-    return TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)
-
-
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
     """The files of a folder, by split."""
     try:
@@ -160,11 +156,6 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
             f"optionally with {' or '.join(COMPRESSIONS)}{_examples(names)}"
         )
     return {split: chosen[split] for split in SPLITS if split in chosen}
-
-
-def refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
-    if count == 0 and split in ("train", ""):
-        raise DataError(f"{file.where}: no triples in it; train needs at least one")
 
 
 def _examples(names: Iterable[str]) -> str:

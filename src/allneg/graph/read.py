@@ -1,23 +1,37 @@
-"""`read_graph`: a known name, a folder, an archive or one file of triples → a graph."""
+"""`read_graph`: a known name, a folder, an archive or one file of triples → a graph.
+
+Names become ids in order of first appearance, in memory or on disk. On disk, names are numbered
+chunk by chunk and only a 128-bit hash and an id per entity stay in memory.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from allneg.errors import DataError, close_names
 from allneg.graph.archive import archive_files, archive_suffix
 from allneg.graph.cached import cached_graph
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
-from allneg.graph.files import TripleFile, folder_files, one_file
-from allneg.graph.graph import Graph
-from allneg.graph.numbering import read_in_memory, read_on_disk
+from allneg.graph.files import TripleFile, folder_files
+from allneg.graph.graph import Graph, Triples
+from allneg.graph.lines import Block
+from allneg.graph.mapped import MappedNames, append_names, map_triples
+from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _DEFAULTS = Data()
 _LARGE = 1 << 28  # bytes of text; larger texts are stored on disk by default
+_CHUNK = 1 << 20  # names or triples in memory before they are written to disk
+_Read: TypeAlias = tuple[dict[str, Triples], Vocabulary, list[str]]  # splits, names, notes
 
 
 def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
@@ -54,16 +68,107 @@ def _read_path(path: Path, name: str, settings: Data) -> Graph:
     if archive_suffix(path):
         with archive_files(path) as files:
             return _graph(name, files, settings)
-    return _graph(name, {"": one_file(path)}, settings)
+    file = TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)
+    return _graph(name, {"": file}, settings)
 
 
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
     large = sum(file.n_bytes for file in files.values()) >= _LARGE
     if settings.store == "memory" or (settings.store == "auto" and not large):
         return cleaned(name, *read_in_memory(files, settings), settings)
-    return cached_graph(
-        name,
-        files,
-        settings,
-        lambda folder: cleaned(name, *read_on_disk(files, settings, folder), settings),
-    )
+
+    def read(folder: Path) -> Graph:
+        return cleaned(name, *read_on_disk(files, settings, folder), settings)
+
+    return cached_graph(name, files, settings, read)
+
+
+def read_in_memory(files: Mapping[str, TripleFile], settings: Data) -> _Read:
+    """The triples of each split, all names, and notes."""
+    entities, relations, notes = _Ids(), _Ids(), list[str]()
+    splits = {}
+    for split, file in files.items():
+        parts = [np.empty((0, 3), dtype=np.int64)]
+        parts += [_numbered(block, entities, relations) for block in file.blocks(settings, notes)]
+        splits[split] = np.concatenate(parts)
+        _refuse_if_empty(split, file, len(splits[split]))
+    return splits, Vocabulary(tuple(entities), tuple(relations)), notes
+
+
+def read_on_disk(files: Mapping[str, TripleFile], settings: Data, folder: Path) -> _Read:
+    """The same as `read_in_memory`, but entity names and triples are mapped from `folder`."""
+    entities, relations, notes = _IdsOnDisk(folder / "entities.txt"), _Ids(), list[str]()
+    splits = {}
+    for split, file in files.items():
+        path = folder / f"{split or 'all'}.ids"
+        with path.open("xb") as out:
+            chunk, parts = _Ids(), list[Triples]()
+            for block in file.blocks(settings, notes):
+                parts.append(_numbered(block, chunk, relations))
+                if max(len(chunk), sum(map(len, parts))) >= _CHUNK:
+                    out.write(entities.renumbered(parts, list(chunk)))
+                    chunk, parts = _Ids(), []
+            if parts:
+                out.write(entities.renumbered(parts, list(chunk)))
+            _refuse_if_empty(split, file, out.tell())
+        splits[split] = map_triples(path)
+    return splits, Vocabulary(MappedNames.open(entities.path), tuple(relations)), notes
+
+
+def _refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
+    if count == 0 and split in ("train", ""):
+        raise DataError(f"{file.where}: no triples in it; train needs at least one")
+
+
+class _Ids(dict[str, int]):
+    """Ids by name. Looking up a new name gives it the next id."""
+
+    def __missing__(self, name: str) -> int:
+        number = self[name] = len(self)
+        return number
+
+
+class _IdsOnDisk:
+    """Ids of names that are in a file, by their hashes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.hashes = np.empty(0, dtype="S16")  # sorted
+        self.ids = np.empty(0, dtype=np.int64)  # in the order of `hashes`
+        append_names(path, ())
+
+    def renumbered(self, parts: list[Triples], names: list[str]) -> bytes:
+        """The triples of a chunk with final ids, as bytes. `names` are those of the chunk."""
+        triples, ids = np.concatenate(parts), self._find(names)
+        triples[:, [0, 2]] = ids[triples[:, [0, 2]]]
+        return triples.astype("<i8").tobytes()
+
+    def _find(self, names: list[str]) -> npt.NDArray[np.int64]:
+        """The id of each name. New names are numbered in their order and appended to the file."""
+        hashes = np.array([_hash(name) for name in names], dtype="S16")
+        at = np.searchsorted(self.hashes, hashes)
+        is_new = np.ones(len(names), dtype=np.bool_)
+        inside = at < len(self.hashes)
+        is_new[inside] = self.hashes[at[inside]] != hashes[inside]
+        ids = len(self.ids) + np.cumsum(is_new) - 1
+        ids[~is_new] = self.ids[at[~is_new]]
+        append_names(self.path, compress(names, is_new.tolist()))
+        order = np.flatnonzero(is_new)[np.argsort(hashes[is_new])]
+        self.hashes = np.insert(self.hashes, at[order], hashes[order])
+        self.ids = np.insert(self.ids, at[order], ids[order])
+        return ids
+
+
+def _hash(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _numbered(block: Block, entities: _Ids, relations: _Ids) -> Triples:
+    heads, links, tails = block
+    # Heads and tails alternate, so that ids follow the order of reading.
+    names = [""] * (2 * len(links))
+    names[0::2], names[1::2] = heads, tails
+    triples = np.empty((len(links), 3), dtype=np.int64)
+    triples[:, [0, 2]] = np.fromiter(map(entities.__getitem__, names), np.int64).reshape(-1, 2)
+    triples[:, 1] = np.fromiter(map(relations.__getitem__, links), np.int64)
+    return triples
