@@ -15,6 +15,10 @@ from allneg.graph.clean import find_duplicates
 from allneg.graph.graph import CATEGORIES, SPLITS, Graph, Triples
 
 _LEAST_SHARE = 0.5  # of the larger relation's triples; smaller overlaps are not reported
+_COUNTS = (
+    "triples", "duplicates", "overlaps", "self_loops", "unseen_entities", "unseen_relations",
+    "unseen_triples",
+)  # fmt: skip
 _MOST_MATCHES = 1 << 22  # in memory at once
 
 _Ids = npt.NDArray[np.int64]
@@ -79,13 +83,7 @@ class Check:
             "name": self.graph.name,
             "entities": self.graph.n_entities,
             "relations": self.graph.n_relations,
-            "triples": self.triples,
-            "duplicates": self.duplicates,
-            "overlaps": self.overlaps,
-            "self_loops": self.self_loops,
-            "unseen_entities": self.unseen_entities,
-            "unseen_relations": self.unseen_relations,
-            "unseen_triples": self.unseen_triples,
+            **{field: getattr(self, field) for field in _COUNTS},
             "inverse": named(found.inverse),
             "symmetric": named(found.symmetric),
             "duplicate_relations": named(found.duplicate),
@@ -104,7 +102,7 @@ def check(graph: Graph) -> Check:
     Only a graph that was read with `keep_duplicates` contains duplicates.
     """
     parts = {split: graph.split(split) for split in SPLITS}
-    duplicates = find_duplicates(graph)
+    repeated, shared = find_duplicates(graph)
     seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
     unseen_triples = {}
     for split in SPLITS[1:]:
@@ -114,8 +112,8 @@ def check(graph: Graph) -> Check:
     return Check(
         graph=graph,
         triples={split: len(part) for split, part in parts.items()},
-        duplicates={split: len(rows) for split, rows in duplicates.repeated.items()},
-        overlaps={f"{one} and {two}": count for (one, two), count in duplicates.shared.items()},
+        duplicates={split: len(rows) for split, rows in repeated.items()},
+        overlaps={f"{one} and {two}": count for (one, two), count in shared.items()},
         self_loops={split: int((part[:, 0] == part[:, 2]).sum()) for split, part in parts.items()},
         unseen_entities=int((~graph.seen).sum()),
         unseen_relations=int((~seen_relations).sum()),

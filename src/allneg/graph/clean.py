@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,11 @@ from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
+# What two names may differ in: which names to look at, and the form they are compared in.
+_LOOK_ALIKES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
+    "spaces around the name": (lambda name: name != name.strip(), str.strip),
+    "Unicode form (NFC, NFD)": (lambda name: not name.isascii(), partial(normalize, "NFC")),
+}
 _NAMES = 1 << 22  # names compared at once, roughly
 _GROUP = 1 << 22  # triples per sort, roughly
 # Odd constants that mix ids well, so that groups have about equal sizes.
@@ -51,13 +57,13 @@ def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:
 
 def _without_duplicates(graph: Graph, settings: Data) -> Graph:
     """Remove repeated triples within a split, unless settings keep them."""
-    found, notes, changes = find_duplicates(graph), [], {}
-    for split, rows in found.repeated.items():
+    (repeated, shared), notes, changes = find_duplicates(graph), [], {}
+    for split, rows in repeated.items():
         if len(rows):
             notes.append(duplicates_note(len(rows), split, settings.keep_duplicates))
             if not settings.keep_duplicates:
                 changes[split] = without_rows(graph.split(split), rows)
-    for (one, other), count in found.shared.items():
+    for (one, other), count in shared.items():
         if count:
             verb = "is" if count == 1 else "are"
             notes.append(f"{counted(count, 'triple')} {verb} in both {one} and {other}")
@@ -125,18 +131,9 @@ def _name_notes(vocabulary: Vocabulary) -> list[str]:
     """Notes on names that differ only in outer spaces, or only in their Unicode form."""
     notes = []
     for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
-        notes += _look_alikes(
-            f"{kind} that differ only in spaces around the name",
-            names,
-            lambda name: name[0].isspace() or name[-1].isspace(),
-            str.strip,
-        )
-        notes += _look_alikes(
-            f"{kind} that differ only in Unicode form (NFC, NFD)",
-            names,
-            lambda name: not name.isascii(),
-            lambda name: unicodedata.normalize("NFC", name),
-        )
+        for difference, (is_unusual, normal) in _LOOK_ALIKES.items():
+            what = f"{kind} that differ only in {difference}"
+            notes += _look_alikes(what, names, is_unusual, normal)
     return notes
 
 
@@ -166,41 +163,30 @@ def _look_alikes(
     return [f"{what}, kept apart: {len(found):,}, for example {example}"]
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    repeated: dict[str, npt.NDArray[np.int64]]  # per split: rows that repeat an earlier row
-    shared: dict[tuple[str, str], int]  # per pair of splits: distinct triples in both
+def find_duplicates(
+    graph: Graph,
+) -> tuple[dict[str, npt.NDArray[np.int64]], dict[tuple[str, str], int]]:
+    """Rows of each split that repeat an earlier row; and how many triples two splits share.
 
-
-def find_duplicates(graph: Graph) -> Duplicates:
-    """Find repeated rows and count shared triples, group by group to bound the memory."""
-    parts = [graph.split(split) for split in SPLITS]
+    Triples are compared in groups to bound the memory. Equal triples are in the same group.
+    """
+    parts = {split: graph.split(split) for split in SPLITS}
     repeated: dict[str, list[npt.NDArray[np.int64]]] = {split: [] for split in SPLITS}
     shared = dict.fromkeys(combinations(SPLITS, 2), 0)
-    for groups in _groups(parts):
-        some = [part[rows] for part, rows in zip(parts, groups, strict=True)]
-        keys = triple_keys(some, graph.n_entities, graph.n_relations)
+    n_groups = 1 + sum(map(len, parts.values())) // _GROUP
+    for group in range(n_groups):
+        rows = {split: _rows_of_group(part, group, n_groups) for split, part in parts.items()}
+        triples = [parts[split][rows[split]] for split in SPLITS]
+        keys = triple_keys(triples, graph.n_entities, graph.n_relations)
         distinct = {}
-        for split, rows, split_keys in zip(SPLITS, groups, keys, strict=True):
+        for split, split_keys in zip(SPLITS, keys, strict=True):
             first = first_indices(split_keys)
-            repeated[split].append(np.delete(rows, first))
+            repeated[split].append(np.delete(rows[split], first))
             distinct[split] = split_keys[first]
         for one, other in shared:
             both = np.intersect1d(distinct[one], distinct[other], assume_unique=True)
             shared[one, other] += len(both)
-    return Duplicates(
-        {split: np.sort(np.concatenate(rows)) for split, rows in repeated.items()}, shared
-    )
-
-
-def _groups(parts: list[Triples]) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Row numbers in each part, grouped so that equal triples are in the same group."""
-    n_groups = -(-sum(map(len, parts)) // _GROUP)
-    if n_groups <= 1:
-        yield [np.arange(len(part)) for part in parts]
-        return
-    for group in range(n_groups):
-        yield [_rows_of_group(part, group, n_groups) for part in parts]
+    return {split: np.sort(np.concatenate(found)) for split, found in repeated.items()}, shared
 
 
 def _rows_of_group(part: Triples, group: int, n_groups: int) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from allneg.errors import DataError
 from allneg.graph import benchmarks
 from allneg.graph.archive import archive_files
-from allneg.graph.benchmarks import DATASETS
+from allneg.graph.benchmarks import DATASETS, Dataset
 from allneg.graph.files import TripleFile, file_sha256, folder_files
 from allneg.paths import cache_folder, locked
 
@@ -82,20 +82,20 @@ def _candidates(folder: Path, name: str) -> list[Path]:
 
 def _problem(name: str, path: Path) -> str | None:
     """Why a folder or an archive is not the benchmark, or None."""
+    known = DATASETS[name]
     try:
         if path.is_dir():
-            return _content_problem(name, folder_files(path, str(path)))
-        if file_sha256(path) == DATASETS[name].archive_sha256:
+            return _content_problem(known, folder_files(path, str(path)))
+        if file_sha256(path) == known.archive_sha256:
             return None
-        # It may have been packed again, so compare the content.
-        with archive_files(path) as members:
-            return _content_problem(name, members)
+        with archive_files(path) as members:  # it may have been packed again
+            return _content_problem(known, members)
     except (DataError, OSError) as error:
         return str(error)
 
 
-def _content_problem(name: str, found: Mapping[str, TripleFile]) -> str | None:
-    for split, content in DATASETS[name].files.items():
+def _content_problem(known: Dataset, found: Mapping[str, TripleFile]) -> str | None:
+    for split, content in known.files.items():
         problem = content.problem(found[split]) if split in found else "missing"
         if problem:
             return f"{split}: {problem}"
@@ -156,12 +156,9 @@ def _download_files(name: str, url: str, folder: Path) -> None:
 
 
 class _SizeLimit:
-    """A progress bar for pooch that shows nothing and stops an endless download."""
+    """A silent progress bar for pooch that stops an endless download."""
 
-    total = 0  # pooch sets it
-
-    def __init__(self) -> None:
-        self.n_bytes = 0
+    total = n_bytes = 0
 
     def update(self, n_bytes: int) -> None:
         self.n_bytes += n_bytes
@@ -171,5 +168,4 @@ class _SizeLimit:
     def reset(self) -> None:
         self.n_bytes = 0
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None: ...

@@ -42,11 +42,9 @@ _RATIO = 5  # bytes of text per compressed byte, roughly
 _STEMS = {**{split: split for split in SPLITS}, "validation": "valid", "dev": "valid"}
 
 
-def _pattern(suffixes: Iterable[str]) -> str:
-    return "|".join(map(re.escape, suffixes))
-
-
-_SPLIT_FILE = re.compile(rf"({'|'.join(_STEMS)})({_pattern(FORMATS)})({_pattern(COMPRESSIONS)})?")
+_SPLIT_FILE = re.compile(
+    "({})({})({})?".format(*("|".join(map(re.escape, x)) for x in (_STEMS, FORMATS, COMPRESSIONS)))
+)
 
 
 @dataclass(frozen=True)

@@ -148,13 +148,12 @@ class _LineReader:
         return fields
 
     def _refuse_overlong(self, data: bytes) -> None:
-        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE)
-        overlong = np.flatnonzero(np.diff(ends, prepend=-1) > _LONGEST_LINE)
-        if len(overlong):
-            raise DataError(
-                f"{self.where}:{self.line + int(overlong[0]) + 1}: a line of more than "
-                f"{_LONGEST_LINE:,} bytes; is this a file of triples?"
-            )
+        for number, line in enumerate(data.split(b"\n"), start=self.line + 1):
+            if len(line) > _LONGEST_LINE:
+                raise DataError(
+                    f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
+                    "is this a file of triples?"
+                )
 
     def _decode(self, data: bytes, block: bytes) -> str:
         encoding = self.settings.encoding

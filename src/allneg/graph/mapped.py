@@ -78,22 +78,20 @@ def map_triples(path: Path) -> Triples:
     return np.memmap(path, dtype="<i8", mode="c").reshape(-1, 3)
 
 
-def write_triples(path: Path, triples: Triples) -> None:
-    """Write little-endian int64, row by row."""
+def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> None:
+    """Write little-endian int64, row by row, except the sorted rows `skip`."""
+    skipped = np.asarray(skip, dtype=np.int64)
     with path.open("xb") as file:
         for start in range(0, len(triples), ROWS):
-            file.write(triples[start : start + ROWS].astype("<i8").tobytes())
+            first, last = np.searchsorted(skipped, (start, start + ROWS))
+            kept = np.delete(triples[start : start + ROWS], skipped[first:last] - start, axis=0)
+            file.write(kept.astype("<i8").tobytes())
 
 
 def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
     """The triples except those at the sorted indices `rows`. Mapped triples stay on disk."""
     if not isinstance(triples, np.memmap):
         return np.delete(triples, rows, axis=0)
-    assert triples.filename is not None
-    path = Path(triples.filename).with_suffix(".unique")
-    with path.open("xb") as file:
-        for start in range(0, len(triples), ROWS):
-            first, last = np.searchsorted(rows, (start, start + ROWS))
-            kept = np.delete(triples[start : start + ROWS], rows[first:last] - start, axis=0)
-            file.write(kept.tobytes())
+    path = Path(str(triples.filename)).with_suffix(".unique")
+    write_triples(path, triples, rows)
     return map_triples(path)
