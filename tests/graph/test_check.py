@@ -12,7 +12,7 @@ import pytest
 
 from allneg.graph import Graph, Vocabulary, read_graph
 from allneg.graph import check as check_module
-from allneg.graph.check import check, find_relation_overlaps, graph_hashes
+from allneg.graph.check import check, graph_hashes
 from allneg.graph.graph import triple_keys
 
 Read = Callable[..., Graph]
@@ -104,11 +104,11 @@ def test_relation_overlaps_equal_those_of_a_plain_loop(
                 (symmetric if one == two else inverse).add((one, two, mirrored, mirrored / larger))
             if one < two and same / larger >= 0.5:
                 duplicate.add((one, two, same, same / larger))
-    found = find_relation_overlaps(graph)
+    found = check(graph)
     for echoes, plain in (
         (found.inverse, inverse),
         (found.symmetric, symmetric),
-        (found.duplicate, duplicate),
+        (found.duplicate_relations, duplicate),
     ):
         assert {(each.first, each.second, each.triples, each.share) for each in echoes} == plain
         assert [each.triples for each in echoes] == sorted((row[2] for row in plain), reverse=True)
@@ -127,8 +127,8 @@ def test_relation_overlaps_equal_those_of_a_plain_loop(
 
 def test_a_graph_with_empty_splits_is_checked(read: Read) -> None:
     found = check(read(b"a\tr\ta\n"))
-    assert found.relation_overlaps.leaked == {"valid": 0, "test": 0}
-    assert found.relation_overlaps.symmetric == ()
+    assert found.leaked == {"valid": 0, "test": 0}
+    assert found.symmetric == ()
     assert found.triples == {"train": 1, "valid": 0, "test": 0}
 
 
@@ -157,9 +157,9 @@ def test_hashes_change_with_any_id_or_name(read: Read) -> None:
 def test_the_published_sets_show_their_known_leaks() -> None:
     wn18, wn18rr = (check(read_graph(name)) for name in ("wn18", "wn18rr"))
     # Dettmers et al. (2018): 94 % of WN18's test by an inverse rule; none inverse in WN18RR.
-    assert round(wn18.relation_overlaps.leaked["test"] / wn18.triples["test"], 2) == 0.94
-    assert len(wn18.relation_overlaps.inverse) == 7
-    assert wn18rr.relation_overlaps.inverse == ()
+    assert round(wn18.leaked["test"] / wn18.triples["test"], 2) == 0.94
+    assert len(wn18.inverse) == 7
+    assert wn18rr.inverse == ()
     assert sum(wn18.self_loops.values()) == 9
     assert wn18rr.unseen_entities == 384
     assert wn18rr.unseen_triples == {"valid": 210, "test": 210}

@@ -125,7 +125,7 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
 
 
 def _print(found: Check) -> None:
-    graph, overlaps = found.graph, found.relation_overlaps
+    graph = found.graph
     table(
         f"{graph.name}: {counted(graph.n_entities, 'entity')}, "
         f"{counted(graph.n_relations, 'relation')}",
@@ -137,7 +137,7 @@ def _print(found: Check) -> None:
                 found.duplicates[split],
                 found.self_loops[split],
                 found.unseen_triples.get(split),
-                overlaps.leaked.get(split),
+                found.leaked.get(split),
             )
             for split, count in found.triples.items()
         ],
@@ -151,10 +151,10 @@ def _print(found: Check) -> None:
     categories = list(found.category_counts().items())
     table("Relations by category", ("heads-tails", "relations#"), categories)
     names, columns = graph.vocabulary.relations, ("relation", "other", "triples#", "share#")
-    _cut_table("Inverse relations", columns, _rows(overlaps.inverse, names))
-    symmetric = [(first, *rest) for first, _, *rest in _rows(overlaps.symmetric, names)]
+    _cut_table("Inverse relations", columns, _rows(found.inverse, names))
+    symmetric = [(first, *rest) for first, _, *rest in _rows(found.symmetric, names)]
     _cut_table("Symmetric relations", ("relation", *columns[2:]), symmetric)
-    _cut_table("Duplicate relations", columns, _rows(overlaps.duplicate, names))
+    _cut_table("Duplicate relations", columns, _rows(found.duplicate_relations, names))
 
 
 def _rows(overlaps: Sequence[RelationOverlap], names: tuple[str, ...]) -> list[tuple[object, ...]]:

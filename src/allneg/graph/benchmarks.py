@@ -69,14 +69,14 @@ class Dataset:
 # fmt: off
 DATASETS: dict[str, Dataset] = {
     "fb15k": Dataset(
-        14_951, 1_345, "FB15k", "Freebase (Bordes et al., 2013); inverse relations in train reveal most of test",
+        14_951, 1_345, "FB15k", "Freebase (Bordes et al., 2013); inverse relations leak most of test",
         train=Content(483_142, "f9cdfd2685f6483bd3a499d433919b15d62f0715c6cf18b2ca30c2aa5c47a704"),
         valid=Content(50_000, "471929cde9cf74b1caa8348c2b601c8010d6b2f2a56bae49b4ebfd14c9bce855"),
         test=Content(59_071, "5b60b4de325482c3368e22d0b7452d465b09a610fea0ce3768d8b1e8b5a7e42a"),
         archive_sha256="7c8a86b6560c3fcc2b2102177f406b4eea256752e179e593c1189227d8757043",
     ),
     "wn18": Dataset(
-        40_943, 18, "wn18", "WordNet 3.0 (Bordes et al., 2013); inverse relations in train reveal most of test",
+        40_943, 18, "wn18", "WordNet 3.0 (Bordes et al., 2013); inverse relations leak most of test",
         train=Content(141_442, "24c9b02dc57d3ae8ca8467ce355995edee7be8eddc3bd070ee34d3c6fc3c95eb"),
         valid=Content(5_000, "13347bfb5e17d1cae003e0bfe29b4716d3ab748e8cfb6af997138d37da3a51dc"),
         test=Content(5_000, "d22c19d176d4ba6a6f0d0c6bfce39ab3c16e3b20e1df6f9efe0d9ed86542fa10"),
@@ -89,7 +89,7 @@ DATASETS: dict[str, Dataset] = {
         test=Content(5_000, characters=236_088),
     ),
     "fb15k-237": Dataset(
-        14_541, 237, "FB15k-237", "FB15k without inverse and near-duplicate relations (Toutanova and Chen, 2015)",
+        14_541, 237, "FB15k-237", "FB15k without inverse relations (Toutanova and Chen, 2015)",
         train=Content(272_115, "61099230e4439f90885ca9767739e31e8e32f54736fa1c35952b27997bc7c08a"),
         valid=Content(17_535, "749cbe9d923bac7b9354da5614ecfed2e0220256d442c3e04a6b303db1f273d9"),
         test=Content(20_466, "e2e35e8e6113de220140b6f44dc71a5207b0fc6872d575e874aefe13259b655b"),

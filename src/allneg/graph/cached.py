@@ -74,23 +74,21 @@ def _key(name: str, files: Mapping[str, TripleFile], settings: Data) -> str:
 
 def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -> None:
     """Read the text and move the finished folder to `target`, or leave nothing."""
-    work = target.with_name(_TEMPORARY + "work-" + target.name)
-    complete = target.with_name(_TEMPORARY + target.name)
+    folder = target.with_name(_TEMPORARY + target.name)
     try:
-        work.mkdir()
-        _write(complete, read(work), target.name)
+        (folder / "work").mkdir(parents=True)
+        _write(folder, read(folder / "work"), target.name)
         if key() != target.name:
             raise DataError(f"{target}: the text changed while it was read; try again")
+        _remove(folder / "work")
         _remove(target)
-        os.rename(complete, target)
+        os.rename(folder, target)
         _sync(target.parent)
     finally:
-        _remove(work)
-        _remove(complete)
+        _remove(folder)
 
 
 def _write(folder: Path, graph: Graph, key: str) -> None:
-    folder.mkdir()
     append_names(folder / _NAMES[0], graph.vocabulary.entities)
     append_names(folder / _NAMES[1], graph.vocabulary.relations)
     for file, split in zip(_IDS, SPLITS, strict=True):
@@ -100,10 +98,10 @@ def _write(folder: Path, graph: Graph, key: str) -> None:
         "key": key,
         "name": graph.name,
         "notes": graph.notes,
-        "sha256": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
+        "sha256": {file: file_sha256(folder / file) for file in (*_NAMES, *_IDS)},
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-    for path in (*folder.iterdir(), folder):
+    for path in (*(folder / file for file in (*_NAMES, *_IDS, _MANIFEST)), folder):
         _sync(path)
 
 

@@ -15,10 +15,6 @@ from allneg.graph.clean import find_duplicates
 from allneg.graph.graph import CATEGORIES, SPLITS, Graph, Triples
 
 _LEAST_SHARE = 0.5  # of the larger relation's triples; smaller overlaps are not reported
-_COUNTS = (
-    "triples", "duplicates", "overlaps", "self_loops", "unseen_entities", "unseen_relations",
-    "unseen_triples",
-)  # fmt: skip
 _MOST_MATCHES = 1 << 22  # in memory at once
 
 _Ids = npt.NDArray[np.int64]
@@ -35,19 +31,6 @@ class RelationOverlap:
 
 
 @dataclass(frozen=True)
-class RelationOverlaps:
-    """All overlaps with a share of at least one half over all splits, largest first.
-
-    Triples whose head is their tail are ignored, since they are their own inverse.
-    """
-
-    inverse: tuple[RelationOverlap, ...]  # (h, first, t) and (t, second, h)
-    symmetric: tuple[RelationOverlap, ...]  # (h, first, t) and (t, first, h)
-    duplicate: tuple[RelationOverlap, ...]  # (h, first, t) and (h, second, t)
-    leaked: dict[str, int]  # valid and test triples that follow from train by an overlap
-
-
-@dataclass(frozen=True)
 class Check:
     """What `check` found. Relations are ids; `to_json` gives their names."""
 
@@ -59,7 +42,12 @@ class Check:
     unseen_entities: int  # not in train
     unseen_relations: int
     unseen_triples: dict[str, int]  # valid and test triples with an unseen name
-    relation_overlaps: RelationOverlaps
+    # Pairs of relations with a share of at least one half over all splits, largest first.
+    # Triples whose head is their tail are ignored, since they are their own inverse.
+    inverse: tuple[RelationOverlap, ...]  # (h, first, t) and (t, second, h)
+    symmetric: tuple[RelationOverlap, ...]  # (h, first, t) and (t, first, h)
+    duplicate_relations: tuple[RelationOverlap, ...]  # (h, first, t) and (h, second, t)
+    leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
     categories: tuple[str, ...]  # per relation
 
     @property
@@ -71,7 +59,7 @@ class Check:
         return {category: counts[category] for category in CATEGORIES}
 
     def to_json(self) -> dict[str, Any]:
-        names, found = self.graph.vocabulary.relations, self.relation_overlaps
+        names = self.graph.vocabulary.relations
 
         def named(overlaps: tuple[RelationOverlap, ...]) -> list[dict[str, Any]]:
             return [
@@ -83,12 +71,18 @@ class Check:
             "name": self.graph.name,
             "entities": self.graph.n_entities,
             "relations": self.graph.n_relations,
-            **{field: getattr(self, field) for field in _COUNTS},
-            "inverse": named(found.inverse),
-            "symmetric": named(found.symmetric),
-            "duplicate_relations": named(found.duplicate),
-            "leaked_by_train": found.leaked,
-            "told_by_train": found.leaked,  # the earlier name
+            "triples": self.triples,
+            "duplicates": self.duplicates,
+            "overlaps": self.overlaps,
+            "self_loops": self.self_loops,
+            "unseen_entities": self.unseen_entities,
+            "unseen_relations": self.unseen_relations,
+            "unseen_triples": self.unseen_triples,
+            "inverse": named(self.inverse),
+            "symmetric": named(self.symmetric),
+            "duplicate_relations": named(self.duplicate_relations),
+            "leaked_by_train": self.leaked,
+            "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),
             "category_by_relation": dict(zip(names, self.categories, strict=True)),
             "hashes": graph_hashes(self.graph),
@@ -118,8 +112,8 @@ def check(graph: Graph) -> Check:
         unseen_entities=int((~graph.seen).sum()),
         unseen_relations=int((~seen_relations).sum()),
         unseen_triples=unseen_triples,
-        relation_overlaps=find_relation_overlaps(graph),
         categories=graph.categories,
+        **_relation_overlaps(graph),
     )
 
 
@@ -135,22 +129,23 @@ def graph_hashes(graph: Graph) -> dict[str, str]:
     return {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
 
 
-def find_relation_overlaps(graph: Graph) -> RelationOverlaps:
+def _relation_overlaps(graph: Graph) -> dict[str, Any]:
+    """The fields of `Check` about relations that overlap."""
     parts = [part[part[:, 0] != part[:, 2]] for part in map(graph.split, SPLITS)]
     parts = [np.unique(part, axis=0) for part in parts]
-    triples = np.unique(np.concatenate(parts), axis=0)
-    reverse = [2, 1, 0]
+    triples, reverse = np.unique(np.concatenate(parts), axis=0), [2, 1, 0]
     mirrored = _overlaps(triples, triples[:, reverse], graph)
     inverse = tuple(overlap for overlap in mirrored if overlap.first < overlap.second)
     symmetric = tuple(overlap for overlap in mirrored if overlap.first == overlap.second)
     same = _overlaps(triples, triples, graph)
     duplicate = tuple(overlap for overlap in same if overlap.first < overlap.second)
-    train, leaked = parts[0], {}
+    leaked = {}
     for split, part in zip(SPLITS[1:], parts[1:], strict=True):
-        found = _leaked(part, train[:, reverse], inverse + symmetric, graph)
-        found |= _leaked(part, train, duplicate, graph)
+        found = _leaked(part, parts[0][:, reverse], inverse + symmetric, graph)
+        found |= _leaked(part, parts[0], duplicate, graph)
         leaked[split] = int(found.sum())
-    return RelationOverlaps(inverse, symmetric, duplicate, leaked)
+    overlaps = {"inverse": inverse, "symmetric": symmetric, "duplicate_relations": duplicate}
+    return {**overlaps, "leaked": leaked}
 
 
 def _overlaps(ones: Triples, others: Triples, graph: Graph) -> list[RelationOverlap]:

@@ -22,7 +22,6 @@ _BLOCK = 1 << 22  # bytes per read
 _LONGEST_LINE = 1 << 20  # bytes; bounds the memory
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = ord("\n")
-_SEPARATOR_NAMES = {"\t": "tabs", ",": "commas"}
 _COLUMN_NAMES = {
     "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
     "h": "h", "r": "r", "t": "t", "source": "h", "type": "r", "target": "t",
@@ -135,8 +134,12 @@ class _LineReader:
             data += b"\n"
         self.counts["returns"] += data.count(b"\r")
         regular = _is_regular(data, self.separator)
-        if not regular:
-            self._refuse_overlong(data)
+        for number, line in enumerate(() if regular else data.split(b"\n"), self.line + 1):
+            if len(line) > _LONGEST_LINE:
+                raise DataError(
+                    f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
+                    "is this a file of triples?"
+                )
         text = self._decode(data, block)
         separator = self.separator
         fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
@@ -146,14 +149,6 @@ class _LineReader:
             self.counts["header"] = 1
             del fields[:3]
         return fields
-
-    def _refuse_overlong(self, data: bytes) -> None:
-        for number, line in enumerate(data.split(b"\n"), start=self.line + 1):
-            if len(line) > _LONGEST_LINE:
-                raise DataError(
-                    f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
-                    "is this a file of triples?"
-                )
 
     def _decode(self, data: bytes, block: bytes) -> str:
         encoding = self.settings.encoding
@@ -188,8 +183,10 @@ class _LineReader:
             else:
                 skipped = self.counts["bad"]
                 before = f" (bad lines skipped before: {skipped:,})" if skipped else ""
-                message = _bad_line(number, line, self.separator, problem)
-                raise DataError(f"{self.where}:{number}: {message}{before}")
+                raise DataError(
+                    f"{self.where}:{number}: expected head, relation, tail; {problem}: "
+                    f"{printable(line)}; {_advice(line, self.separator)}{before}"
+                )
         return kept
 
     def _is_header(self, fields: list[str]) -> bool:
@@ -242,24 +239,16 @@ def _refuse_binary(start: bytes, where: str) -> None:
         raise DataError(f"{where}: this is a tar archive; rename it to end in .tar")
 
 
-def _bad_line(number: int, line: str, separator: str, problem: str) -> str:
-    """The message for a bad line: what was expected, what was found, what to do."""
-    if number == 1 and line.strip().isdecimal():
-        return (
-            f"the file begins with a count, {printable(line)}; remove that line "
-            "and set data.columns, often htr in such files"
-        )
-    advice = _advice(line, separator)
-    return f"expected head, relation, tail; {problem}: {printable(line)}; {advice}"
-
-
 def _advice(line: str, separator: str) -> str:
-    expected = _SEPARATOR_NAMES[separator]
+    """What to do about a bad line."""
+    expected = "tabs" if separator == "\t" else "commas"
     if separator == "," and line.count("\t") == 2:
         return "the fields are separated by tabs: rename the file to .tsv"
     if separator == "\t" and line.count(",") == 2 and "\t" not in line:
         return "the fields are separated by commas: rename the file to .csv"
     if separator not in line:
+        if line.strip().isdecimal():
+            return "if it is a count, remove it and set data.columns, often htr in such files"
         if line.startswith("#"):
             return "comments are not supported: remove them"
         if line.count(";") == 2:

@@ -6,9 +6,9 @@ chunk by chunk and only a 128-bit hash and an id per entity stay in memory.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
 from typing import TypeAlias
@@ -145,7 +145,8 @@ class _IdsOnDisk:
 
     def _find(self, names: list[str]) -> npt.NDArray[np.int64]:
         """The id of each name. New names are numbered in their order and appended to the file."""
-        hashes = np.array([_hash(name) for name in names], dtype="S16")
+        encoded = (name.encode(errors="surrogatepass") for name in names)
+        hashes = np.array([blake2b(name, digest_size=16).digest() for name in encoded], "S16")
         at = np.searchsorted(self.hashes, hashes)
         is_new = np.ones(len(names), dtype=np.bool_)
         inside = at < len(self.hashes)
@@ -157,10 +158,6 @@ class _IdsOnDisk:
         self.hashes = np.insert(self.hashes, at[order], hashes[order])
         self.ids = np.insert(self.ids, at[order], ids[order])
         return ids
-
-
-def _hash(name: str) -> bytes:
-    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def _numbered(block: Block, entities: _Ids, relations: _Ids) -> Triples:
