@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,7 @@ from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import DataError, close_names, counted
 
 if TYPE_CHECKING:
-    from allneg.graph.check import Check, RelationOverlap
+    from allneg.graph.check import Check
 
 _MOST_ROWS = 10
 
@@ -117,7 +117,7 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
         json_document({"schema_version": SCHEMA_VERSION, **found.to_json()})
     else:
         _print(found)
-    if strict and found.overlapping:
+    if strict and any(found.overlaps.values()):
         shared = ", ".join(f"{pair} {count:,}" for pair, count in found.overlaps.items() if count)
         raise DataError(
             f"{source}: splits share triples ({shared}); remove them from one of the splits"
@@ -150,18 +150,12 @@ def _print(found: Check) -> None:
     table("Triples in two splits", ("splits", "triples#"), list(found.overlaps.items()))
     categories = list(found.category_counts().items())
     table("Relations by category", ("heads-tails", "relations#"), categories)
-    names, columns = graph.vocabulary.relations, ("relation", "other", "triples#", "share#")
-    _cut_table("Inverse relations", columns, _rows(found.inverse, names))
-    symmetric = [(first, *rest) for first, _, *rest in _rows(found.symmetric, names)]
+    columns = ("relation", "other", "triples#", "share#")
+    _cut_table("Inverse relations", columns, [astuple(overlap) for overlap in found.inverse])
+    symmetric = [astuple(overlap)[1:] for overlap in found.symmetric]
     _cut_table("Symmetric relations", ("relation", *columns[2:]), symmetric)
-    _cut_table("Duplicate relations", columns, _rows(found.duplicate_relations, names))
-
-
-def _rows(overlaps: Sequence[RelationOverlap], names: tuple[str, ...]) -> list[tuple[object, ...]]:
-    return [
-        (names[overlap.first], names[overlap.second], overlap.triples, overlap.share)
-        for overlap in overlaps
-    ]
+    duplicate = [astuple(overlap) for overlap in found.duplicate_relations]
+    _cut_table("Duplicate relations", columns, duplicate)
 
 
 def _cut_table(title: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:

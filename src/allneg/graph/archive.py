@@ -30,8 +30,6 @@ _LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an a
 
 # Name, size, reason to refuse it, and how to open it (None for a folder).
 _Member: TypeAlias = tuple[str, int, str | None, Callable[[], IO[bytes]] | None]
-# What zipfile and tarfile raise for invalid fields, besides DAMAGE.
-_INVALID = (ValueError, struct.error)
 
 
 @contextmanager
@@ -42,7 +40,7 @@ def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
         with ExitStack() as stack:
             try:
                 members = _checked(path, read_members(path, stack))
-            except _INVALID as error:
+            except (ValueError, struct.error) as error:  # of invalid fields
                 raise _damaged(path, error) from None
             yield {
                 split: _limited(TripleFile.named(f"{path}:{name}", *members[name]), path)
@@ -64,8 +62,7 @@ def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
     limited = cast("IO[bytes]", _LimitedStream(stream, path, math.inf))
     tar = stack.enter_context(tarfile.TarFile(fileobj=limited))
     for member in tar:
-        regular = member.isreg() or member.isdir()
-        problem = None if regular else "is a link or a device"
+        problem = None if member.isreg() or member.isdir() else "is a link or a device"
         opener = cast("Callable[[], IO[bytes]]", partial(tar.extractfile, member))
         yield member.name, member.size, problem, None if member.isdir() else opener
 

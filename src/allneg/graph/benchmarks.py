@@ -69,14 +69,14 @@ class Dataset:
 # fmt: off
 DATASETS: dict[str, Dataset] = {
     "fb15k": Dataset(
-        14_951, 1_345, "FB15k", "Freebase (Bordes et al., 2013); inverse relations leak most of test",
+        14_951, 1_345, "FB15k", "Freebase (Bordes et al., 2013); inverse relations leak the test",
         train=Content(483_142, "f9cdfd2685f6483bd3a499d433919b15d62f0715c6cf18b2ca30c2aa5c47a704"),
         valid=Content(50_000, "471929cde9cf74b1caa8348c2b601c8010d6b2f2a56bae49b4ebfd14c9bce855"),
         test=Content(59_071, "5b60b4de325482c3368e22d0b7452d465b09a610fea0ce3768d8b1e8b5a7e42a"),
         archive_sha256="7c8a86b6560c3fcc2b2102177f406b4eea256752e179e593c1189227d8757043",
     ),
     "wn18": Dataset(
-        40_943, 18, "wn18", "WordNet 3.0 (Bordes et al., 2013); inverse relations leak most of test",
+        40_943, 18, "wn18", "WordNet 3.0 (Bordes et al., 2013); inverse relations leak the test",
         train=Content(141_442, "24c9b02dc57d3ae8ca8467ce355995edee7be8eddc3bd070ee34d3c6fc3c95eb"),
         valid=Content(5_000, "13347bfb5e17d1cae003e0bfe29b4716d3ab748e8cfb6af997138d37da3a51dc"),
         test=Content(5_000, "d22c19d176d4ba6a6f0d0c6bfce39ab3c16e3b20e1df6f9efe0d9ed86542fa10"),

@@ -24,15 +24,15 @@ _Ids = npt.NDArray[np.int64]
 class RelationOverlap:
     """Two relations that connect the same pairs of entities; the same one twice if symmetric."""
 
-    first: int  # relation id
-    second: int
+    first: str
+    second: str
     triples: int  # of the first that the second repeats
     share: float  # of the larger relation's triples
 
 
 @dataclass(frozen=True)
 class Check:
-    """What `check` found. Relations are ids; `to_json` gives their names."""
+    """What `check` found."""
 
     graph: Graph
     triples: dict[str, int]  # per split
@@ -50,23 +50,12 @@ class Check:
     leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
     categories: tuple[str, ...]  # per relation
 
-    @property
-    def overlapping(self) -> bool:
-        return any(self.overlaps.values())
-
     def category_counts(self) -> dict[str, int]:
         counts = Counter(self.categories)
         return {category: counts[category] for category in CATEGORIES}
 
     def to_json(self) -> dict[str, Any]:
         names = self.graph.vocabulary.relations
-
-        def named(overlaps: tuple[RelationOverlap, ...]) -> list[dict[str, Any]]:
-            return [
-                asdict(overlap) | {"first": names[overlap.first], "second": names[overlap.second]}
-                for overlap in overlaps
-            ]
-
         return {
             "name": self.graph.name,
             "entities": self.graph.n_entities,
@@ -78,9 +67,9 @@ class Check:
             "unseen_entities": self.unseen_entities,
             "unseen_relations": self.unseen_relations,
             "unseen_triples": self.unseen_triples,
-            "inverse": named(self.inverse),
-            "symmetric": named(self.symmetric),
-            "duplicate_relations": named(self.duplicate_relations),
+            "inverse": [asdict(overlap) for overlap in self.inverse],
+            "symmetric": [asdict(overlap) for overlap in self.symmetric],
+            "duplicate_relations": [asdict(overlap) for overlap in self.duplicate_relations],
             "leaked_by_train": self.leaked,
             "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),
@@ -135,10 +124,10 @@ def _relation_overlaps(graph: Graph) -> dict[str, Any]:
     parts = [np.unique(part, axis=0) for part in parts]
     triples, reverse = np.unique(np.concatenate(parts), axis=0), [2, 1, 0]
     mirrored = _overlaps(triples, triples[:, reverse], graph)
-    inverse = tuple(overlap for overlap in mirrored if overlap.first < overlap.second)
+    inverse = tuple(overlap for overlap in mirrored if overlap.first != overlap.second)
     symmetric = tuple(overlap for overlap in mirrored if overlap.first == overlap.second)
     same = _overlaps(triples, triples, graph)
-    duplicate = tuple(overlap for overlap in same if overlap.first < overlap.second)
+    duplicate = tuple(overlap for overlap in same if overlap.first != overlap.second)
     leaked = {}
     for split, part in zip(SPLITS[1:], parts[1:], strict=True):
         found = _leaked(part, parts[0][:, reverse], inverse + symmetric, graph)
@@ -155,21 +144,22 @@ def _overlaps(ones: Triples, others: Triples, graph: Graph) -> list[RelationOver
     for rows, other in _matches(ones, others, graph.n_entities):
         codes, found = np.unique(ones[rows, 1] * n + other, return_counts=True)
         counts.update(dict(zip(codes.tolist(), found.tolist(), strict=True)))
-    sizes = np.bincount(ones[:, 1], minlength=n).tolist()
-    overlaps = [
-        RelationOverlap(first, second, count, count / max(sizes[first], sizes[second]))
-        for (first, second), count in ((divmod(code, n), count) for code, count in counts.items())
-    ]
-    kept = [overlap for overlap in overlaps if overlap.share >= _LEAST_SHARE]
-    return sorted(kept, key=lambda overlap: (-overlap.triples, overlap.first, overlap.second))
+    sizes, names = np.bincount(ones[:, 1], minlength=n).tolist(), graph.vocabulary.relations
+    overlaps = []
+    for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        first, second = divmod(code, n)
+        share = count / max(sizes[first], sizes[second])
+        if first <= second and share >= _LEAST_SHARE:
+            overlaps.append(RelationOverlap(names[first], names[second], count, share))
+    return overlaps
 
 
 def _leaked(
     ones: Triples, others: Triples, overlaps: tuple[RelationOverlap, ...], graph: Graph
 ) -> npt.NDArray[np.bool_]:
     """Which of `ones` are in `others` under a relation that overlaps with their own: (n,)."""
-    n = graph.n_relations
-    pairs = [(overlap.first, overlap.second) for overlap in overlaps]
+    n, ids = graph.n_relations, graph.vocabulary.relation_ids
+    pairs = [(ids[overlap.first], ids[overlap.second]) for overlap in overlaps]
     codes = np.array([a * n + b for a, b in pairs] + [b * n + a for a, b in pairs])
     leaked = np.zeros(len(ones), dtype=np.bool_)
     for rows, other in _matches(ones, others, graph.n_entities):

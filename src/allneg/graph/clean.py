@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
+from typing import TypeAlias
 from unicodedata import normalize
 
 import numpy as np
@@ -16,6 +17,8 @@ from allneg.graph.graph import SPLITS, Graph, Triples, first_indices, triple_key
 from allneg.graph.mapped import without_rows
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
+
+_Rows: TypeAlias = npt.NDArray[np.int64]
 
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
 # What two names may differ in: which names to look at, and the form they are compared in.
@@ -30,23 +33,21 @@ _MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dt
 
 
 def cleaned(
-    name: str,
-    splits: Mapping[str, Triples],
-    vocabulary: Vocabulary,
-    notes: list[str],
-    settings: Data,
+    name: str, splits: Mapping[str, Triples], names: Vocabulary, notes: list[str], settings: Data
 ) -> Graph:
     """The graph of what was read. The split "" is one file that is to be split."""
     if "" in splits:
-        splits, vocabulary, found = _split(splits[""], vocabulary, settings)
+        splits, names, found = _split(splits[""], names, settings)
         notes = notes + found
     empty = np.empty((0, 3), dtype=np.int64)
     train, valid, test = (splits.get(split, empty) for split in SPLITS)
-    graph = Graph(name, vocabulary, train, valid, test, tuple(notes))
+    graph = Graph(name, names, train, valid, test, tuple(notes))
     graph = _noted(graph, *_column_notes(graph, settings.columns))
     graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
     graph = _without_unseen(_without_duplicates(graph, settings), settings)
-    return _noted(graph, *_name_notes(graph.vocabulary))
+    kinds = product(("entities", "relations"), _LOOK_ALIKES)
+    look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
+    return _noted(graph, *filter(None, look_alikes))
 
 
 def _split(
@@ -86,29 +87,22 @@ def _split(
 def _needed_in_train(triples: Triples) -> npt.NDArray[np.bool_]:
     """Which triples are the first of an entity or a relation: (n, 3) -> (n,)."""
     needed = np.zeros(len(triples), dtype=np.bool_)
-    needed[np.unique(triples[:, 1], return_index=True)[1]] = True
-    needed[np.unique(triples[:, [0, 2]].reshape(-1), return_index=True)[1] // 2] = True
+    needed[first_indices(triples[:, 1])] = True
+    needed[first_indices(triples[:, [0, 2]].reshape(-1)) // 2] = True
     return needed
 
 
-def _renumbered(triples: Triples, vocabulary: Vocabulary) -> tuple[Triples, Vocabulary]:
+def _renumbered(triples: Triples, names: Vocabulary) -> tuple[Triples, Vocabulary]:
     """The same triples with ids in order of first appearance."""
-    entities, new_entities = _by_appearance(triples[:, [0, 2]].reshape(-1))
-    relations, new_relations = _by_appearance(triples[:, 1])
-    new = np.stack([new_entities[0::2], new_relations, new_entities[1::2]], axis=1)
-    return new, Vocabulary(
-        tuple(vocabulary.entities[old] for old in entities.tolist()),
-        tuple(vocabulary.relations[old] for old in relations.tolist()),
-    )
-
-
-def _by_appearance(ids: npt.NDArray[np.int64]) -> tuple[Triples, Triples]:
-    """The distinct ids in order of first appearance, and each id's number in that order."""
-    values, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
-    return values[order], number[inverse]
+    triples, new_names = triples.copy(), []
+    for columns, old_names in (([0, 2], names.entities), ([1], names.relations)):
+        ids = triples[:, columns].reshape(-1)
+        order = ids[first_indices(ids)]
+        new_ids = np.empty(len(old_names), dtype=np.int64)
+        new_ids[order] = np.arange(len(order))
+        triples[:, columns] = new_ids[triples[:, columns]]
+        new_names.append(tuple(old_names[old] for old in order.tolist()))
+    return triples, Vocabulary(*new_names)
 
 
 def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:
@@ -188,23 +182,10 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     return [f"{note}; if the columns have another order, set data.columns={likely}"]
 
 
-def _name_notes(vocabulary: Vocabulary) -> list[str]:
-    """Notes on names that differ only in outer spaces, or only in their Unicode form."""
-    notes = []
-    for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
-        for difference, (is_unusual, normal) in _LOOK_ALIKES.items():
-            what = f"{kind} that differ only in {difference}"
-            notes += _look_alikes(what, names, is_unusual, normal)
-    return notes
-
-
-def _look_alikes(
-    what: str,
-    names: Sequence[str],
-    is_unusual: Callable[[str], bool],
-    normal: Callable[[str], str],
-) -> list[str]:
+def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | None:
     """A note on unusual names whose normal form is also that of another name."""
+    names: Sequence[str] = getattr(vocabulary, kind)
+    is_unusual, normal = _LOOK_ALIKES[difference]
     found: list[tuple[int, list[str]]] = []
     # Several passes over many names bound the memory.
     n_parts = len(names) // _NAMES + 1
@@ -218,21 +199,20 @@ def _look_alikes(
                 groups[name][1].add(name)
         found += [(index, sorted(group)) for index, group in groups.values() if len(group) > 1]
     if not found:
-        return []
+        return None
     # ascii() because the two would look the same here as well.
     example = " and ".join(ascii(name[:40]) for name in min(found)[1][:2])
-    return [f"{what}, kept apart: {len(found):,}, for example {example}"]
+    note = f"{kind} that differ only in {difference}, kept apart: {len(found):,}"
+    return f"{note}, for example {example}"
 
 
-def find_duplicates(
-    graph: Graph,
-) -> tuple[dict[str, npt.NDArray[np.int64]], dict[tuple[str, str], int]]:
+def find_duplicates(graph: Graph) -> tuple[dict[str, _Rows], dict[tuple[str, str], int]]:
     """Rows of each split that repeat an earlier row; and how many triples two splits share.
 
     Triples are compared in groups to bound the memory. Equal triples are in the same group.
     """
     parts = {split: graph.split(split) for split in SPLITS}
-    repeated: dict[str, list[npt.NDArray[np.int64]]] = {split: [] for split in SPLITS}
+    repeated: dict[str, list[_Rows]] = {split: [] for split in SPLITS}
     shared = dict.fromkeys(combinations(SPLITS, 2), 0)
     n_groups = 1 + sum(map(len, parts.values())) // _GROUP
     for group in range(n_groups):
@@ -250,7 +230,7 @@ def find_duplicates(
     return {split: np.sort(np.concatenate(found)) for split, found in repeated.items()}, shared
 
 
-def _rows_of_group(part: Triples, group: int, n_groups: int) -> npt.NDArray[np.int64]:
+def _rows_of_group(part: Triples, group: int, n_groups: int) -> _Rows:
     found = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(part), _GROUP):
         mixed = part[start : start + _GROUP].astype(np.uint64) @ _MIX

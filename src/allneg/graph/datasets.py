@@ -25,7 +25,6 @@ PACKAGED = {"countries": "plain", "countries-hard": "hard"}
 KNOWN_NAMES = (*PACKAGED, *DATASETS)
 _TIMEOUT = 30  # seconds without a byte
 _RETRIES = 2
-_BLOCK = 1 << 18  # bytes per read
 
 
 def packaged_folder(name: str) -> Traversable:
@@ -139,13 +138,12 @@ def _download_files(name: str, url: str, folder: Path) -> None:
     from requests import RequestException
 
     pooch.get_logger().setLevel("WARNING")
+    headers = {"Accept-Encoding": "identity"}
     registry = {f"{split}.txt": None for split in DATASETS[name].files}
     downloads = pooch.create(folder, url, registry=registry, retry_if_failed=_RETRIES)
     for file in registry:
         # pooch reports each block to the progress bar, which is where an endless one stops.
-        downloader = pooch.HTTPDownloader(
-            _SizeLimit(), _BLOCK, timeout=_TIMEOUT, headers={"Accept-Encoding": "identity"}
-        )
+        downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, timeout=_TIMEOUT, headers=headers)
         try:
             downloads.fetch(file, downloader=downloader)
         except (RequestException, ValueError, DataError) as error:

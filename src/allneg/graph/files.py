@@ -40,8 +40,6 @@ DAMAGE = (
 )  # fmt: skip
 _RATIO = 5  # bytes of text per compressed byte, roughly
 _STEMS = {**{split: split for split in SPLITS}, "validation": "valid", "dev": "valid"}
-
-
 _SPLIT_FILE = re.compile(
     "({})({})({})?".format(*("|".join(map(re.escape, x)) for x in (_STEMS, FORMATS, COMPRESSIONS)))
 )

@@ -21,7 +21,6 @@ Block: TypeAlias = tuple[list[str], list[str], list[str]]  # heads, relations, t
 _BLOCK = 1 << 22  # bytes per read
 _LONGEST_LINE = 1 << 20  # bytes; bounds the memory
 _BOM = b"\xef\xbb\xbf"
-_NEWLINE = ord("\n")
 _COLUMN_NAMES = {
     "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
     "h": "h", "r": "r", "t": "t", "source": "h", "type": "r", "target": "t",
@@ -69,10 +68,9 @@ def read_lines(
     heads, relations, tails = (settings.columns.index(letter) for letter in "hrt")
     for fields in reader.blocks(stream):
         yield fields[heads::3], fields[relations::3], fields[tails::3]
-    counts = reader.counts
-    notes += [
-        f"{where}: {text.format(counts[kind])}" for kind, text in _NOTES.items() if counts[kind]
-    ]
+    for kind, text in _NOTES.items():
+        if reader.counts[kind]:
+            notes.append(f"{where}: {text.format(reader.counts[kind])}")
 
 
 def split_line(line: str, separator: str) -> tuple[list[str], str | None]:
@@ -220,12 +218,12 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
 def _is_regular(data: bytes, separator: str) -> bool:
     """Whether every line has three non-empty fields, no quotes or NULs, and a legal length."""
     codes = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero((codes == ord(separator)) | (codes == _NEWLINE))
+    ends = np.flatnonzero((codes == ord(separator)) | (codes == ord("\n")))
     if len(ends) % 3 or b"\0" in data or (separator == "," and b'"' in data):
         return False
     kinds = codes[ends].reshape(-1, 3)
     return bool(
-        (kinds == [ord(separator), ord(separator), _NEWLINE]).all()
+        (kinds == [ord(separator), ord(separator), ord("\n")]).all()
         and (np.diff(ends, prepend=-1) > 1).all()
         and (np.diff(ends[2::3], prepend=-1) <= _LONGEST_LINE).all()
     )
