@@ -1,4 +1,4 @@
-"""What `check` finds in graphs small enough to count by hand, and in the published ones."""
+"""What `check` finds in graphs small enough to count by hand, and in published datasets."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def test_counts_are_those_of_a_graph_counted_by_hand(read: Read) -> None:
     assert found.unseen_triples == {"valid": 1, "test": 2}
 
 
-def test_the_json_has_names_and_no_surprises(read: Read) -> None:
-    said = check(read(b"a\tr\tb\nb\ts\ta\nc\tq\td\nd\tq\tc\n")).to_json()
-    assert said["inverse"] == [{"first": "r", "second": "s", "triples": 1, "share": 1.0}]
-    assert said["symmetric"] == [{"first": "q", "second": "q", "triples": 2, "share": 1.0}]
-    assert said["duplicate_relations"] == []
-    assert said["category_by_relation"] == {"r": "1-1", "s": "1-1", "q": "1-1"}
-    assert json.loads(json.dumps(said)) == said
+def test_the_json_document_contains_names(read: Read) -> None:
+    document = check(read(b"a\tr\tb\nb\ts\ta\nc\tq\td\nd\tq\tc\n")).to_json()
+    assert document["inverse"] == [{"first": "r", "second": "s", "triples": 1, "share": 1.0}]
+    assert document["symmetric"] == [{"first": "q", "second": "q", "triples": 2, "share": 1.0}]
+    assert document["duplicate_relations"] == []
+    assert document["category_by_relation"] == {"r": "1-1", "s": "1-1", "q": "1-1"}
+    assert json.loads(json.dumps(document)) == document
 
 
-def test_categories_go_by_the_averages_of_train(read: Read) -> None:
-    # tails a head 1.5 and heads a tail 1.0: `many` begins at 1.5
+def test_categories_depend_on_the_averages_of_train(read: Read) -> None:
+    # 1.5 tails per head and 1.0 heads per tail; "n" means at least 1.5
     one_to_many = b"a\tx\tb\na\tx\tc\nd\tx\te\n"
     many_to_one = b"b\ty\ta\nc\ty\ta\ne\ty\td\n"
     both = b"a\tz\tb\na\tz\tc\nd\tz\tb\nd\tz\tc\n"
@@ -70,9 +70,9 @@ def test_categories_are_the_same_when_triple_keys_would_overflow() -> None:
 
 
 def random_graph(seed: int) -> Graph:
-    """A few entities and many relations, so that pairs meet often, with self-loops among them."""
-    dice = np.random.default_rng(seed)
-    triples = np.stack([dice.integers(0, top, 160) for top in (6, 9, 6)], axis=1)
+    """Few entities and many relations, so that relations share many pairs; with self-loops."""
+    rng = np.random.default_rng(seed)
+    triples = np.stack([rng.integers(0, top, 160) for top in (6, 9, 6)], axis=1)
     # Relation 7 is relation 8 backwards.
     extra = triples[triples[:, 1] == 8][:, [2, 1, 0]].copy()
     extra[:, 1] = 7
@@ -104,17 +104,20 @@ def test_relation_overlaps_equal_those_of_a_plain_loop(
             if one < two and same / larger >= 0.5:
                 duplicate.add((one, two, same, same / larger))
     found = check(graph)
-    for echoes, plain in (
+    for overlaps, plain in (
         (found.inverse, inverse),
         (found.symmetric, symmetric),
         (found.duplicate_relations, duplicate),
     ):
         assert {
-            (int(each.first), int(each.second), each.triples, each.share) for each in echoes
+            (int(overlap.first), int(overlap.second), overlap.triples, overlap.share)
+            for overlap in overlaps
         } == plain
-        assert [each.triples for each in echoes] == sorted((row[2] for row in plain), reverse=True)
-    assert ("7", "8") in {(each.first, each.second) for each in found.inverse}
-    told = {
+        assert [overlap.triples for overlap in overlaps] == sorted(
+            (row[2] for row in plain), reverse=True
+        )
+    assert ("7", "8") in {(overlap.first, overlap.second) for overlap in found.inverse}
+    leaked = {
         (h, r, t)
         for h, r, t in graph.test.tolist()
         if h != t
@@ -123,7 +126,7 @@ def test_relation_overlaps_equal_those_of_a_plain_loop(
         if ((other_h, other_t) == (t, h) and any(e[:2] == (one, two) for e in inverse | symmetric))
         or ((other_h, other_t) == (h, t) and any(e[:2] == (one, two) for e in duplicate))
     }
-    assert found.leaked["test"] == len(told)
+    assert found.leaked["test"] == len(leaked)
 
 
 def test_a_graph_with_empty_splits_is_checked(read: Read) -> None:
@@ -133,16 +136,14 @@ def test_a_graph_with_empty_splits_is_checked(read: Read) -> None:
     assert found.triples == {"train": 1, "valid": 0, "test": 0}
 
 
-def test_keys_tell_triples_apart_however_many_names_there_are() -> None:
-    dice = random.Random(0)
-    few = [
-        [dice.choice([0, 1, 3_999_999]), dice.randrange(3), dice.choice([0, 2])] for _ in range(60)
-    ]
+def test_triple_keys_are_unique_for_any_number_of_names() -> None:
+    rng = random.Random(0)
+    few = [[rng.choice([0, 1, 3_999_999]), rng.randrange(3), rng.choice([0, 2])] for _ in range(60)]
     parts = [np.array(few[:40]), np.array(few[40:])]
     for n_relations in (3, 1 << 21):
         keys = np.concatenate(triple_keys(parts, 4_000_000, n_relations)).tolist()
-        assert len(set(keys)) == len({tuple(each) for each in few})
-        assert [keys.index(key) for key in keys] == [few.index(each) for each in few]
+        assert len(set(keys)) == len({tuple(triple) for triple in few})
+        assert [keys.index(key) for key in keys] == [few.index(triple) for triple in few]
 
 
 def test_hashes_change_with_any_id_or_name(read: Read) -> None:
@@ -155,7 +156,7 @@ def test_hashes_change_with_any_id_or_name(read: Read) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_the_published_sets_show_their_known_leaks() -> None:
+def test_the_published_datasets_show_their_known_leaks() -> None:
     wn18, wn18rr = (check(read_graph(name)) for name in ("wn18", "wn18rr"))
     # Dettmers et al. (2018): 94 % of WN18's test by an inverse rule; none inverse in WN18RR.
     assert round(wn18.leaked["test"] / wn18.triples["test"], 2) == 0.94
