@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from allneg.errors import ResourceError
+from allneg.errors import RecipeError, ResourceError
 
 
 def cache_folder() -> Path:
@@ -15,9 +15,12 @@ def cache_folder() -> Path:
     home = os.environ.get("ALLNEG_HOME")
     if home:
         return Path(home)
-    # A lazy import: platformdirs is missing on bare GPU machines, which set ALLNEG_DATA instead.
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ModuleNotFoundError:  # on a machine with only the packages for training
+        raise RecipeError(
+            "the cache folder is unknown, as platformdirs is not installed: set ALLNEG_HOME"
+        ) from None
     return user_cache_path("allneg")
 
 

@@ -93,7 +93,9 @@ def as_text(found: list[tuple[str, str, str]]) -> bytes:
     return "".join("\t".join(triple) + "\n" for triple in found).encode()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.tuples(*[triples] * 3), st.booleans(), st.booleans())
 def test_any_three_splits_are_the_same_on_disk(
     tmp_path: Path, found: tuple[list[tuple[str, str, str]], ...], drop: bool, keep: bool
@@ -106,7 +108,9 @@ def test_any_three_splits_are_the_same_on_disk(
     assert_equal(*both(source, Data(drop_unseen=drop, keep_duplicates=keep)))
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(triples, st.integers(0, 3))
 def test_one_file_is_split_the_same_way(
     tmp_path: Path, found: list[tuple[str, str, str]], seed: int

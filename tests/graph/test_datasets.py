@@ -190,6 +190,13 @@ def test_no_connection_is_one_clear_message(
     assert entries(cache) == []
 
 
+@pytest.mark.usefixtures("cache")
+def test_without_pooch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"install pooch; or put wn18\.tar\.xz into a folder"):
+        read_graph("wn18")
+
+
 @pytest.mark.battery(16)
 def test_offline_never_tries(cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")

@@ -38,11 +38,8 @@ def cached_graph(
     """
     try:
         graphs = cache_folder() / "graphs"
-    except ModuleNotFoundError:
-        raise RecipeError(
-            "the ids are stored in the cache, and its folder is unknown: set ALLNEG_HOME to a "
-            "folder, or read into memory with data.store=memory"
-        ) from None
+    except RecipeError as error:
+        raise RecipeError(f"{error}, or read into memory with data.store=memory") from None
     target = graphs / _key(name, files, settings)
     reason = "" if settings.store == "disk" else "a large text, so "
     notes = [f"{name}: {reason}its ids are stored in {target} and mapped from there (data.store)"]

@@ -133,10 +133,12 @@ def _download(name: str, cache: Path) -> Path:
 
 
 def _download_files(name: str, url: str, folder: Path) -> None:
-    # Lazy imports: only a download needs them.
-    import pooch
-    from requests import RequestException
-
+    instead = f"put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+    try:  # only a download needs these packages
+        import pooch
+        from requests import RequestException
+    except ModuleNotFoundError as error:
+        raise DataError(f"to download {name}, install {error.name}; or {instead}") from None
     pooch.get_logger().setLevel("WARNING")
     headers = {"Accept-Encoding": "identity"}
     registry = {f"{split}.txt": None for split in DATASETS[name].files}
@@ -149,7 +151,7 @@ def _download_files(name: str, url: str, folder: Path) -> None:
         except (RequestException, ValueError, DataError) as error:
             raise DataError(
                 f"{name} could not be downloaded from {url}{file}: {error}.\n"
-                f"Try again, or put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+                f"Try again, or {instead}"
             ) from None
 
 
