@@ -149,8 +149,10 @@ def _download_files(name: str, url: str, folder: Path) -> None:
         try:
             downloads.fetch(file, downloader=downloader)
         except (RequestException, ValueError, DataError) as error:
+            # The cause of a failed connection is more readable than its wrapper.
+            reason = getattr(error.args[0], "reason", error) if error.args else error
             raise DataError(
-                f"{name} could not be downloaded from {url}{file}: {error}.\n"
+                f"{name} could not be downloaded from {url}{file}: {reason}.\n"
                 f"Try again, or {instead}"
             ) from None
 
