@@ -215,14 +215,18 @@ def test_csv_fields_may_be_quoted(read: Read) -> None:
     ]
 
 
-def test_unclosed_quotes_in_csv_are_a_bad_line(read: Read) -> None:
-    with pytest.raises(DataError, match=r"train\.csv:2: .*quotes that do not match"):
-        read(b'a,b,c\n"x,y,z\n', ending="csv")
-
-
-def test_a_name_must_not_contain_a_tab(read: Read) -> None:
-    with pytest.raises(DataError, match="a tab inside a name"):
-        read(b'"x\ty",r,z\n', ending="csv")
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (b'"x,y,z', r"train\.csv:2: .*quotes that do not match"),
+        (b'"x\ty",r,z', "a tab inside a name"),
+    ],
+)
+def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
+    read: Read, line: bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(b"a,b,c\n" + line + b"\n", ending="csv")
 
 
 @pytest.mark.parametrize("names", [b"Head,Relation,Tail", b"from,type,to", b"source,rel,target"])

@@ -59,19 +59,15 @@ def test_copies_of_a_triple_stay_together(tmp_path: Path) -> None:
     assert sum(map(len, splits)) == len(set(rows)) == len(set.union(*splits))
 
 
-def test_ids_follow_first_appearance_in_train(tmp_path: Path) -> None:
-    graph = read_graph(write(tmp_path / "facts.tsv", some_rows(400, 60)))
-    order = list(dict.fromkeys(graph.train[:, [0, 2]].reshape(-1).tolist()))
-    assert order == list(range(graph.n_entities))
-    assert list(dict.fromkeys(graph.train[:, 1].tolist())) == list(range(graph.n_relations))
-
-
-def test_each_split_keeps_the_order_of_the_file(tmp_path: Path) -> None:
+def test_splits_keep_the_file_order_and_ids_follow_first_appearance(tmp_path: Path) -> None:
     rows = list(dict.fromkeys(some_rows(400, 60)))
     graph = read_graph(write(tmp_path / "facts.tsv", rows))
     for split in SPLITS:
         indices = [rows.index(row) for row in named(graph, split)]
         assert indices == sorted(indices)
+    order = list(dict.fromkeys(graph.train[:, [0, 2]].reshape(-1).tolist()))
+    assert order == list(range(graph.n_entities))
+    assert list(dict.fromkeys(graph.train[:, 1].tolist())) == list(range(graph.n_relations))
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:
