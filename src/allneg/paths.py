@@ -1,9 +1,13 @@
-"""Where what may be fetched or built again is kept for this user."""
+"""The cache folder: downloads and graphs on disk, which can all be made again."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from allneg.errors import RecipeError, ResourceError
 
 
 def cache_folder() -> Path:
@@ -11,7 +15,30 @@ def cache_folder() -> Path:
     home = os.environ.get("ALLNEG_HOME")
     if home:
         return Path(home)
-    # Imported here: a bare GPU machine has no platformdirs, and needs none with ALLNEG_DATA set.
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ModuleNotFoundError:  # on a machine with only the packages for training
+        raise RecipeError(
+            "the cache folder is unknown, as platformdirs is not installed: set ALLNEG_HOME"
+        ) from None
     return user_cache_path("allneg")
+
+
+@contextmanager
+def locked(folder: Path, lock: str) -> Iterator[None]:
+    """Create `folder` and hold its lock file; other processes wait.
+
+    A failure to write becomes a `ResourceError`.
+    """
+    # A lazy import: filelock loads asyncio, which is slow.
+    from filelock import FileLock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / lock):
+            yield
+    except OSError as error:
+        raise ResourceError(
+            f"{folder}: cannot be written ({error.strerror or error}); "
+            "free some disk space, or set ALLNEG_HOME to another folder"
+        ) from None

@@ -1,4 +1,4 @@
-"""`allneg data` as a person or a script meets it."""
+"""`allneg data` for people and for scripts."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ def leaky(tmp_path: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")
     monkeypatch.delenv("ALLNEG_DATA", raising=False)
 
 
-def test_list_names_every_known_set() -> None:
-    said = json.loads(run("list", "--json").stdout)
-    assert said["schema_version"] == 1
-    assert [each["name"] for each in said["sets"]] == [
+def test_list_names_every_known_dataset() -> None:
+    output = json.loads(run("list", "--json").stdout)
+    assert output["schema_version"] == 1
+    assert [dataset["name"] for dataset in output["sets"]] == [
         "countries", "countries-hard", "fb15k", "wn18", "yago3-10", "fb15k-237", "wn18rr",
     ]  # fmt: skip
-    by_name = {each["name"]: each for each in said["sets"]}
+    by_name = {dataset["name"]: dataset for dataset in output["sets"]}
     assert by_name["countries"]["where"] == "in the package"
     assert by_name["fb15k"]["where"] is None
     assert by_name["fb15k"]["train"] == 483_142
-    assert "to be fetched" in run("list").stdout
+    assert "to be downloaded" in run("list").stdout
 
 
-def test_get_says_where_a_set_is() -> None:
+def test_get_prints_where_a_dataset_is() -> None:
     assert run("get", "countries").stdout == "countries: in the package\n"
     assert json.loads(run("get", "countries", "--json").stdout)["where"] == "in the package"
 
 
 @pytest.mark.battery(16)
-def test_get_offline_is_bad_data() -> None:
-    said = run("get", "fb15k")
-    assert isinstance(said.exception, DataError)
-    assert "ALLNEG_OFFLINE" in str(said.exception)
-    assert said.output == ""  # it does not fetch, and does not say so
+def test_get_offline_is_an_error() -> None:
+    output = run("get", "fb15k")
+    assert isinstance(output.exception, DataError)
+    assert "ALLNEG_OFFLINE" in str(output.exception)
+    assert output.output == ""  # no download, and no message about one
 
 
-def test_get_suggests_a_near_name() -> None:
+def test_get_suggests_a_close_name() -> None:
     assert "close names: 'wn18rr'" in str(run("get", "wn18r").exception)
 
 
 def test_check_prints_tables_and_cuts_long_lists(leaky: str) -> None:
-    said = run("check", leaky)
-    assert said.exit_code == 0
-    assert "… and 2 more; --json lists them all" in said.stdout
-    assert "1 duplicate triple in train is left out" in said.stderr
+    output = run("check", leaky)
+    assert output.exit_code == 0
+    assert "… and 2 more; --json lists them all" in output.stdout
+    assert "1 duplicate triple in train is removed" in output.stderr
 
 
 @pytest.mark.battery(7)
 def test_control_characters_in_names_are_escaped_on_the_screen(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\t\x1b[2J\tb\nb\t\x1b[2J\ta\n")
-    said = run("check", str(tmp_path))
-    assert "\x1b[2J" not in said.output
-    assert "x1b[2J" in said.stdout
+    output = run("check", str(tmp_path))
+    assert "\x1b[2J" not in output.output
+    assert "x1b[2J" in output.stdout
 
 
 @pytest.mark.battery(11)
-def test_check_is_strict_about_overlaps_when_told(leaky: str) -> None:
+def test_check_fails_on_overlaps_with_strict(leaky: str) -> None:
     assert run("check", leaky).exit_code == 0
     problem = run("check", leaky, "--strict").exception
     assert isinstance(problem, DataError)
@@ -89,23 +89,23 @@ def test_check_is_strict_about_overlaps_when_told(leaky: str) -> None:
 
 
 def test_check_gives_one_json_document(leaky: str) -> None:
-    said = json.loads(run("check", leaky, "--json").stdout)
-    assert said["schema_version"] == 1
-    assert said["duplicates"]["train"] == 1
-    assert said["overlaps"]["train and test"] == 1
-    assert len(said["inverse"]) == 12
+    output = json.loads(run("check", leaky, "--json").stdout)
+    assert output["schema_version"] == 1
+    assert output["duplicates"]["train"] == 1
+    assert output["overlaps"]["train and test"] == 1
+    assert len(output["inverse"]) == 12
 
 
-def test_settings_of_the_data_can_be_said(tmp_path: Path) -> None:
+def test_data_settings_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("bad line\na\tb\tr\n")
-    said = run(
+    output = run(
         "check", str(tmp_path), "--json",
         "--set", "data.columns=htr", "--set", "data.skip_bad_lines=1",
     )  # fmt: skip
-    assert json.loads(said.stdout)["category_by_relation"] == {"r": "1-1"}
+    assert json.loads(output.stdout)["category_by_relation"] == {"r": "1-1"}
 
 
-def test_bad_data_leaves_with_three_and_one_line(tmp_path: Path) -> None:
+def test_bad_data_exits_with_three_and_one_line(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\tb\n")
     done = subprocess.run(
         [sys.executable, "-m", "allneg", "data", "check", str(tmp_path)],
@@ -120,7 +120,7 @@ def test_bad_data_leaves_with_three_and_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_help_does_not_wait_for_torch_or_numpy() -> None:
+def test_help_does_not_import_torch_or_numpy() -> None:
     code = (
         "import sys; sys.argv = ['allneg', 'data', 'check', '--help']\n"
         "from allneg.cli import main\n"

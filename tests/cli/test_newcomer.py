@@ -105,7 +105,7 @@ def test_check_says_what_training_does_with_duplicates(
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("France\tborders\tSpain\n")
     checked = allneg("data", "check", tiny_folder)
-    said = "1 duplicate triple in train is left out"
+    said = "1 duplicate triple in train is removed"
     assert said in checked.err
     kept = allneg("data", "check", tiny_folder, "--set", "data.keep_duplicates=true")
     assert "1 duplicate triple in train is kept" in kept.err

@@ -1,7 +1,7 @@
 """Fuzz a target with atheris: `python tests/fuzz/fuzz.py triples -max_total_time=600`.
 
-Inputs that reach new code are kept for the session only; an input that fails is written to the
-current folder as crash-…: mend what it shows, then add it to tests/fuzz/corpus.
+Inputs that reach new code are kept for the session only. A failing input is written to the
+current folder as crash-…: fix the bug, then add the input to tests/fuzz/corpus.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What strangers' bytes may do: be read, or be refused by a `AllnegError`. Nothing else.
-
-Each target takes any bytes. An `AllnegError` is a good end; another exception, or a value that does
-not hold what it promises, is a failure.
-"""
+"""Fuzz targets. Each takes any bytes, which must be read correctly or raise an `AllnegError`."""
 
 from __future__ import annotations
 
@@ -18,13 +14,12 @@ import torch
 
 from allneg.errors import AllnegError
 from allneg.graph.files import TripleFile
-from allneg.graph.lines import Ids, read_lines
-from allneg.graph.spilled import read_spilled
+from allneg.graph.read import read_in_memory, read_on_disk
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.runs.checkpoint import Checkpoint, State, load, save
 from allneg.runs.files import read_tensors
 
-_SEPARATORS = "\t,"
+_SUFFIXES = (".tsv", ".csv")
 _COLUMNS = ("hrt", "htr", "trh")
 
 
@@ -33,74 +28,77 @@ def triples(data: bytes) -> None:
     if not data:
         return
     choice, content = data[0], data[1:]
-    separator = _SEPARATORS[choice & 1]
+    suffix = _SUFFIXES[choice & 1]
     settings = Data(columns=_COLUMNS[(choice >> 1) % 3], skip_bad_lines=choice >> 6)
-    entities, relations = Ids(), Ids()
-    file = TripleFile("fuzz", separator, lambda: io.BytesIO(content), len(content))
+    files = {"train": _file(content, suffix)}
     try:
-        found, _ = read_lines(file, settings, entities, relations)
-    except AllnegError as problem:
-        _check_message(problem)
-        if choice & 8:
-            _is_refused_out_of_core(file, settings, str(problem))
+        splits, names, _ = read_in_memory(files, settings)
+    except AllnegError as error:
+        _check_message(error)
+        message = str(error)
+        assert not choice & 8 or _error_on_disk(files, settings) == message
         return
-    if choice & 8 and len(found):
+    found = splits["train"].tolist()
+    if choice & 8:
         with tempfile.TemporaryDirectory() as folder:
-            splits, names, _ = read_spilled({"train": file}, settings, Path(folder))
-            assert splits["train"].tolist() == found.tolist()
-            assert list(names.entities) == list(entities)
-            assert list(names.relations) == list(relations)
-    assert found.shape[1:] == (3,)
-    assert ((found >= 0) & (found < (len(entities), len(relations), len(entities)))).all()
-    assert list(entities.values()) == list(range(len(entities)))
+            on_disk, same, _ = read_on_disk(files, settings, Path(folder))
+            assert on_disk["train"].tolist() == found
+            assert tuple(same.entities) == names.entities
+            assert same.relations == names.relations
+    entities, relations = names.entities, names.relations
+    lines = "".join(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in found)
+    assert {h for h, _, _ in found} | {t for _, _, t in found} == set(range(len(entities)))
+    assert {r for _, r, _ in found} == set(range(len(relations)))
+    for names_of_kind in (entities, relations):
+        assert len(set(names_of_kind)) == len(names_of_kind)
     for name in (*entities, *relations):
         assert name
-        assert not {"\0", "\n", "\t" if separator == "\t" else "\0"} & set(name)
-        if separator == "\t":
+        assert not {"\0", "\n", "\t" if suffix == ".tsv" else "\0"} & set(name)
+        if suffix == ".tsv":
             assert name.encode() in content  # names are kept exactly
-    # Ids in order of appearance, so that reading what was read gives the same.
-    if separator == "\t" and len(found):
-        names, links = list(entities), list(relations)
-        lines = "".join(f"{names[h]}\t{links[r]}\t{names[t]}\n" for h, r, t in found.tolist())
-        again = TripleFile("fuzz", "\t", lambda: io.BytesIO(lines.encode()), len(lines))
-        # A name that is a header's or begins with a mark may be left out the second time.
-        if not lines.startswith("\ufeff") and "\r\n" not in lines and not _is_header(lines):
-            twice, _ = read_lines(again, Data(), Ids(), Ids())
-            assert twice.tolist() == found.tolist()
+    # Ids follow the order of appearance, so reading the triples again gives the same ids.
+    # A header or a byte order mark may be removed the second time.
+    if suffix == ".tsv" and not (
+        lines.startswith("\ufeff") or "\r\n" in lines or _is_header(lines)
+    ):
+        again, _, _ = read_in_memory({"train": _file(lines.encode(), ".tsv")}, Data())
+        assert again["train"].tolist() == found
 
 
-def _is_refused_out_of_core(file: TripleFile, settings: Data, said: str) -> None:
-    """A text is refused alike whether names are numbered in memory or on the disk."""
+def _file(content: bytes, suffix: str) -> TripleFile:
+    return TripleFile("fuzz", suffix, lambda: io.BytesIO(content), len(content))
+
+
+def _error_on_disk(files: dict[str, TripleFile], settings: Data) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            read_spilled({"train": file}, settings, Path(folder))
-            refused = "nothing"
-        except AllnegError as problem:
-            refused = str(problem)
-        assert refused == said
+            read_on_disk(files, settings, Path(folder))
+        except AllnegError as error:
+            return str(error)
+    return None
 
 
 def _is_header(lines: str) -> bool:
     first = lines.partition("\n")[0].lower().split("\t")
-    return any(each in ("head", "subject", "relation", "predicate") for each in first)
+    return bool({"head", "subject", "relation", "predicate"} & set(first))
 
 
 def recipe(data: bytes) -> None:
-    """A TOML file; what is accepted is written and read again as it was."""
+    """A TOML file. An accepted recipe is unchanged after writing and reading it."""
     with tempfile.NamedTemporaryFile(suffix=".toml") as file:
         file.write(data)
         file.flush()
         try:
             made = Recipe.from_tables(load_tables(file.name))
-        except AllnegError as problem:
-            _check_message(problem)
+        except AllnegError as error:
+            _check_message(error)
         else:
             assert Recipe.from_tables(tomllib.loads(made.to_toml())) == made
     text = data.decode(errors="surrogateescape")
     try:
         Recipe.from_tables(parse_settings(text.split("\n")))
-    except AllnegError as problem:
-        _check_message(problem)
+    except AllnegError as error:
+        _check_message(error)
 
 
 _FILES = (
@@ -109,7 +107,7 @@ _FILES = (
 
 
 def manifest(data: bytes) -> None:
-    """The first byte chooses the file of a checkpoint that the rest takes the place of."""
+    """The first byte chooses a file of a checkpoint; the rest replaces its content."""
     if not data:
         return
     folder, name = _checkpoint(), _FILES[data[0] % len(_FILES)]
@@ -120,14 +118,14 @@ def manifest(data: bytes) -> None:
         if name == "last":
             assert _loads(folder) is (new.strip(b"\r\n") == b"a")
         else:
-            # Nothing but the very bytes passes: the manifest is checked by what it proves.
+            # Only identical bytes pass. A manifest passes if it means the same.
             same = new == old or (name == "a/manifest.json" and _means(new) == honest)
             assert _loads(folder) is same
         if name.endswith("safetensors"):
             try:
                 read_tensors(path)
-            except AllnegError as problem:
-                _check_message(problem)
+            except AllnegError as error:
+                _check_message(error)
     finally:
         path.write_bytes(old)
 
@@ -135,8 +133,8 @@ def manifest(data: bytes) -> None:
 def _loads(folder: Path) -> bool:
     try:
         load(folder)
-    except AllnegError as problem:
-        _check_message(problem)
+    except AllnegError as error:
+        _check_message(error)
         return False
     return True
 
@@ -156,9 +154,9 @@ def _checkpoint() -> Path:
     return folder
 
 
-def _check_message(problem: AllnegError) -> None:
-    assert 0 < len(str(problem)) < 100_000
-    assert 2 <= problem.exit_code <= 6
+def _check_message(error: AllnegError) -> None:
+    assert 0 < len(str(error)) < 100_000
+    assert 2 <= error.exit_code <= 6
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

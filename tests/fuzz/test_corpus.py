@@ -1,4 +1,4 @@
-"""Every input that fuzzing began from or ever failed on, without the fuzzer."""
+"""Run the fuzz targets on the corpus and on random changes of it, without the fuzzer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_an_input_of_the_corpus_is_read_or_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_inputs_changed_at_random_are_read_or_refused(name: str) -> None:
-    chance = random.Random(0)
+    rng = random.Random(0)
     seeds = [path.read_bytes() for path in INPUTS if path.parent.name == name]
     assert len(seeds) > 5
     for _ in range(200):
-        data = bytearray(chance.choice(seeds))
-        for _ in range(chance.randint(1, 4)):
-            where = chance.randrange(len(data) + 1)
-            data[where : where + chance.randint(0, 2)] = chance.randbytes(chance.randint(0, 2))
+        data = bytearray(rng.choice(seeds))
+        for _ in range(rng.randint(1, 4)):
+            where = rng.randrange(len(data) + 1)
+            data[where : where + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
         TARGETS[name](bytes(data))

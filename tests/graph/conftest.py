@@ -1,4 +1,4 @@
-"""Graphs written as files, and the published sets where they are."""
+"""Graphs written to files, and the published datasets if present."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def read(tmp_path: Path) -> Callable[..., Graph]:
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Path:
     if not (SHARED / "wn18rr.tar.xz").exists():
-        pytest.skip("the published sets are not beside the repository (../shared/data)")
+        pytest.skip("the published datasets are not next to the repository (../shared/data)")
     monkeypatch.setenv("ALLNEG_DATA", str(SHARED))
     return SHARED

@@ -1,4 +1,4 @@
-"""A graph on the disk is the one that would be in memory, and the cache holds it whole or not."""
+"""A graph on disk equals the one in memory; the cache holds it completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import lzma
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,35 +22,33 @@ from allneg.graph import (
     SPLITS,
     Graph,
     cached,
-    duplicates,
+    clean,
     lines,
     mapped,
-    names,
     read_graph,
-    spilled,
 )
+from allneg.graph import read as read_module
 from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
 
 
 SMALL = {
-    (spilled, "_CHUNK"): 2,
-    (spilled, "_PARTS"): 3,
+    (read_module, "_CHUNK"): 2,
     (lines, "_BLOCK"): 16,
-    (duplicates, "_TOGETHER"): 2,
-    (names, "_TOGETHER"): 2,
+    (clean, "_GROUP"): 2,
+    (clean, "_NAMES"): 2,
     (mapped, "ROWS"): 2,
-    (spilled, "ROWS"): 2,
 }
 USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
 
 
 @pytest.fixture(autouse=True)
-def small_bites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Chunks of two names, three parts, slices of two rows: everything happens several times."""
+def small_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Chunks of two names and steps of two rows, so every loop runs several times; no fsync."""
     for (module, name), size in SMALL.items():
         monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
 
 
@@ -63,11 +60,11 @@ def folder_of(path: Path, ending: str = "txt", **splits: bytes) -> Path:
 
 
 def graphs_kept(home: Path) -> list[Path]:
-    return [each for each in (home / "graphs").iterdir() if each.is_dir()]
+    return [path for path in (home / "graphs").iterdir() if path.is_dir()]
 
 
 def both(source: Path, how: Data | None = None) -> tuple[Graph, Graph]:
-    """The graph in memory, and that on the disk."""
+    """The graph in memory and the graph on disk."""
     how = how or Data()
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), size in USUAL.items():
@@ -77,7 +74,7 @@ def both(source: Path, how: Data | None = None) -> tuple[Graph, Graph]:
 
 
 def assert_equal(one: Graph, other: Graph) -> None:
-    """Equal but for the line that says where the other one lies."""
+    """Equal except for the note on where the graph on disk is."""
     assert one.name == other.name
     assert tuple(one.vocabulary.entities) == tuple(other.vocabulary.entities)
     assert one.vocabulary.relations == other.vocabulary.relations
@@ -92,12 +89,14 @@ triples = st.lists(st.tuples(some_names, st.sampled_from("rst"), some_names), ma
 
 
 def as_text(found: list[tuple[str, str, str]]) -> bytes:
-    return "".join("\t".join(each) + "\n" for each in found).encode()
+    return "".join("\t".join(triple) + "\n" for triple in found).encode()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.tuples(*[triples] * 3), st.booleans(), st.booleans())
-def test_any_three_splits_are_the_same_on_the_disk(
+def test_any_three_splits_are_the_same_on_disk(
     tmp_path: Path, found: tuple[list[tuple[str, str, str]], ...], drop: bool, keep: bool
 ) -> None:
     train, valid, test = found
@@ -108,7 +107,9 @@ def test_any_three_splits_are_the_same_on_the_disk(
     assert_equal(*both(source, Data(drop_unseen=drop, keep_duplicates=keep)))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(triples, st.integers(0, 3))
 def test_one_file_is_split_the_same_way(
     tmp_path: Path, found: list[tuple[str, str, str]], seed: int
@@ -118,20 +119,14 @@ def test_one_file_is_split_the_same_way(
     assert_equal(*both(path, Data(split_seed=seed, valid_share=0.3, test_share=0.3)))
 
 
-@pytest.mark.parametrize("ending, pack", [("txt.gz", gzip.compress), ("tsv.xz", lzma.compress)])
-def test_packed_files_are_the_same_on_the_disk(
-    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
-) -> None:
-    assert_equal(*both(folder_of(tmp_path / "toy", ending, train=pack(TRAIN))))
+def test_compressed_files_and_archives_are_the_same_on_disk(tmp_path: Path) -> None:
+    for ending, pack in (("txt.gz", gzip.compress), ("tsv.xz", lzma.compress)):
+        assert_equal(*both(folder_of(tmp_path / ending, ending, train=pack(TRAIN))))
+    folder = folder_of(tmp_path / "toy", train=TRAIN, valid=b"a\tr\tnew\n")
+    assert_equal(*both(Path(shutil.make_archive(str(folder), "gztar", folder))))
 
 
-def test_an_archive_is_the_same_on_the_disk(tmp_path: Path) -> None:
-    folder_of(tmp_path / "toy", train=TRAIN, valid=b"a\tr\tnew\n")
-    packed = shutil.make_archive(str(tmp_path / "toy"), "gztar", tmp_path / "toy")
-    assert_equal(*both(Path(packed)))
-
-
-def test_what_was_mended_is_noted_alike(tmp_path: Path) -> None:
+def test_notes_are_the_same_on_disk(tmp_path: Path) -> None:
     content = b'\xef\xbb\xbfhead,relation,tail\r\na,r,b\n\n"c,d",r,a\nbad\na,r,b\na ,r,b\n'
     source = folder_of(tmp_path / "toy", "csv", train=content)
     in_memory, on_disk = both(source, Data(skip_bad_lines=1))
@@ -140,7 +135,7 @@ def test_what_was_mended_is_noted_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content, place",
+    "content, message",
     [
         (b"a\tr\tb\n" * 9 + b"a\tr\n", r"train\.txt:10: expected head, relation, tail"),
         (b"a\tr\tb\n" * 9 + b"\xff\tr\tb\n", r"train\.txt:10: not utf-8 at byte 54"),
@@ -148,25 +143,25 @@ def test_what_was_mended_is_noted_alike(tmp_path: Path) -> None:
         (gzip.compress(TRAIN, mtime=0), "gz"),
     ],
 )
-def test_a_bad_line_is_named_alike_and_nothing_is_kept(
-    tmp_path: Path, content: bytes, place: str
+def test_errors_are_the_same_on_disk_and_nothing_is_kept(
+    tmp_path: Path, content: bytes, message: str
 ) -> None:
     source = folder_of(tmp_path / "toy", train=content)
-    said = []
+    messages = []
     for store in ("memory", "disk"):
-        with pytest.raises(DataError, match=place) as caught:
+        with pytest.raises(DataError, match=message) as caught:
             read_graph(source, Data(store=store))  # type: ignore[arg-type]
-        said.append(str(caught.value))
-    assert said[0] == said[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
     assert graphs_kept(tmp_path / "home") == []
 
 
-def test_a_second_look_reads_the_cache_and_not_the_text(
+def test_a_second_read_uses_the_cache_and_not_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
     _, first = both(source)
-    monkeypatch.setattr("allneg.graph.read.read_spilled", None)
+    monkeypatch.setattr("allneg.graph.read.read_on_disk", None)
     again = read_graph(source, Data(store="disk"))
     assert again.notes == first.notes
     assert_equal(read_graph(source, Data(store="memory")), again)
@@ -186,30 +181,23 @@ def test_other_settings_and_another_text_are_another_graph(
 
 
 @pytest.mark.parametrize("file", ["train.ids", "entities.txt", "manifest.json"])
-@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
-def test_a_damaged_cache_is_said_and_made_anew(tmp_path: Path, file: str, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone", "of another version"])
+def test_a_damaged_cache_is_reported_and_rebuilt(tmp_path: Path, file: str, damage: str) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
     both(source)
     (kept,) = graphs_kept(tmp_path / "home")
     content = (kept / file).read_bytes()
     if damage == "gone":
         (kept / file).unlink()
+    elif damage == "of another version":
+        manifest = json.loads((kept / "manifest.json").read_text())
+        (kept / "manifest.json").write_text(json.dumps({**manifest, "format_version": 0}))
     else:
-        spoiled = content[:-1] if damage == "cut" else content[:-1] + b"\x7f"
-        (kept / file).write_bytes(spoiled)
+        (kept / file).write_bytes(content[:-1] + (b"\x7f" if damage == "changed" else b""))
     in_memory, on_disk = both(source)
     assert "damaged" in on_disk.notes[1]
     assert_equal(in_memory, replace(on_disk, notes=on_disk.notes[1:]))
     assert (kept / file).read_bytes() == content
-
-
-def test_a_manifest_of_another_version_is_not_believed(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "toy", train=TRAIN)
-    both(source)
-    (kept,) = graphs_kept(tmp_path / "home")
-    manifest = json.loads((kept / "manifest.json").read_text())
-    (kept / "manifest.json").write_text(json.dumps({**manifest, "format_version": 0}))
-    assert "damaged" in read_graph(source, Data(store="disk")).notes[1]
 
 
 def test_an_interrupted_reading_leaves_nothing(
@@ -228,7 +216,7 @@ def test_an_interrupted_reading_leaves_nothing(
     assert_equal(*both(source))
 
 
-def test_what_a_killed_reader_left_is_swept(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "home" / "graphs" / ".tmp-work-killed"
     left.mkdir(parents=True)
     (left / "train.ids").write_bytes(b"half")
@@ -237,7 +225,7 @@ def test_what_a_killed_reader_left_is_swept(tmp_path: Path) -> None:
     assert len(graphs_kept(tmp_path / "home")) == 1
 
 
-def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
 
     def full(*_: object) -> None:
@@ -249,7 +237,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert graphs_kept(tmp_path / "home") == []
 
 
-def test_without_a_place_for_the_cache_it_is_said_what_to_set(
+def test_an_unknown_cache_folder_is_an_error_that_names_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ALLNEG_HOME")
@@ -258,7 +246,7 @@ def test_without_a_place_for_the_cache_it_is_said_what_to_set(
         read_graph(folder_of(tmp_path / "toy", train=TRAIN), Data(store="disk"))
 
 
-def test_the_size_of_the_text_decides_and_is_said_once(
+def test_a_large_text_is_stored_on_disk_and_noted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
@@ -269,12 +257,8 @@ def test_the_size_of_the_text_decides_and_is_said_once(
     assert sum("data.store" in note for note in graph.notes) == 1
     assert "a large text" in graph.notes[0]
     assert not isinstance(read_graph(source, Data(store="memory")).train, np.memmap)
-
-
-def test_a_text_that_is_kept_on_the_disk_by_wish_is_not_called_large(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "toy", train=TRAIN)
-    note = read_graph(source, Data(store="disk")).notes[0]
-    assert note.startswith("toy: its ids are kept in ")
+    on_request = read_graph(source, Data(store="disk"))
+    assert on_request.notes[0].startswith("toy: its ids are stored in ")
 
 
 def test_writing_into_mapped_triples_leaves_the_file_alone(tmp_path: Path) -> None:
@@ -292,7 +276,7 @@ def test_mapped_names_are_a_sequence(tmp_path: Path) -> None:
     found = mapped.MappedNames.open(path)
     assert len(found) == 5
     assert list(found) == wanted
-    assert [found[place] for place in range(-5, 5)] == wanted * 2
+    assert [found[index] for index in range(-5, 5)] == wanted * 2
     assert list(found[1:4]) == wanted[1:4]
     assert list(found[3:1]) == []
     assert found[::-2] == ("last", "x\u2028y", "a")
@@ -302,7 +286,7 @@ def test_mapped_names_are_a_sequence(tmp_path: Path) -> None:
 
 
 @pytest.mark.battery(18)
-def test_the_entry_of_another_graph_is_not_believed(tmp_path: Path) -> None:
+def test_the_cache_entry_of_another_graph_is_not_used(tmp_path: Path) -> None:
     mine = folder_of(tmp_path / "mine", train=TRAIN)
     other = folder_of(tmp_path / "other", train=b"x\tr\ty\n")
     first = read_graph(mine, Data(store="disk"))
@@ -313,12 +297,12 @@ def test_the_entry_of_another_graph_is_not_believed(tmp_path: Path) -> None:
     shutil.copytree(foreign, entry)
     again = read_graph(mine, Data(store="disk"))
     assert tuple(again.vocabulary.entities) == tuple(first.vocabulary.entities)
-    assert any("is of another graph" in note for note in again.notes)
+    assert any("is of another graph or version" in note for note in again.notes)
 
 
 @pytest.mark.battery(18)
-@pytest.mark.parametrize("what", ["a file", "a link that leads nowhere", "a deep manifest"])
-def test_whatever_stands_in_the_place_of_an_entry_makes_way(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("what", ["a file", "a broken link", "a deep manifest"])
+def test_anything_in_the_way_of_a_cache_entry_is_replaced(tmp_path: Path, what: str) -> None:
     folder = folder_of(tmp_path / "mine", train=TRAIN)
     first = read_graph(folder, Data(store="disk"))
     (entry,) = (tmp_path / "home" / "graphs").glob("[!.]*")
@@ -342,9 +326,9 @@ def test_a_text_that_changes_while_it_is_read_is_not_kept(
 ) -> None:
     folder, write = folder_of(tmp_path / "mine", train=TRAIN), cached._write
 
-    def changed(*told: Any) -> None:
+    def changed(*arguments: Any) -> None:
         folder_of(folder, train=b"x\tr\ty\n")
-        write(*told)
+        write(*arguments)
 
     monkeypatch.setattr(cached, "_write", changed)
     with pytest.raises(DataError, match="changed while it was read"):

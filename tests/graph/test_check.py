@@ -1,4 +1,4 @@
-"""What `check` finds in graphs small enough to count by hand, and in the published ones."""
+"""What `check` finds in graphs small enough to count by hand, and in published datasets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from allneg.graph import Graph, Vocabulary, mirrors, read_graph
+from allneg.graph import Graph, Vocabulary, read_graph
+from allneg.graph import check as check_module
 from allneg.graph.check import check, graph_hashes
-from allneg.graph.keys import triple_keys
-from allneg.graph.mirrors import find_echoes
+from allneg.graph.graph import triple_keys
 
 Read = Callable[..., Graph]
 
@@ -29,23 +29,22 @@ def test_counts_are_those_of_a_graph_counted_by_hand(read: Read) -> None:
     assert found.triples == {"train": 4, "valid": 2, "test": 3}
     assert found.duplicates == {"train": 1, "valid": 0, "test": 0}
     assert found.overlaps == {"train and valid": 1, "train and test": 1, "valid and test": 1}
-    assert found.overlapping
     assert found.self_loops == {"train": 1, "valid": 0, "test": 1}
     assert (found.unseen_entities, found.unseen_relations) == (1, 1)
     assert found.unseen_triples == {"valid": 1, "test": 2}
 
 
-def test_the_json_has_names_and_no_surprises(read: Read) -> None:
-    said = check(read(b"a\tr\tb\nb\ts\ta\nc\tq\td\nd\tq\tc\n")).to_json()
-    assert said["inverse"] == [{"first": "r", "second": "s", "triples": 1, "share": 1.0}]
-    assert said["symmetric"] == [{"first": "q", "second": "q", "triples": 2, "share": 1.0}]
-    assert said["duplicate_relations"] == []
-    assert said["category_by_relation"] == {"r": "1-1", "s": "1-1", "q": "1-1"}
-    assert json.loads(json.dumps(said)) == said
+def test_the_json_document_contains_names(read: Read) -> None:
+    document = check(read(b"a\tr\tb\nb\ts\ta\nc\tq\td\nd\tq\tc\n")).to_json()
+    assert document["inverse"] == [{"first": "r", "second": "s", "triples": 1, "share": 1.0}]
+    assert document["symmetric"] == [{"first": "q", "second": "q", "triples": 2, "share": 1.0}]
+    assert document["duplicate_relations"] == []
+    assert document["category_by_relation"] == {"r": "1-1", "s": "1-1", "q": "1-1"}
+    assert json.loads(json.dumps(document)) == document
 
 
-def test_categories_go_by_the_averages_of_train(read: Read) -> None:
-    # tails a head 1.5 and heads a tail 1.0: `many` begins at 1.5
+def test_categories_depend_on_the_averages_of_train(read: Read) -> None:
+    # 1.5 tails per head and 1.0 heads per tail; "n" means at least 1.5
     one_to_many = b"a\tx\tb\na\tx\tc\nd\tx\te\n"
     many_to_one = b"b\ty\ta\nc\ty\ta\ne\ty\td\n"
     both = b"a\tz\tb\na\tz\tc\nd\tz\tb\nd\tz\tc\n"
@@ -57,10 +56,23 @@ def test_categories_go_by_the_averages_of_train(read: Read) -> None:
     assert found == {"x": "1-n", "y": "n-1", "z": "n-n", "w": "1-1", "v": "1-n"}
 
 
+def test_categories_are_the_same_when_triple_keys_would_overflow() -> None:
+    rng = np.random.default_rng(0)
+    train = rng.integers(0, (9, 4, 3), (60, 3))
+    train[train[:, 1] == 3, 0] = 0  # one head, several tails
+
+    def categories(n_entities: int) -> tuple[str, ...]:
+        names = Vocabulary(range(n_entities), ("a", "b", "c", "d"))  # type: ignore[arg-type]
+        return Graph("toy", names, train, train[:0], train[:0]).categories
+
+    assert categories(1 << 32) == categories(9)
+    assert len(set(categories(9))) > 1
+
+
 def random_graph(seed: int) -> Graph:
-    """A few entities and many relations, so that pairs meet often, with self-loops among them."""
-    dice = np.random.default_rng(seed)
-    triples = np.stack([dice.integers(0, top, 160) for top in (6, 9, 6)], axis=1)
+    """Few entities and many relations, so that relations share many pairs; with self-loops."""
+    rng = np.random.default_rng(seed)
+    triples = np.stack([rng.integers(0, top, 160) for top in (6, 9, 6)], axis=1)
     # Relation 7 is relation 8 backwards.
     extra = triples[triples[:, 1] == 8][:, [2, 1, 0]].copy()
     extra[:, 1] = 7
@@ -71,10 +83,10 @@ def random_graph(seed: int) -> Graph:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 22])
-def test_echoes_equal_those_of_a_plain_loop(
+def test_relation_overlaps_equal_those_of_a_plain_loop(
     monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(mirrors, "_MOST_MATCHES", at_once)
+    monkeypatch.setattr(check_module, "_MOST_MATCHES", at_once)
     graph = random_graph(seed)
     pairs = defaultdict(set)
     for split in ("train", "valid", "test"):
@@ -91,16 +103,21 @@ def test_echoes_equal_those_of_a_plain_loop(
                 (symmetric if one == two else inverse).add((one, two, mirrored, mirrored / larger))
             if one < two and same / larger >= 0.5:
                 duplicate.add((one, two, same, same / larger))
-    found = find_echoes(graph)
-    for echoes, plain in (
+    found = check(graph)
+    for overlaps, plain in (
         (found.inverse, inverse),
         (found.symmetric, symmetric),
-        (found.duplicate, duplicate),
+        (found.duplicate_relations, duplicate),
     ):
-        assert {(each.first, each.second, each.triples, each.share) for each in echoes} == plain
-        assert [each.triples for each in echoes] == sorted((row[2] for row in plain), reverse=True)
-    assert (7, 8) in {(each.first, each.second) for each in found.inverse}
-    told = {
+        assert {
+            (int(overlap.first), int(overlap.second), overlap.triples, overlap.share)
+            for overlap in overlaps
+        } == plain
+        assert [overlap.triples for overlap in overlaps] == sorted(
+            (row[2] for row in plain), reverse=True
+        )
+    assert ("7", "8") in {(overlap.first, overlap.second) for overlap in found.inverse}
+    leaked = {
         (h, r, t)
         for h, r, t in graph.test.tolist()
         if h != t
@@ -109,26 +126,24 @@ def test_echoes_equal_those_of_a_plain_loop(
         if ((other_h, other_t) == (t, h) and any(e[:2] == (one, two) for e in inverse | symmetric))
         or ((other_h, other_t) == (h, t) and any(e[:2] == (one, two) for e in duplicate))
     }
-    assert found.told["test"] == len(told)
+    assert found.leaked["test"] == len(leaked)
 
 
 def test_a_graph_with_empty_splits_is_checked(read: Read) -> None:
     found = check(read(b"a\tr\ta\n"))
-    assert found.echoes.told == {"valid": 0, "test": 0}
-    assert found.echoes.symmetric == ()
+    assert found.leaked == {"valid": 0, "test": 0}
+    assert found.symmetric == ()
     assert found.triples == {"train": 1, "valid": 0, "test": 0}
 
 
-def test_keys_tell_triples_apart_however_many_names_there_are() -> None:
-    dice = random.Random(0)
-    few = [
-        [dice.choice([0, 1, 3_999_999]), dice.randrange(3), dice.choice([0, 2])] for _ in range(60)
-    ]
+def test_triple_keys_are_unique_for_any_number_of_names() -> None:
+    rng = random.Random(0)
+    few = [[rng.choice([0, 1, 3_999_999]), rng.randrange(3), rng.choice([0, 2])] for _ in range(60)]
     parts = [np.array(few[:40]), np.array(few[40:])]
     for n_relations in (3, 1 << 21):
         keys = np.concatenate(triple_keys(parts, 4_000_000, n_relations)).tolist()
-        assert len(set(keys)) == len({tuple(each) for each in few})
-        assert [keys.index(key) for key in keys] == [few.index(each) for each in few]
+        assert len(set(keys)) == len({tuple(triple) for triple in few})
+        assert [keys.index(key) for key in keys] == [few.index(triple) for triple in few]
 
 
 def test_hashes_change_with_any_id_or_name(read: Read) -> None:
@@ -141,12 +156,12 @@ def test_hashes_change_with_any_id_or_name(read: Read) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_the_published_sets_show_their_known_leaks() -> None:
+def test_the_published_datasets_show_their_known_leaks() -> None:
     wn18, wn18rr = (check(read_graph(name)) for name in ("wn18", "wn18rr"))
     # Dettmers et al. (2018): 94 % of WN18's test by an inverse rule; none inverse in WN18RR.
-    assert round(wn18.echoes.told["test"] / wn18.triples["test"], 2) == 0.94
-    assert len(wn18.echoes.inverse) == 7
-    assert wn18rr.echoes.inverse == ()
+    assert round(wn18.leaked["test"] / wn18.triples["test"], 2) == 0.94
+    assert len(wn18.inverse) == 7
+    assert wn18rr.inverse == ()
     assert sum(wn18.self_loops.values()) == 9
     assert wn18rr.unseen_entities == 384
     assert wn18rr.unseen_triples == {"valid": 210, "test": 210}

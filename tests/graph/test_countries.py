@@ -1,4 +1,4 @@
-"""The embedded knowledge base is true, whole, and as hard as it says."""
+"""The packaged knowledge base is correct, complete, and as hard as documented."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def everything(graph: str) -> list[Triple]:
 
 
 def consequences(facts: set[Triple]) -> set[Triple]:
-    """What the rules give from `facts`, used once."""
+    """What follows from `facts` by one application of the rules."""
     inverses = INVERSES | {two: one for one, two in INVERSES.items()}
     found = {(t, inverses[r], h) for h, r, t in facts if r in inverses}
     found |= {(h, IMPLICATIONS[r], t) for h, r, t in facts if r in IMPLICATIONS}
@@ -54,7 +54,7 @@ def consequences(facts: set[Triple]) -> set[Triple]:
 
 
 def closure(facts: set[Triple]) -> set[Triple]:
-    """`facts` and all that the rules give from them, used as often as they give anything."""
+    """`facts` and everything that follows from them by any number of rules."""
     while new := consequences(facts):
         facts = facts | new
     return facts
@@ -89,11 +89,11 @@ def test_there_are_thirteen_relations_and_2189_entities(graph):
     }
 
 
-def test_both_graphs_hold_the_same_facts():
+def test_both_graphs_have_the_same_facts():
     assert set(everything("plain")) == set(everything("hard"))
 
 
-def test_no_fact_is_there_twice_and_none_is_about_an_entity_and_itself(graph):
+def test_there_are_no_duplicates_and_no_self_loops(graph):
     facts = everything(graph)
     assert len(set(facts)) == len(facts)
     assert [fact for fact in facts if fact[0] == fact[2]] == []
@@ -118,13 +118,13 @@ def test_train_has_every_entity_and_relation_of_valid_and_test(graph):
         assert relation in relations
 
 
-def test_mirrored_relations_mirror_each_other(graph):
+def test_inverse_relations_are_complete(graph):
     facts = set(everything(graph))
     for one, two in INVERSES.items():
         assert {(t, two, h) for h, r, t in facts if r == one} == {f for f in facts if f[1] == two}
 
 
-def test_composed_relations_are_what_they_are_composed_of():
+def test_composed_relations_follow_from_their_parts():
     facts = set(everything("plain"))
     assert {r for _, r, _ in consequences(facts)} <= {"speaks"}  # official, but hardly spoken
     for whole in ("city_in_subregion", "in_region"):
@@ -132,7 +132,7 @@ def test_composed_relations_are_what_they_are_composed_of():
         assert {fact for fact in facts if fact[1] == whole} <= consequences(without)
 
 
-def test_a_person_finds_what_they_know():
+def test_well_known_facts_are_correct():
     facts = set(everything("plain"))
     assert {tail for head, r, tail in facts if (head, r) == ("Germany", "borders")} == {
         "Austria",
@@ -186,13 +186,13 @@ def test_namesakes_are_different_entities():
     assert not (cities | countries) & others
 
 
-def test_no_rule_gives_a_hard_valid_or_test_fact():
+def test_no_hard_valid_or_test_fact_follows_from_train():
     given = closure(set(triples("hard", "train")))
     assert sorted(given & set(triples("hard", "valid") + triples("hard", "test"))) == []
 
 
-def test_the_rules_give_most_plain_valid_and_test_facts():
-    # So the rules do find what a split leaves lying about.
+def test_most_plain_valid_and_test_facts_follow_from_train():
+    # This shows that the rules detect leaks.
     held_out = set(triples("plain", "valid") + triples("plain", "test"))
     given = consequences(set(triples("plain", "train")))
     assert len(given & held_out) == 950

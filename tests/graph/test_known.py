@@ -25,8 +25,8 @@ def index(parts: list[list[tuple[int, int, int]]]) -> KnownAnswers:
     return KnownAnswers.of([np.array(part, dtype=np.int64).reshape(-1, 3) for part in parts], N, R)
 
 
-def every_question(side: Side) -> Queries:
-    """Each entity with each relation, known or not; the answers asked for do not matter."""
+def every_query(side: Side) -> Queries:
+    """Each entity with each relation, known or not; the answers queries for do not matter."""
     return Queries.asking(
         side, EVERY[:, 0], EVERY[:, 1], torch.zeros(len(EVERY), dtype=torch.int64)
     )
@@ -42,10 +42,10 @@ def sets(parts: list[list[tuple[int, int, int]]], side: Side) -> list[set[int]]:
 
 @given(parts=splits, side=st.sampled_from(SIDES))
 @steady
-def test_pairs_are_every_answer_of_every_question_once(
+def test_pairs_are_every_answer_of_every_query_once(
     parts: list[list[tuple[int, int, int]]], side: Side
 ) -> None:
-    query, answer = index(parts).pairs(every_question(side))
+    query, answer = index(parts).pairs(every_query(side))
     found = list(zip(query.tolist(), answer.tolist(), strict=True))
     truth = [(i, each) for i, answers in enumerate(sets(parts, side)) for each in sorted(answers)]
     assert found == truth
@@ -56,50 +56,50 @@ def test_pairs_are_every_answer_of_every_question_once(
 def test_counts_are_those_of_the_different_answers(
     parts: list[list[tuple[int, int, int]]], side: Side
 ) -> None:
-    counts = index(parts).counts(every_question(side))
+    counts = index(parts).counts(every_query(side))
     assert counts.tolist() == [len(answers) for answers in sets(parts, side)]
 
 
 @given(parts=splits, side=st.sampled_from(SIDES))
 @steady
-def test_contains_knows_every_answer_and_nothing_else(
+def test_contains_finds_every_answer_and_nothing_else(
     parts: list[list[tuple[int, int, int]]], side: Side
 ) -> None:
     candidates = torch.arange(N - 1, -1, -1).expand(len(EVERY), N)
-    found = index(parts).contains(every_question(side), candidates)
+    found = index(parts).contains(every_query(side), candidates)
     for row, answers in zip(found.tolist(), sets(parts, side), strict=True):
         assert [each for each in range(N) if row[N - 1 - each]] == sorted(answers)
 
 
-def test_a_triple_told_twice_counts_once() -> None:
+def test_a_triple_given_twice_counts_once() -> None:
     known = index([[(0, 0, 1), (0, 0, 1)], [(0, 0, 1)]])
-    asked = Queries.of(torch.tensor([[0, 0, 1]]), "tail")
-    assert known.counts(asked).tolist() == [1]
-    assert known.pairs(asked)[1].tolist() == [1]
+    queries = Queries.of(torch.tensor([[0, 0, 1]]), "tail")
+    assert known.counts(queries).tolist() == [1]
+    assert known.pairs(queries)[1].tolist() == [1]
 
 
-def test_an_unknown_question_has_no_answers() -> None:
+def test_an_unknown_query_has_no_answers() -> None:
     known = index([[(2, 1, 3)]])
     # Below, between and above the only two keys there are.
     for entity, relation in ((0, 0), (5, 1), (5, 2)):
-        asked = Queries.asking("head", *torch.tensor([[entity], [relation], [0]]))
-        assert known.counts(asked).tolist() == [0]
-        assert [each.tolist() for each in known.pairs(asked)] == [[], []]
-        assert not known.contains(asked, torch.arange(N).unsqueeze(0)).any()
+        queries = Queries.asking("head", *torch.tensor([[entity], [relation], [0]]))
+        assert known.counts(queries).tolist() == [0]
+        assert [each.tolist() for each in known.pairs(queries)] == [[], []]
+        assert not known.contains(queries, torch.arange(N).unsqueeze(0)).any()
 
 
 def test_the_two_sides_do_not_mix() -> None:
     known = index([[(2, 1, 3)]])
-    asked = [Queries.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
-    assert [known.counts(each).tolist() for each in asked] == [[1], [0]]
+    queries = [Queries.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
+    assert [known.counts(each).tolist() for each in queries] == [[1], [0]]
 
 
 def test_an_empty_batch_has_no_pairs() -> None:
     known = index([[(2, 1, 3)]])
-    asked = Queries.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
-    assert known.counts(asked).shape == (0,)
-    assert [len(each) for each in known.pairs(asked)] == [0, 0]
-    assert known.contains(asked, torch.zeros(0, 4, dtype=torch.int64)).shape == (0, 4)
+    queries = Queries.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
+    assert known.counts(queries).shape == (0,)
+    assert [len(each) for each in known.pairs(queries)] == [0, 0]
+    assert known.contains(queries, torch.zeros(0, 4, dtype=torch.int64)).shape == (0, 4)
 
 
 @pytest.mark.parametrize("side, column", [("tail", 2), ("head", 0)])
@@ -108,5 +108,5 @@ def test_keys_beyond_32_bits_do_not_overflow(side: Side, column: int) -> None:
     n, r = 10_000_000, 3_000
     triple = np.array([[n - 1, r - 1, n - 2]])
     known = KnownAnswers.of([triple], n, r)
-    asked = Queries.of(torch.from_numpy(triple), side)
-    assert known.pairs(asked)[1].tolist() == [triple[0, column]]
+    queries = Queries.of(torch.from_numpy(triple), side)
+    assert known.pairs(queries)[1].tolist() == [triple[0, column]]

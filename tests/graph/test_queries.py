@@ -25,14 +25,14 @@ def as_triples(queries: Queries) -> list[tuple[int, ...]]:
     return [tuple(each[::-1] if side else each) for side, each in zip(sides, rows, strict=True)]
 
 
-def test_a_tail_question_knows_the_head_and_a_head_question_the_tail() -> None:
+def test_a_tail_query_has_the_head_and_a_head_query_the_tail() -> None:
     triple = torch.tensor([[3, 1, 4]])
     tail, head = Queries.of(triple, "tail"), Queries.of(triple, "head")
     assert [int(each) for each in (tail.entity, tail.relation, tail.answer)] == [3, 1, 4]
     assert [int(each) for each in (head.entity, head.relation, head.answer)] == [4, 1, 3]
 
 
-def test_turned_questions_ask_for_the_other_side_of_the_same_triples(triples: Tensor) -> None:
+def test_turned_queries_ask_for_the_other_side_of_the_same_triples(triples: Tensor) -> None:
     for side in SIDES:
         queries = Queries.of(triples, side)
         assert (queries.turned().side != queries.side).all()
@@ -60,7 +60,7 @@ def test_an_epoch_asks_every_triple_once_from_each_side(triples: Tensor, size: i
     assert max(lengths) <= size
 
 
-def test_a_batch_asks_from_both_sides_and_the_two_questions_of_a_triple_part() -> None:
+def test_a_batch_asks_from_both_sides_and_separates_the_two_queries_of_a_triple() -> None:
     triples = torch.arange(300).view(100, 3)
     first = next(batches(triples, 50, Generator().manual_seed(1)))
     assert 10 < int(first.side.sum()) < 40

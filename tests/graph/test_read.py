@@ -1,4 +1,4 @@
-"""`read_graph` finds triples wherever they lie, and says what it mended."""
+"""`read_graph` reads folders, archives and files, and notes what it changed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph.archive import ARCHIVES
 from allneg.graph.benchmarks import DATASETS
+from allneg.graph.files import COMPRESSIONS, FORMATS
+from allneg.graph.lines import Block
 from allneg.recipe import Data
 
 Read = Callable[..., Graph]
@@ -31,7 +35,7 @@ def is_the_toy(graph: Graph) -> bool:
 
 def pack_tar(path: Path, inside: str = "") -> Path:
     with tarfile.open(path, "w:xz" if path.name.endswith("xz") else "w:gz") as tar:
-        # Out of order on purpose: train must be read first all the same.
+        # Not in order: train must still be read first.
         for split in ("test", "valid", "train"):
             member = tarfile.TarInfo(f"{inside}{split}.txt")
             member.size = len(CONTENT[split])
@@ -43,7 +47,7 @@ def pack_tar(path: Path, inside: str = "") -> Path:
     "ending, pack",
     [("txt", bytes), ("tsv", bytes), ("txt.gz", gzip.compress), ("tsv.xz", lzma.compress)],
 )
-def test_a_folder_may_hold_text_packed_or_not(
+def test_a_folder_may_contain_compressed_text(
     tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
 ) -> None:
     for split, content in CONTENT.items():
@@ -54,19 +58,18 @@ def test_a_folder_may_hold_text_packed_or_not(
     assert graph.notes == ()
 
 
-@pytest.mark.parametrize("name", ["x.tar.xz", "x.tar.gz", "x.tgz"])
+@pytest.mark.parametrize("name", ["x.tar.xz", "x.tar.gz", "x.tgz", "x.zip"])
 @pytest.mark.parametrize("inside", ["", "some/folder/"])
 def test_an_archive_is_read_in_place(tmp_path: Path, name: str, inside: str) -> None:
-    assert is_the_toy(read_graph(pack_tar(tmp_path / name, inside)))
-    assert [each.name for each in tmp_path.iterdir()] == [name]
-
-
-def test_a_zip_is_read_in_place(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__MACOSX/._train.txt", b"\0\0")
-        for split, content in CONTENT.items():
-            archive.writestr(f"toy/{split}.tsv", content)
-    assert is_the_toy(read_graph(tmp_path / "x.zip"))
+    if name == "x.zip":
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("__MACOSX/._train.txt", b"\0\0")
+            for split, content in CONTENT.items():
+                archive.writestr(f"{inside}{split}.tsv", content)
+    else:
+        pack_tar(tmp_path / name, inside)
+    assert is_the_toy(read_graph(tmp_path / name))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("cut", [0, 20, 60, -90])
@@ -79,7 +82,7 @@ def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path, name: str, cut: i
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_a_packed_file_that_is_cut_off_is_refused(
+def test_a_compressed_file_that_is_cut_off_is_refused(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
     ending = "gz" if pack is gzip.compress else "xz"
@@ -90,7 +93,7 @@ def test_a_packed_file_that_is_cut_off_is_refused(
 
 
 @pytest.mark.parametrize("name", ["valid", "validation", "dev"])
-def test_valid_has_more_than_one_usual_name(tmp_path: Path, name: str) -> None:
+def test_valid_has_several_usual_names(tmp_path: Path, name: str) -> None:
     (tmp_path / "train.txt").write_bytes(CONTENT["train"])
     (tmp_path / f"{name}.txt").write_bytes(CONTENT["valid"])
     assert len(read_graph(tmp_path).valid) == len(CONTENT["valid"].splitlines())
@@ -103,40 +106,68 @@ def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
         read_graph(tmp_path)
 
 
-def test_a_folder_without_train_is_refused_with_what_it_has(tmp_path: Path) -> None:
+def test_a_folder_without_train_is_an_error_that_lists_its_files(tmp_path: Path) -> None:
     (tmp_path / "triples.nt").touch()
     with pytest.raises(DataError, match=r"no train file.*found 'triples\.nt'"):
         read_graph(tmp_path)
 
 
-def test_an_unknown_name_suggests_near_ones() -> None:
+def test_a_format_is_added_by_a_reader_and_one_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_reversed(
+        stream: IO[bytes], where: str, settings: Data, notes: list[str]
+    ) -> Iterator[Block]:
+        tails, relations, heads = zip(*(line.decode().split() for line in stream), strict=True)
+        notes.append(f"{where}: read")
+        yield list(heads), list(relations), list(tails)
+
+    monkeypatch.setitem(FORMATS, ".rev", read_reversed)
+    (tmp_path / "one.rev.gz").write_bytes(gzip.compress(b"b r a\nc r b\n"))
+    graph = read_graph(tmp_path / "one.rev.gz", Data(valid_share=0, test_share=0))
+    assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
+    assert graph.notes[0].endswith("one.rev.gz: read")
+
+
+def test_messages_and_docs_list_every_format(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    with pytest.raises(DataError, match="no train file") as caught:
+        read_graph(tmp_path)
+    for suffix in (*FORMATS, *COMPRESSIONS):
+        assert suffix in str(caught.value)
+        assert f"`{suffix}`" in page
+    for suffix in ARCHIVES:
+        assert f"`{suffix}`" in page
+
+
+def test_an_unknown_name_suggests_close_ones() -> None:
     with pytest.raises(DataError, match=r"fb15k237: no such file.*close names: 'fb15k-237'"):
         read_graph("fb15k237")
 
 
-def test_a_folder_of_folders_is_called_one(tmp_path: Path) -> None:
+def test_a_folder_of_folders_is_an_error_that_lists_them(tmp_path: Path) -> None:
     (tmp_path / "fb15k").mkdir()
     with pytest.raises(
-        DataError, match="no train file in it, only folders; found 'fb15k'; name one"
+        DataError, match="no train file in it, only folders; found 'fb15k'; choose one"
     ):
         read_graph(tmp_path)
 
 
-def test_a_recipe_in_the_place_of_data_is_sent_to_its_flag(tmp_path: Path) -> None:
+def test_a_recipe_given_as_data_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('# a, b, c\n[data]\nname = "wn18"\n')
-    with pytest.raises(DataError, match=r"mine\.toml: no triples.*--recipe"):
+    with pytest.raises(DataError, match=r"mine\.toml: TOML is not .*--recipe"):
         read_graph(path)
 
 
 @pytest.mark.battery(10)
-def test_duplicates_are_left_out_and_counted(read: Read) -> None:
+def test_duplicates_are_removed_and_counted(read: Read) -> None:
     train, test = b"a\tr\tb\nb\tr\ta\na\tr\tb\na\tr\tb\n", b"b\tr\tb\nb\tr\tb\n"
     graph = read(train, test=test)
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 0]]
     assert graph.test.tolist() == [[1, 0, 1]]
-    assert "toy: 2 duplicate triples in train are left out" in graph.notes
-    assert "toy: 1 duplicate triple in test is left out" in graph.notes
+    assert "toy: 2 duplicate triples in train are removed" in graph.notes
+    assert "toy: 1 duplicate triple in test is removed" in graph.notes
     kept = read(train, test=test, keep_duplicates=True)
     assert len(kept.train) == 4
     assert "toy: 2 duplicate triples in train are kept" in kept.notes
@@ -163,18 +194,18 @@ def test_unseen_names_are_kept_and_counted(read: Read) -> None:
     assert graph.seen.tolist() == [True, True, False, False]
     assert graph.notes == (
         "toy: 2 entities and 1 relation are not in train; "
-        "they touch 1 valid and 2 test triples, which are kept",
+        "they occur in 1 valid and 2 test triples, which are kept",
     )
 
 
 @pytest.mark.battery(12)
-def test_unseen_names_are_left_out_when_told(read: Read) -> None:
+def test_unseen_names_are_removed_by_setting(read: Read) -> None:
     graph = read(*UNSEEN, drop_unseen=True)
     assert graph.vocabulary.entities == ("a", "b")
     assert graph.vocabulary.relations == ("r",)
     assert graph.valid.tolist() == [[1, 0, 0]]
     assert graph.test.tolist() == [[1, 0, 1]]
-    assert graph.notes[0].endswith("left out, names and triples (data.drop_unseen)")
+    assert graph.notes[0].endswith("which are removed, as are the names (data.drop_unseen)")
 
 
 def ring(order: str, n_entities: int = 30) -> bytes:
@@ -215,12 +246,12 @@ def test_many_relations_with_few_tails_are_only_noted(read: Read) -> None:
 @pytest.mark.battery(14)
 def test_a_count_in_the_first_line_is_noticed(read: Read) -> None:
     with pytest.raises(
-        DataError, match=r"train\.txt:1: the file begins with a count, '60'.*columns"
+        DataError, match=r"train\.txt:1: .*found 1 field: '60'; if it is a count, .*columns"
     ):
         read(b"60\n" + ring("htr"))
 
 
-def test_the_embedded_sets_are_read_by_name() -> None:
+def test_the_packaged_datasets_are_read_by_name() -> None:
     for name in ("countries", "countries-hard"):
         graph = read_graph(name)
         assert graph.name == name
@@ -230,7 +261,7 @@ def test_the_embedded_sets_are_read_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["fb15k", "wn18", "fb15k-237", "wn18rr"])
 @pytest.mark.usefixtures("published")
-def test_the_published_sets_have_their_published_sizes(name: str) -> None:
+def test_the_published_datasets_have_their_published_sizes(name: str) -> None:
     graph, known = read_graph(name), DATASETS[name]
     assert (graph.n_entities, graph.n_relations) == (known.n_entities, known.n_relations)
     for split in SPLITS:
@@ -238,7 +269,7 @@ def test_the_published_sets_have_their_published_sizes(name: str) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_ids_equal_those_of_a_plain_loop_on_a_published_set(published: Path) -> None:
+def test_ids_equal_those_of_a_plain_loop_on_a_published_dataset(published: Path) -> None:
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     graph = read_graph("wn18rr")
@@ -258,12 +289,12 @@ def test_ids_equal_those_of_a_plain_loop_on_a_published_set(published: Path) -> 
             assert graph.split(split).tolist() == ids
 
 
-def test_reading_does_not_wait_for_torch() -> None:
+def test_reading_does_not_import_torch() -> None:
     code = "import sys, allneg.graph.check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_one_file_may_be_packed(tmp_path: Path) -> None:
+def test_one_file_may_be_compressed(tmp_path: Path) -> None:
     path = tmp_path / "facts.tsv.gz"
     path.write_bytes(gzip.compress(b"".join(CONTENT.values())))
     graph = read_graph(path, Data(valid_share=0, test_share=0))

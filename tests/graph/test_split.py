@@ -1,4 +1,4 @@
-"""One file becomes three splits, and train knows every name."""
+"""One file becomes three splits, and train contains every name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def write(path: Path, rows: list[tuple[str, str, str]]) -> Path:
 
 
 def some_rows(n_rows: int, n_entities: int) -> list[tuple[str, str, str]]:
-    dice = random.Random(1)
+    rng = random.Random(1)
     return [
         (
-            f"e{dice.randrange(n_entities)}",
-            f"r{dice.randrange(4)}",
-            f"e{dice.randrange(n_entities)}",
+            f"e{rng.randrange(n_entities)}",
+            f"r{rng.randrange(4)}",
+            f"e{rng.randrange(n_entities)}",
         )
         for _ in range(n_rows)
     ]
@@ -59,19 +59,15 @@ def test_copies_of_a_triple_stay_together(tmp_path: Path) -> None:
     assert sum(map(len, splits)) == len(set(rows)) == len(set.union(*splits))
 
 
-def test_ids_follow_first_appearance_in_train(tmp_path: Path) -> None:
-    graph = read_graph(write(tmp_path / "facts.tsv", some_rows(400, 60)))
-    order = list(dict.fromkeys(graph.train[:, [0, 2]].reshape(-1).tolist()))
-    assert order == list(range(graph.n_entities))
-    assert list(dict.fromkeys(graph.train[:, 1].tolist())) == list(range(graph.n_relations))
-
-
-def test_each_split_keeps_the_order_of_the_file(tmp_path: Path) -> None:
+def test_splits_keep_the_file_order_and_ids_follow_first_appearance(tmp_path: Path) -> None:
     rows = list(dict.fromkeys(some_rows(400, 60)))
     graph = read_graph(write(tmp_path / "facts.tsv", rows))
     for split in SPLITS:
-        places = [rows.index(row) for row in named(graph, split)]
-        assert places == sorted(places)
+        indices = [rows.index(row) for row in named(graph, split)]
+        assert indices == sorted(indices)
+    order = list(dict.fromkeys(graph.train[:, [0, 2]].reshape(-1).tolist()))
+    assert order == list(range(graph.n_entities))
+    assert list(dict.fromkeys(graph.train[:, 1].tolist())) == list(range(graph.n_relations))
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:
@@ -81,7 +77,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_held_out_is_noted(tmp_path: Path) -> None:
-    # A chain with one extra triple: only that one, or its neighbour, is not the only one.
+    # Separate pairs and one extra triple: only that one or its neighbour can be held out.
     rows = [(f"e{i}", "r", f"e{i + 1}") for i in range(0, 40, 2)] + [("e0", "r", "e3")]
     graph = read_graph(write(tmp_path / "facts.tsv", rows), Data(valid_share=0.2, test_share=0.2))
     assert graph.seen.all()

@@ -1,9 +1,9 @@
-"""`allneg data`: list, get and check knowledge graphs."""
+"""`allneg data`: list, download and check knowledge graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,20 +14,19 @@ from allneg.errors import DataError, close_names, counted
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
-    from allneg.graph.mirrors import Echo
 
 _MOST_ROWS = 10
 
 
 @click.group()
 def command() -> None:
-    """List, get and check knowledge graphs."""
+    """List, download and check knowledge graphs."""
 
 
 @command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """Say which sets are known by name, and where each is."""
+    """List the datasets with known names, and where they are."""
     from allneg.graph.datasets import KNOWN_NAMES
 
     sets = [_described(name) for name in KNOWN_NAMES]
@@ -35,19 +34,16 @@ def list_command(as_json: bool) -> None:
         json_document({"schema_version": SCHEMA_VERSION, "sets": sets})
         return
     columns = ("entities", "relations", "train", "valid", "test")
-    table(
-        "Known by name",
-        ("name", *(f"{column}#" for column in columns), "where"),
-        [
-            (each["name"], *(each[column] for column in columns), each["where"] or "to be fetched")
-            for each in sets
-        ],
-    )
+    rows = [
+        (data["name"], *(data[column] for column in columns), data["where"] or "to be downloaded")
+        for data in sets
+    ]
+    table("Known datasets", ("name", *(f"{column}#" for column in columns), "where"), rows)
 
 
 def _described(name: str) -> dict[str, Any]:
     from allneg.graph.benchmarks import DATASETS
-    from allneg.graph.datasets import place
+    from allneg.graph.datasets import dataset_location
     from allneg.graph.graph import SPLITS
     from allneg.graph.read import read_graph
 
@@ -61,30 +57,35 @@ def _described(name: str) -> dict[str, Any]:
         about = "countries, their cities, languages, currencies and neighbours"
         triples = {split: len(graph.split(split)) for split in SPLITS}
     counts = {"entities": entities, "relations": relations, **triples}
-    return {"name": name, **counts, "where": place(name), "about": about}
+    return {"name": name, **counts, "where": dataset_location(name), "about": about}
 
 
 @command.command("get")
 @click.argument("name")
 @json_option
 def get_command(name: str, as_json: bool) -> None:
-    """Make sure that the set NAME is on this machine, whole, and say where."""
-    from allneg.graph.datasets import EMBEDDED, KNOWN_NAMES, find_dataset, place
-    from allneg.graph.fetch import is_offline
+    """Download the dataset NAME if it is missing, check it, and print where it is."""
+    from allneg.graph.datasets import (
+        KNOWN_NAMES,
+        PACKAGED,
+        dataset_location,
+        find_dataset,
+        is_offline,
+    )
 
     if name not in KNOWN_NAMES:
         known = ", ".join(KNOWN_NAMES)
         raise DataError(
-            f"no known set is called {name!r}{close_names(name, KNOWN_NAMES)}; known: {known}"
+            f"no known dataset is called {name!r}{close_names(name, KNOWN_NAMES)}; known: {known}"
         )
-    where = place(name)
-    if name not in EMBEDDED:
+    where = dataset_location(name)
+    if name not in PACKAGED:
         if where is None and not is_offline():
-            note(f"{name} is not here yet: fetching it")
+            note(f"downloading {name}")
         path, notes = find_dataset(name)
         where = str(path)
-        for each in notes:
-            note(each)
+        for text in notes:
+            note(text)
     if as_json:
         json_document({"schema_version": SCHEMA_VERSION, "name": name, "where": where})
     else:
@@ -93,43 +94,34 @@ def get_command(name: str, as_json: bool) -> None:
 
 @command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
-@click.option("--strict", is_flag=True, help="Exit with 3 when splits share triples.")
+@click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
 @set_option
 @json_option
 def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
-    """Count what PATH_OR_NAME holds, and point out what would spoil a result."""
+    """Count what PATH_OR_NAME contains, and report what could distort results."""
     from allneg.graph.check import check
+    from allneg.graph.clean import duplicates_note
     from allneg.graph.read import read_graph
     from allneg.recipe import Recipe
 
     data = Recipe().with_settings(settings).data
-    # Duplicates are kept so that they can be counted here; training leaves them out.
+    # Duplicates are kept here in order to count them. The notes describe training.
     graph = read_graph(source, replace(data, keep_duplicates=True))
     found = check(graph)
-    instead = {} if data.keep_duplicates else _as_in_training(found)
-    for each in graph.notes:
-        note(instead.get(each, each))
+    for text in graph.notes:
+        for split, count in found.duplicates.items() if not data.keep_duplicates else ():
+            kept, removed = (duplicates_note(count, split, kept) for kept in (True, False))
+            text = text.replace(kept, removed)
+        note(text)
     if as_json:
         json_document({"schema_version": SCHEMA_VERSION, **found.to_json()})
     else:
         _print(found)
-    if strict and found.overlapping:
+    if strict and any(found.overlaps.values()):
         shared = ", ".join(f"{pair} {count:,}" for pair, count in found.overlaps.items() if count)
         raise DataError(
-            f"{source}: splits share triples ({shared}); take them out of one of the two"
+            f"{source}: splits share triples ({shared}); remove them from one of the splits"
         )
-
-
-def _as_in_training(found: Check) -> dict[str, str]:
-    """The notes of duplicates that are kept here, and what training does with them."""
-    from allneg.graph.read import duplicates_note
-
-    return {
-        duplicates_note(found.graph.name, count, split, kept=True): duplicates_note(
-            found.graph.name, count, split, kept=False
-        )
-        for split, count in found.duplicates.items()
-    }
 
 
 def _print(found: Check) -> None:
@@ -137,7 +129,7 @@ def _print(found: Check) -> None:
     table(
         f"{graph.name}: {counted(graph.n_entities, 'entity')}, "
         f"{counted(graph.n_relations, 'relation')}",
-        ("split", "triples#", "duplicates#", "head = tail#", "not in train#", "told by train#"),
+        ("split", "triples#", "duplicates#", "head = tail#", "not in train#", "leaked by train#"),
         [
             (
                 split,
@@ -145,39 +137,29 @@ def _print(found: Check) -> None:
                 found.duplicates[split],
                 found.self_loops[split],
                 found.unseen_triples.get(split),
-                found.echoes.told.get(split),
+                found.leaked.get(split),
             )
             for split, count in found.triples.items()
         ],
     )
     click.echo(
         f"not in train: triples with one of the {counted(found.unseen_entities, 'entity')} or "
-        f"{counted(found.unseen_relations, 'relation')} that train does not have\n"
-        "told by train: the same pair stands in train under one of the relations below\n"
+        f"{counted(found.unseen_relations, 'relation')} that are missing from train\n"
+        "leaked by train: train connects the same entities by one of the relations below\n"
     )
     table("Triples in two splits", ("splits", "triples#"), list(found.overlaps.items()))
-    table(
-        "Relations by category",
-        ("heads-tails", "relations#"),
-        list(found.category_counts().items()),
-    )
-    echoes, names = found.echoes, graph.vocabulary.relations
+    categories = list(found.category_counts().items())
+    table("Relations by category", ("heads-tails", "relations#"), categories)
     columns = ("relation", "other", "triples#", "share#")
-    _cut_table("Relations that mirror each other", columns, _rows(echoes.inverse, names))
-    _cut_table(
-        "Relations that mirror themselves",
-        ("relation", *columns[2:]),
-        [(first, *rest) for first, _, *rest in _rows(echoes.symmetric, names)],
-    )
-    _cut_table("Relations that repeat each other", columns, _rows(echoes.duplicate, names))
-
-
-def _rows(echoes: Sequence[Echo], names: tuple[str, ...]) -> list[tuple[object, ...]]:
-    return [(names[echo.first], names[echo.second], echo.triples, echo.share) for echo in echoes]
+    _cut_table("Inverse relations", columns, [astuple(overlap) for overlap in found.inverse])
+    symmetric = [astuple(overlap)[1:] for overlap in found.symmetric]
+    _cut_table("Symmetric relations", ("relation", *columns[2:]), symmetric)
+    duplicate = [astuple(overlap) for overlap in found.duplicate_relations]
+    _cut_table("Duplicate relations", columns, duplicate)
 
 
 def _cut_table(title: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-    """A table of the first rows, and a line that says how many more there are."""
+    """Print the first rows of a table, and how many more there are."""
     if not rows:
         click.echo(f"{title}: none")
         return

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.evaluation.ranks import Ranking
-from allneg.graph.categories import CATEGORIES
-from allneg.graph.graph import Graph
+from allneg.graph.graph import CATEGORIES, Graph
 
 HITS = (1, 3, 10)
 _COLUMNS = {"tail": 0, "head": 1}

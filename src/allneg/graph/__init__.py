@@ -1,4 +1,4 @@
-"""Text → ids → queries. This door leaves torch alone; queries and known answers need it."""
+"""Knowledge graphs: text → ids → queries. Importing this package does not import torch."""
 
 from __future__ import annotations
 

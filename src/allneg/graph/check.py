@@ -1,41 +1,54 @@
-"""What a person should know of a graph before training on it."""
+"""What to know about a graph before training: counts, overlaps, leaks between relations."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from allneg.graph.categories import CATEGORIES
-from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.keys import common, copies, triple_keys
-from allneg.graph.mirrors import Echo, Echoes, find_echoes
+from allneg.graph.clean import find_duplicates
+from allneg.graph.graph import CATEGORIES, SPLITS, Graph, Triples
 
-__all__ = ["Check", "check", "graph_hashes"]
+_LEAST_SHARE = 0.5  # of the larger relation's triples; smaller overlaps are not reported
+_MOST_MATCHES = 1 << 22  # in memory at once
+
+_Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RelationOverlap:
+    """Two relations that connect the same pairs of entities; the same one twice if symmetric."""
+
+    first: str
+    second: str
+    triples: int  # of the first that the second repeats
+    share: float  # of the larger relation's triples
 
 
 @dataclass(frozen=True)
 class Check:
-    """What `check` found. Relations are ids; `to_json` gives their names."""
+    """What `check` found."""
 
     graph: Graph
-    triples: dict[str, int]  # a split
-    duplicates: dict[str, int]  # a split: triples that are not the first of their kind
+    triples: dict[str, int]  # per split
+    duplicates: dict[str, int]  # per split: triples that repeat an earlier one
     overlaps: dict[str, int]  # "train and valid", …: triples in both
-    self_loops: dict[str, int]  # a split: triples whose head is their tail
+    self_loops: dict[str, int]  # per split: triples whose head is their tail
     unseen_entities: int  # not in train
     unseen_relations: int
-    unseen_triples: dict[str, int]  # of valid and of test: those that touch an unseen name
-    echoes: Echoes
-    categories: tuple[str, ...]  # a relation
-
-    @property
-    def overlapping(self) -> bool:
-        return any(self.overlaps.values())
+    unseen_triples: dict[str, int]  # valid and test triples with an unseen name
+    # Pairs of relations with a share of at least one half over all splits, largest first.
+    # Triples whose head is their tail are ignored, since they are their own inverse.
+    inverse: tuple[RelationOverlap, ...]  # (h, first, t) and (t, second, h)
+    symmetric: tuple[RelationOverlap, ...]  # (h, first, t) and (t, first, h)
+    duplicate_relations: tuple[RelationOverlap, ...]  # (h, first, t) and (h, second, t)
+    leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
+    categories: tuple[str, ...]  # per relation
 
     def category_counts(self) -> dict[str, int]:
         counts = Counter(self.categories)
@@ -54,10 +67,11 @@ class Check:
             "unseen_entities": self.unseen_entities,
             "unseen_relations": self.unseen_relations,
             "unseen_triples": self.unseen_triples,
-            "inverse": [_named(echo, names) for echo in self.echoes.inverse],
-            "symmetric": [_named(echo, names) for echo in self.echoes.symmetric],
-            "duplicate_relations": [_named(echo, names) for echo in self.echoes.duplicate],
-            "told_by_train": self.echoes.told,
+            "inverse": [asdict(overlap) for overlap in self.inverse],
+            "symmetric": [asdict(overlap) for overlap in self.symmetric],
+            "duplicate_relations": [asdict(overlap) for overlap in self.duplicate_relations],
+            "leaked_by_train": self.leaked,
+            "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),
             "category_by_relation": dict(zip(names, self.categories, strict=True)),
             "hashes": graph_hashes(self.graph),
@@ -66,53 +80,104 @@ class Check:
 
 
 def check(graph: Graph) -> Check:
-    """Counts, duplicates, overlaps, unseen names, leakage through relations, categories.
+    """Count triples, duplicates, overlaps, unseen names, leaks and categories.
 
-    Duplicates show only in a graph that was read with `keep_duplicates`.
+    Only a graph that was read with `keep_duplicates` contains duplicates.
     """
     parts = {split: graph.split(split) for split in SPLITS}
-    keys = triple_keys(list(parts.values()), graph.n_entities, graph.n_relations)
-    ordered = {split: np.sort(each) for split, each in zip(SPLITS, keys, strict=True)}
-    seen = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
-    touching = {}
+    repeated, shared = find_duplicates(graph)
+    seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
+    unseen_triples = {}
     for split in SPLITS[1:]:
         head, relation, tail = parts[split].T
-        known = graph.seen[head] & seen[relation] & graph.seen[tail]
-        touching[split] = int((~known).sum())
+        seen = graph.seen[head] & seen_relations[relation] & graph.seen[tail]
+        unseen_triples[split] = int((~seen).sum())
     return Check(
         graph=graph,
         triples={split: len(part) for split, part in parts.items()},
-        duplicates={split: copies(each) for split, each in ordered.items()},
-        overlaps={
-            f"{one} and {other}": common(ordered[one], ordered[other])
-            for one, other in combinations(SPLITS, 2)
-        },
+        duplicates={split: len(rows) for split, rows in repeated.items()},
+        overlaps={f"{one} and {two}": count for (one, two), count in shared.items()},
         self_loops={split: int((part[:, 0] == part[:, 2]).sum()) for split, part in parts.items()},
         unseen_entities=int((~graph.seen).sum()),
-        unseen_relations=int((~seen).sum()),
-        unseen_triples=touching,
-        echoes=find_echoes(graph),
+        unseen_relations=int((~seen_relations).sum()),
+        unseen_triples=unseen_triples,
         categories=graph.categories,
+        **_relation_overlaps(graph),
     )
 
 
 def graph_hashes(graph: Graph) -> dict[str, str]:
-    """SHA-256 of each split's ids and of the names: two graphs are equal where these are.
+    """SHA-256 of the ids of each split and of the names; equal graphs have equal hashes.
 
-    Ids are hashed as little-endian int64, row by row; names as UTF-8 with a NUL behind each.
+    Ids are hashed as little-endian int64, row by row; names as UTF-8, each followed by a NUL.
     """
-    found = {
-        split: hashlib.sha256(graph.split(split).astype("<i8").tobytes()).hexdigest()
-        for split in SPLITS
-    }
-    for kind, names in (
-        ("entities", graph.vocabulary.entities),
-        ("relations", graph.vocabulary.relations),
-    ):
-        text = "".join(f"{name}\0" for name in names)
-        found[kind] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+    vocabulary = graph.vocabulary
+    contents = {split: graph.split(split).astype("<i8").tobytes() for split in SPLITS}
+    for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
+        contents[kind] = "".join(f"{name}\0" for name in names).encode()
+    return {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
 
 
-def _named(echo: Echo, names: tuple[str, ...]) -> dict[str, Any]:
-    return asdict(echo) | {"first": names[echo.first], "second": names[echo.second]}
+def _relation_overlaps(graph: Graph) -> dict[str, Any]:
+    """The fields of `Check` about relations that overlap."""
+    parts = [part[part[:, 0] != part[:, 2]] for part in map(graph.split, SPLITS)]
+    parts = [np.unique(part, axis=0) for part in parts]
+    triples, reverse = np.unique(np.concatenate(parts), axis=0), [2, 1, 0]
+    mirrored = _overlaps(triples, triples[:, reverse], graph)
+    inverse = tuple(overlap for overlap in mirrored if overlap.first != overlap.second)
+    symmetric = tuple(overlap for overlap in mirrored if overlap.first == overlap.second)
+    same = _overlaps(triples, triples, graph)
+    duplicate = tuple(overlap for overlap in same if overlap.first != overlap.second)
+    leaked = {}
+    for split, part in zip(SPLITS[1:], parts[1:], strict=True):
+        found = _leaked(part, parts[0][:, reverse], inverse + symmetric, graph)
+        found |= _leaked(part, parts[0], duplicate, graph)
+        leaked[split] = int(found.sum())
+    overlaps = {"inverse": inverse, "symmetric": symmetric, "duplicate_relations": duplicate}
+    return {**overlaps, "leaked": leaked}
+
+
+def _overlaps(ones: Triples, others: Triples, graph: Graph) -> list[RelationOverlap]:
+    """Pairs of relations that share entity pairs: one in `ones`, the other in `others`."""
+    n = graph.n_relations
+    counts: Counter[int] = Counter()
+    for rows, other in _matches(ones, others, graph.n_entities):
+        codes, found = np.unique(ones[rows, 1] * n + other, return_counts=True)
+        counts.update(dict(zip(codes.tolist(), found.tolist(), strict=True)))
+    sizes, names = np.bincount(ones[:, 1], minlength=n).tolist(), graph.vocabulary.relations
+    overlaps = []
+    for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        first, second = divmod(code, n)
+        share = count / max(sizes[first], sizes[second])
+        if first <= second and share >= _LEAST_SHARE:
+            overlaps.append(RelationOverlap(names[first], names[second], count, share))
+    return overlaps
+
+
+def _leaked(
+    ones: Triples, others: Triples, overlaps: tuple[RelationOverlap, ...], graph: Graph
+) -> npt.NDArray[np.bool_]:
+    """Which of `ones` are in `others` under a relation that overlaps with their own: (n,)."""
+    n, ids = graph.n_relations, graph.vocabulary.relation_ids
+    pairs = [(ids[overlap.first], ids[overlap.second]) for overlap in overlaps]
+    codes = np.array([a * n + b for a, b in pairs] + [b * n + a for a, b in pairs])
+    leaked = np.zeros(len(ones), dtype=np.bool_)
+    for rows, other in _matches(ones, others, graph.n_entities):
+        leaked[rows[np.isin(ones[rows, 1] * n + other, codes)]] = True
+    return leaked
+
+
+def _matches(ones: Triples, others: Triples, n_entities: int) -> Iterator[tuple[_Ids, _Ids]]:
+    """Rows of `ones`, and relations of `others` with the same head and tail, block by block."""
+    keys = others[:, 0] * n_entities + others[:, 2]
+    order = np.argsort(keys, kind="stable")
+    keys, relations = keys[order], others[order, 1]
+    wanted = ones[:, 0] * n_entities + ones[:, 2]
+    low = np.searchsorted(keys, wanted)
+    counts = np.searchsorted(keys, wanted, side="right") - low
+    n_blocks = int(counts.sum()) // _MOST_MATCHES + 1
+    for block in np.array_split(np.arange(len(ones)), n_blocks):
+        rows = np.repeat(block, counts[block])
+        before = np.cumsum(counts[block]) - counts[block]
+        step = np.arange(len(rows)) - np.repeat(before, counts[block])
+        yield rows, relations[low[rows] + step]

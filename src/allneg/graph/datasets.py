@@ -1,15 +1,15 @@
-"""The sets known by name: where each is looked for, and how it is known to be the right one.
+"""Datasets with known names: where they are, how they are checked, how they are downloaded.
 
-`countries` and `countries-hard` lie in the package. The five benchmarks are looked for in
-$ALLNEG_DATA, then in the cache ($ALLNEG_HOME, or the user's cache folder), each as a folder NAME
-or an archive NAME.tar.xz; what is nowhere is fetched from its public origin into the cache.
+`countries` and `countries-hard` are part of the package. A benchmark is searched in $ALLNEG_DATA,
+then in the cache ($ALLNEG_HOME, or the user's cache folder), as a folder NAME or an archive
+NAME.tar.xz. If it is missing, it is downloaded from its public origin into the cache.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
-from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,56 +18,60 @@ from allneg.errors import DataError
 from allneg.graph import benchmarks
 from allneg.graph.archive import archive_files
 from allneg.graph.benchmarks import DATASETS, Dataset
-from allneg.graph.content import file_sha256
-from allneg.graph.fetch import fetch_folder
-from allneg.graph.files import TripleFile, folder_files
-from allneg.paths import cache_folder
+from allneg.graph.files import TripleFile, file_sha256, folder_files
+from allneg.paths import cache_folder, locked
 
-EMBEDDED = {"countries": "plain", "countries-hard": "hard"}
-KNOWN_NAMES = (*EMBEDDED, *DATASETS)
+PACKAGED = {"countries": "plain", "countries-hard": "hard"}
+KNOWN_NAMES = (*PACKAGED, *DATASETS)
+_TIMEOUT = 30  # seconds without a byte
+_RETRIES = 2
 
 
-def embedded(name: str) -> Traversable | None:
-    """The folder of a set that lies in the package, or None."""
-    return files("allneg.graph") / "countries" / EMBEDDED[name] if name in EMBEDDED else None
+def packaged_folder(name: str) -> Traversable:
+    return files("allneg.graph") / "countries" / PACKAGED[name]
 
 
 def find_dataset(name: str) -> tuple[Path, list[str]]:
-    """A benchmark's folder or archive, checked and fetched if need be, and notes.
+    """The checked folder or archive of a benchmark, downloaded if necessary; and notes.
 
-    What $ALLNEG_DATA holds under the name must be the benchmark, or it is a `DataError`: a number
-    on `fb15k` has to mean FB15k. What the cache holds and is not it is fetched again.
+    A wrong file in $ALLNEG_DATA is a `DataError`, because a result on `fb15k` must mean FB15k.
+    A wrong file in the cache is downloaded again.
     """
-    own = os.environ.get("ALLNEG_DATA")
-    for path in _candidates(Path(own), name) if own else ():
-        wrong = _wrong(name, path)
-        if wrong:
+    for path in _in_allneg_data(name):
+        problem = _problem(name, path)
+        if problem:
             raise DataError(
-                f"{path}: not the published {name}: {wrong}; take it out of ALLNEG_DATA, or "
+                f"{path}: not the published {name}: {problem}; remove it from ALLNEG_DATA, or "
                 "read it by its path"
             )
         return path, []
-    cache = cache_folder()
-    damaged = []
+    cache, damaged = cache_folder(), []
     for path in _candidates(cache, name):
-        wrong = _wrong(name, path)
-        if not wrong:
+        problem = _problem(name, path)
+        if not problem:
             return path, []
-        damaged.append(f"{path}: damaged, or of another version ({wrong})")
+        damaged.append(f"{path}: damaged, or of another version ({problem})")
     try:
-        return _fetch(name, cache), [f"{text}; fetched again" for text in damaged]
-    except DataError as problem:
-        raise DataError("\n".join([*damaged, str(problem)])) from None
+        return _download(name, cache), [f"{text}; downloaded again" for text in damaged]
+    except DataError as error:
+        raise DataError("\n".join([*damaged, str(error)])) from None
 
 
-def place(name: str) -> str | None:
-    """Where a set lies now, unchecked, or None."""
-    if name in EMBEDDED:
+def dataset_location(name: str) -> str | None:
+    """Where a dataset is now, unchecked, or None."""
+    if name in PACKAGED:
         return "in the package"
-    own = os.environ.get("ALLNEG_DATA")
-    found = _candidates(Path(own), name) if own else []
-    found = found or _candidates(cache_folder(), name)
+    found = _in_allneg_data(name) or _candidates(cache_folder(), name)
     return str(found[0]) if found else None
+
+
+def is_offline() -> bool:
+    return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
+
+
+def _in_allneg_data(name: str) -> list[Path]:
+    folder = os.environ.get("ALLNEG_DATA")
+    return _candidates(Path(folder), name) if folder else []
 
 
 def _candidates(folder: Path, name: str) -> list[Path]:
@@ -75,35 +79,95 @@ def _candidates(folder: Path, name: str) -> list[Path]:
     return [*([unpacked] if unpacked.is_dir() else []), *([archive] if archive.is_file() else [])]
 
 
-def _wrong(name: str, path: Path) -> str | None:
-    """Why what lies at `path` is not the benchmark, or None."""
-    dataset = DATASETS[name]
+def _problem(name: str, path: Path) -> str | None:
+    """Why a folder or an archive is not the benchmark, or None."""
+    known = DATASETS[name]
     try:
         if path.is_dir():
-            return _wrong_files(dataset, folder_files(path, str(path)))
-        if file_sha256(path) == dataset.archive_sha256:
+            return _content_problem(known, folder_files(path, str(path)))
+        if file_sha256(path) == known.archive_sha256:
             return None
-        # Packed anew, perhaps: then the content decides.
-        with archive_files(path) as members:
-            return _wrong_files(dataset, members)
-    except (DataError, OSError) as problem:
-        return str(problem)
+        with archive_files(path) as members:  # it may have been packed again
+            return _content_problem(known, members)
+    except (DataError, OSError) as error:
+        return str(error)
 
 
-def _wrong_files(dataset: Dataset, found: Mapping[str, TripleFile]) -> str | None:
-    for split, content in dataset.files.items():
-        if split not in found:
-            return f"it has no {split}"
-        wrong = content.wrong(found[split])
-        if wrong:
-            return f"{split}: {wrong}"
+def _content_problem(known: Dataset, found: Mapping[str, TripleFile]) -> str | None:
+    for split, content in known.files.items():
+        problem = content.problem(found[split]) if split in found else "missing"
+        if problem:
+            return f"{split}: {problem}"
     return None
 
 
-def _fetch(name: str, cache: Path) -> Path:
-    dataset = DATASETS[name]
-    urls = {
-        f"{split}.txt": f"{benchmarks.ORIGIN}/{dataset.origin}/{split}.txt"
-        for split in dataset.files
-    }
-    return fetch_folder(name, urls, cache, partial(_wrong, name))
+def _download(name: str, cache: Path) -> Path:
+    """Download a benchmark into the cache: complete and checked, or not at all.
+
+    One process downloads; others wait for it.
+    """
+    target, partial = cache / name, cache / f".{name}.partial"
+    url = f"{benchmarks.ORIGIN}/{DATASETS[name].origin}/"
+    if is_offline():
+        raise DataError(
+            f"{name} would have to be downloaded from {url}, and ALLNEG_OFFLINE forbids it.\n"
+            f"Put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+        )
+    with locked(cache, f".{name}.lock"):
+        if target.is_dir() and not _problem(name, target):
+            return target  # another process downloaded it
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            _download_files(name, url, partial)
+            problem = _problem(name, partial)
+            if problem:
+                raise DataError(
+                    f"{name}: the files from {url} are not the published dataset: {problem}; "
+                    "nothing was kept. Try again later, or put the dataset into ALLNEG_DATA"
+                )
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return target
+
+
+def _download_files(name: str, url: str, folder: Path) -> None:
+    instead = f"put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+    try:  # only a download needs these packages
+        import pooch
+        from requests import RequestException
+    except ModuleNotFoundError as error:
+        raise DataError(f"to download {name}, install {error.name}; or {instead}") from None
+    pooch.get_logger().setLevel("WARNING")
+    headers = {"Accept-Encoding": "identity"}
+    registry = {f"{split}.txt": None for split in DATASETS[name].files}
+    downloads = pooch.create(folder, url, registry=registry, retry_if_failed=_RETRIES)
+    for file in registry:
+        # pooch reports each block to the progress bar, which is where an endless one stops.
+        downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, timeout=_TIMEOUT, headers=headers)
+        try:
+            downloads.fetch(file, downloader=downloader)
+        except (RequestException, ValueError, DataError) as error:
+            # The cause of a failed connection is more readable than its wrapper.
+            reason = getattr(error.args[0], "reason", error) if error.args else error
+            raise DataError(
+                f"{name} could not be downloaded from {url}{file}: {reason}.\n"
+                f"Try again, or {instead}"
+            ) from None
+
+
+class _SizeLimit:
+    """A silent progress bar for pooch that stops an endless download."""
+
+    total = n_bytes = 0
+
+    def update(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        if self.n_bytes > benchmarks.MOST_BYTES:
+            raise DataError(f"it has more than {benchmarks.MOST_BYTES:,} bytes; nothing was kept")
+
+    def reset(self) -> None:
+        self.n_bytes = 0
+
+    def close(self) -> None: ...

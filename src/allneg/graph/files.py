@@ -1,8 +1,9 @@
-"""Where triples lie: in a folder, in an archive, or in one file."""
+"""Files of triples: their formats, their compression, and the splits in a folder."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import re
 import tarfile
@@ -11,85 +12,134 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, TypeAlias
 
 from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
+from allneg.graph.lines import Block, read_lines
+from allneg.recipe import Data
 
-# What reading a packed file raises when it is damaged or cut off.
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
+# A reader yields the names in a stream: (stream, file name for messages, settings, notes).
+Reader: TypeAlias = Callable[[IO[bytes], str, Data, list[str]], Iterator[Block]]
 
-_UNPACKED = 5  # bytes of triples to a packed one, about
-_NAMES = {**{split: split for split in SPLITS}, **dict.fromkeys(["validation", "dev"], "valid")}
-_SPLIT_FILE = re.compile(rf"({'|'.join(_NAMES)})\.(txt|tsv|csv)(\.gz|\.xz)?")
+# To add a format, write its reader and add its suffix here.
+FORMATS: dict[str, Reader] = {
+    ".txt": partial(read_lines, "\t"),
+    ".tsv": partial(read_lines, "\t"),
+    ".csv": partial(read_lines, ","),
+}
+COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+# What reading a damaged or incomplete file raises.
+DAMAGE = (
+    OSError, EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile,
+    tarfile.TarError,
+)  # fmt: skip
+_RATIO = 5  # bytes of text per compressed byte, roughly
+_STEMS = {**{split: split for split in SPLITS}, "validation": "valid", "dev": "valid"}
+_SPLIT_FILE = re.compile(
+    "({})({})({})?".format(*("|".join(map(re.escape, x)) for x in (_STEMS, FORMATS, COMPRESSIONS)))
+)
 
 
 @dataclass(frozen=True)
 class TripleFile:
-    """A file of triples that can be opened."""
+    """A file of triples that can be opened several times."""
 
     where: str  # its name in messages
-    separator: str  # between fields: a tab, or a comma in .csv
-    open: Callable[[], AbstractContextManager[IO[bytes]]]  # unpacked bytes from the start
-    about_bytes: int  # of text; guessed where it is packed
+    suffix: str  # a key of FORMATS
+    open: Callable[[], AbstractContextManager[IO[bytes]]]  # decompressed
+    n_bytes: int  # of text; estimated for compressed files
+
+    @classmethod
+    def named(cls, where: str, open_raw: Callable[[], IO[bytes]], size: int) -> TripleFile:
+        """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
+        name = where.lower()
+        plain = name.removesuffix(_compression(name))
+        suffix = next((suffix for suffix in FORMATS if plain.endswith(suffix)), ".tsv")
+        ratio = 1 if plain == name else _RATIO
+        return cls(where, suffix, lambda: decompressed(open_raw, where), size * ratio)
+
+    @contextmanager
+    def stream(self) -> Iterator[IO[bytes]]:
+        """The decompressed bytes; damage becomes a `DataError`."""
+        try:
+            with self.open() as stream:
+                yield stream
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno:
+                raise DataError(f"{self.where}: cannot be read ({error.strerror})") from None
+            raise DataError(
+                f"{self.where}: damaged or cut off ({error}); get the file again"
+            ) from None
+
+    def blocks(self, settings: Data, notes: list[str]) -> Iterator[Block]:
+        """The names in the file, block by block; `notes` gets what was changed."""
+        with self.stream() as stream:
+            yield from FORMATS[self.suffix](stream, self.where, settings, notes)
+
+    def sha256(self) -> str:
+        """The hash of the decompressed bytes."""
+        with self.stream() as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def triple_file(where: str, open_raw: Callable[[], IO[bytes]], size: int) -> TripleFile:
-    """A file of `size` bytes, read as the end of its name says: packed or not, .csv or not."""
-    separator = "," if re.search(r"\.csv(\.gz|\.xz)?$", where.lower()) else "\t"
-    about = size * (_UNPACKED if where.lower().endswith(("gz", "xz")) else 1)
-    return TripleFile(where, separator, lambda: unpacked(open_raw, where), about)
+def file_sha256(path: Path) -> str:
+    """The hash of a file as it is on disk."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _compression(name: str) -> str:
+    return next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")
 
 
 @contextmanager
-def unpacked(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
-    """The bytes inside a file whose name may end in gz or xz."""
-    # Neither gzip nor lzma closes a file it was handed, so both are closed here.
+def decompressed(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed if its name ends in .gz or .xz."""
+    # gzip and lzma do not close the file they are given.
     with open_raw() as raw:
-        if name.lower().endswith("gz"):
-            with gzip.open(raw, "rb") as stream:
-                yield cast("IO[bytes]", stream)
-        elif name.lower().endswith("xz"):
-            with lzma.open(raw, "rb") as packed:
-                yield cast("IO[bytes]", packed)
+        suffix = _compression(name.lower())
+        if suffix:
+            with COMPRESSIONS[suffix](raw, "rb") as stream:
+                yield stream
         else:
             yield raw
 
 
-def one_file(path: Path) -> TripleFile:
-    return triple_file(str(path), lambda: path.open("rb"), path.stat().st_size)
-
-
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
-    """The files of the splits that a folder holds, by split."""
+    """The files of a folder, by split."""
     try:
-        inside = list(folder.iterdir())
+        entries = {entry.name: entry for entry in folder.iterdir()}
     except OSError as error:
         raise DataError(f"{where}: cannot be read ({error.strerror})") from None
-    found = {each.name: each for each in inside if each.is_file()}
-    if not found and inside:
-        names = [each.name for each in inside]
+    files = {name: entry for name, entry in entries.items() if entry.is_file()}
+    if entries and not files:
         raise DataError(
-            f"{where}: no train file in it, only folders{_some(names)}; name one of them"
+            f"{where}: no train file in it, only folders{_examples(entries)}; choose one of them"
         )
-    chosen = choose_splits(found, where)
-    return {
-        split: triple_file(f"{where}/{name}", _opener(found[name]), _size(found[name]))
-        for split, name in chosen.items()
-    }
+
+    def triple_file(name: str) -> TripleFile:
+        file = files[name]
+        # Files inside a zipped package have no size, but are small.
+        size = file.stat().st_size if isinstance(file, Path) else 0
+        return TripleFile.named(f"{where}/{name}", lambda: file.open("rb"), size)
+
+    return {split: triple_file(name) for split, name in choose_splits(files, where).items()}
 
 
 def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
-    """Which of a folder's or an archive's names are train, valid and test; train must be there."""
-    names = list(names)
+    """Which names of a folder or an archive are train, valid and test; train is required."""
+    names = sorted(names)
     chosen: dict[str, str] = {}
-    for name in sorted(names):
+    for name in names:
         match = _SPLIT_FILE.fullmatch(name.rpartition("/")[2])
         if not match:
             continue
-        split = _NAMES[match[1]]
+        split = _STEMS[match[1]]
         if split in chosen:
             raise DataError(
                 f"{where}: {printable(chosen[split])} and {printable(name)} are both {split}; "
@@ -98,28 +148,15 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
         chosen[split] = name
     if "train" not in chosen:
         raise DataError(
-            f"{where}: no train file; it should be called train.txt, train.tsv or train.csv, "
-            f"perhaps with .gz or .xz{_some(names)}"
+            f"{where}: no train file; name it {' or '.join(f'train{end}' for end in FORMATS)}, "
+            f"optionally with {' or '.join(COMPRESSIONS)}{_examples(names)}"
         )
     return {split: chosen[split] for split in SPLITS if split in chosen}
 
 
-def _size(file: Traversable) -> int:
-    # What lies inside a packed package is small.
-    return file.stat().st_size if isinstance(file, Path) else 0
-
-
-def _opener(file: Traversable) -> Callable[[], IO[bytes]]:
-    return lambda: file.open("rb")
-
-
-def refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
-    if count == 0 and split in ("train", ""):
-        raise DataError(f"{file.where}: no triples in it; train needs at least one")
-
-
-def _some(names: list[str]) -> str:
+def _examples(names: Iterable[str]) -> str:
+    names = sorted(names)
     if not names:
         return "; it is empty"
-    shown = ", ".join(printable(name) for name in sorted(names)[:3])
+    shown = ", ".join(printable(name) for name in names[:3])
     return f"; found {shown}{' and more' if len(names) > 3 else ''}"

@@ -10,24 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import RecipeError, printable
-from allneg.graph.categories import relation_categories
 from allneg.graph.vocabulary import Vocabulary
 
 Triples: TypeAlias = npt.NDArray[np.int64]  # (n, 3): head, relation, tail
 
 SPLITS = ("train", "valid", "test")
+CATEGORIES = ("1-1", "1-n", "n-1", "n-n")
+_MANY = 1.5  # heads per tail or tails per head on average, as in Bordes et al. (2013)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Triples of three splits; every id is a position in `vocabulary`."""
+    """Triples of three splits. Ids are indices into `vocabulary`."""
 
-    name: str  # the name of a built-in set, or the last part of the path it was read from
+    name: str  # of a known dataset, or the last part of the path
     vocabulary: Vocabulary
-    train: Triples  # int64 (n, 3): head, relation, tail
-    valid: Triples  # likewise, may be empty
-    test: Triples  # likewise, may be empty
-    notes: tuple[str, ...] = ()  # what the reader mended or found odd, a line each
+    train: Triples
+    valid: Triples  # may be empty
+    test: Triples  # may be empty
+    notes: tuple[str, ...] = ()  # what the reader changed or found unusual
 
     @property
     def n_entities(self) -> int:
@@ -39,14 +40,23 @@ class Graph:
 
     def split(self, name: str) -> Triples:
         if name not in SPLITS:
-            raise RecipeError(f"there is no split {printable(name)}; there is {', '.join(SPLITS)}")
+            raise RecipeError(f"there is no split {printable(name)}; use {', '.join(SPLITS)}")
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """Each relation's category, such as `1-n`: (R,)."""
-        splits = [self.split(name) for name in SPLITS]
-        return relation_categories(splits, self.n_entities, self.n_relations)
+        """The category of each relation by the averages of Bordes et al. (2013): (R,).
+
+        `1-n` means: on average, a head has at least 1.5 tails and a tail has fewer than 1.5
+        heads. Averages are over the distinct triples of train, or of all splits for relations
+        that are not in train.
+        """
+        in_train = np.bincount(self.train[:, 1], minlength=self.n_relations) > 0
+        many = self._many_per_entity(self.train)
+        if not in_train.all():
+            anywhere = self._many_per_entity(np.concatenate([self.train, self.valid, self.test]))
+            many = np.where(in_train, many, anywhere)
+        return tuple(CATEGORIES[number] for number in (2 * many[0] + many[1]).tolist())
 
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:
@@ -55,3 +65,35 @@ class Graph:
         mask[self.train[:, 0]] = True
         mask[self.train[:, 2]] = True
         return mask
+
+    def _many_per_entity(self, triples: Triples) -> npt.NDArray[np.bool_]:
+        """Whether each relation has many heads per tail, and many tails per head: (2, R)."""
+        (keys,) = triple_keys([triples], self.n_entities, self.n_relations)
+        distinct = triples[np.unique(keys, return_index=True)[1]]
+        relation = distinct[:, 1]
+        count = np.bincount(relation, minlength=self.n_relations)
+        averages = []
+        for column in (2, 0):
+            pairs = np.unique(relation * self.n_entities + distinct[:, column])
+            entities = np.bincount(pairs // self.n_entities, minlength=self.n_relations)
+            averages.append(count / entities.clip(min=1))
+        return np.stack(averages) >= _MANY
+
+
+def triple_keys(
+    parts: list[Triples], n_entities: int, n_relations: int
+) -> list[npt.NDArray[np.int64]]:
+    """One number per triple, equal for equal triples: (n, 3) per part -> (n,) per part."""
+    triples = np.concatenate(parts)
+    pair, n_pairs = triples[:, 0] * n_entities + triples[:, 2], n_entities * n_entities
+    if n_pairs * n_relations > np.iinfo(np.int64).max:
+        # The product would overflow. Number only the pairs that occur.
+        occurring, pair = np.unique(pair, return_inverse=True)
+        n_pairs = len(occurring)
+    keys = triples[:, 1] * n_pairs + pair
+    return np.split(keys, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def first_indices(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The index of the first occurrence of each distinct key, ascending."""
+    return np.sort(np.unique(keys, return_index=True)[1])

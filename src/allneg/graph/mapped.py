@@ -1,4 +1,4 @@
-"""Names and triples that stay on the disk, and are read where somebody looks."""
+"""Names and triples that stay on disk and are mapped into memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from allneg.graph.graph import Triples
 
-ROWS = 1 << 20  # triples or names gone through at once
-_BYTES = 1 << 24  # of text
-_LINE_FEED = ord("\n")
+ROWS = 1 << 20  # triples or names per step
+_BYTES = 1 << 24  # of text per step
 
 
 class MappedNames(Sequence[str]):
@@ -22,7 +21,7 @@ class MappedNames(Sequence[str]):
 
     def __init__(self, text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> None:
         self._text = text
-        self._ends = ends  # (n + 1,): of the line before, of the first name, of the second, …
+        self._ends = ends  # (n + 1,): -1, then the position of the line feed of each name
 
     @classmethod
     def open(cls, path: Path) -> MappedNames:
@@ -30,40 +29,39 @@ class MappedNames(Sequence[str]):
             return cls(np.empty(0, dtype=np.uint8), np.full(1, -1))
         text = np.memmap(path, dtype=np.uint8, mode="r")
         starts = range(0, len(text), _BYTES)
-        ends = [np.flatnonzero(text[at : at + _BYTES] == _LINE_FEED) + at for at in starts]
+        ends = [
+            np.flatnonzero(text[start : start + _BYTES] == ord("\n")) + start for start in starts
+        ]
         return cls(text, np.concatenate([np.full(1, -1), *ends]))
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
             if step != 1:
-                return tuple(self[each] for each in range(start, stop, step))
+                return tuple(self[number] for number in range(start, stop, step))
             return MappedNames(self._text, self._ends[start : max(start, stop) + 1])
-        if place < 0:
-            place += len(self)
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self._read(place, place + 1)
+        number = range(len(self))[index]  # an IndexError beyond the ends
+        return self._read(number, number + 1)
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), ROWS):
             yield from self._read(start, min(start + ROWS, len(self))).split("\n")
 
     def _read(self, start: int, stop: int) -> str:
-        """Names `start` to `stop`, with line feeds between."""
-        some = self._text[self._ends[start] + 1 : self._ends[stop]]
-        return some.tobytes().decode(errors="surrogatepass")
+        """The names from `start` to `stop`, joined by line feeds."""
+        text = self._text[self._ends[start] + 1 : self._ends[stop]]
+        return text.tobytes().decode(errors="surrogatepass")
 
 
 def append_names(path: Path, names: Iterable[str]) -> None:
-    """Write names at the end of a file, which is made where there is none."""
+    """Append names to a file, which is created if missing."""
     rest = iter(names)
     with path.open("ab") as file:
         while some := list(islice(rest, ROWS)):
@@ -73,29 +71,27 @@ def append_names(path: Path, names: Iterable[str]) -> None:
 def map_triples(path: Path) -> Triples:
     """The triples of a file that `write_triples` made: (n, 3).
 
-    Somebody who writes into them gets a page of his own; the file stays as it is.
+    Writing to the array copies the page and leaves the file unchanged.
     """
     if not path.stat().st_size:
         return np.empty((0, 3), dtype=np.int64)
     return np.memmap(path, dtype="<i8", mode="c").reshape(-1, 3)
 
 
-def write_triples(path: Path, triples: Triples) -> None:
-    """Little-endian int64, row by row."""
+def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> None:
+    """Write little-endian int64, row by row, except the sorted rows `skip`."""
+    skipped = np.asarray(skip, dtype=np.int64)
     with path.open("xb") as file:
         for start in range(0, len(triples), ROWS):
-            file.write(triples[start : start + ROWS].astype("<i8").tobytes())
+            first, last = np.searchsorted(skipped, (start, start + ROWS))
+            kept = np.delete(triples[start : start + ROWS], skipped[first:last] - start, axis=0)
+            file.write(kept.astype("<i8").tobytes())
 
 
-def without_rows(triples: Triples, places: npt.NDArray[np.int64]) -> Triples:
-    """The triples but those at `places`, which are sorted; on the disk where they lie there."""
+def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
+    """The triples except those at the sorted indices `rows`. Mapped triples stay on disk."""
     if not isinstance(triples, np.memmap):
-        return np.delete(triples, places, axis=0)
-    assert triples.filename is not None
-    path = Path(triples.filename).with_suffix(".fewer")
-    with path.open("xb") as file:
-        for start in range(0, len(triples), ROWS):
-            first, last = np.searchsorted(places, (start, start + ROWS))
-            some = np.delete(triples[start : start + ROWS], places[first:last] - start, axis=0)
-            file.write(some.tobytes())
+        return np.delete(triples, rows, axis=0)
+    path = Path(str(triples.filename)).with_suffix(".unique")
+    write_triples(path, triples, rows)
     return map_triples(path)

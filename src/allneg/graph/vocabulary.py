@@ -1,4 +1,4 @@
-"""Names and their ids: an id is a position."""
+"""Entity and relation names and their ids."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from allneg.errors import DataError, close_names, printable
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names of a graph. Ids are positions in the two sequences."""
+    """The unique names of a graph. An id is an index into one of the two sequences."""
 
-    entities: Sequence[str]  # name of entity 0, 1, …; each once; a tuple, or on the disk
-    relations: tuple[str, ...]  # name of relation 0, 1, …; each once
+    entities: Sequence[str]  # a tuple, or mapped from disk
+    relations: tuple[str, ...]
 
     @cached_property
     def entity_ids(self) -> Mapping[str, int]:
@@ -25,17 +25,17 @@ class Vocabulary:
         return {name: number for number, name in enumerate(self.relations)}
 
     def entity(self, name: str) -> int:
-        """The id of an entity; an unknown name is a `DataError` that suggests close ones."""
+        """The id of an entity. An unknown name is a `DataError` that suggests close names."""
         return _find(name, self.entity_ids, "entity")
 
     def relation(self, name: str) -> int:
-        """The id of a relation; an unknown name is a `DataError` that suggests close ones."""
+        """The id of a relation. An unknown name is a `DataError` that suggests close names."""
         return _find(name, self.relation_ids, "relation")
 
 
 def _find(name: str, ids: Mapping[str, int], kind: str) -> int:
     if not isinstance(name, str):
-        raise DataError(f"no {kind} is called {name!r}: a name is a text")
+        raise DataError(f"no {kind} is called {name!r}: a name must be a string")
     if name not in ids:
         raise DataError(f"no {kind} is called {printable(name)}{close_names(name, ids)}")
     return ids[name]

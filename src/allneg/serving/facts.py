@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.keys import first_places, triple_keys
+from allneg.graph.graph import SPLITS, Graph, first_indices, triple_keys
 
 Ids = npt.NDArray[np.int64]
 
@@ -40,7 +39,7 @@ class Facts:
         triples = np.concatenate(parts)
         split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         keys = np.concatenate(triple_keys(parts, graph.n_entities, graph.n_relations))
-        once = first_places(keys)
+        once = first_indices(keys)
         triples, split = triples[once], split[once]
         ends = np.arange(graph.n_entities + 1)
         by_head, by_tail = (np.argsort(triples[:, side], kind="stable") for side in (0, 2))

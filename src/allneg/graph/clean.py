@@ -1,0 +1,239 @@
+"""What was read → a graph: split by a seed, without duplicates, with notes on what is unusual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, product
+from typing import TypeAlias
+from unicodedata import normalize
+
+import numpy as np
+import numpy.typing as npt
+
+from allneg.errors import DataError, counted
+from allneg.graph.graph import SPLITS, Graph, Triples, first_indices, triple_keys
+from allneg.graph.mapped import without_rows
+from allneg.graph.vocabulary import Vocabulary
+from allneg.recipe import Data
+
+_Rows: TypeAlias = npt.NDArray[np.int64]
+
+_FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
+# What two names may differ in: which names to look at, and the form they are compared in.
+_LOOK_ALIKES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
+    "spaces around the name": (lambda name: name != name.strip(), str.strip),
+    "Unicode form (NFC, NFD)": (lambda name: not name.isascii(), partial(normalize, "NFC")),
+}
+_NAMES = 1 << 22  # names compared at once, roughly
+_GROUP = 1 << 22  # triples per sort, roughly
+# Odd constants that mix ids well, so that groups have about equal sizes.
+_MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+
+
+def cleaned(
+    name: str, splits: Mapping[str, Triples], names: Vocabulary, notes: list[str], settings: Data
+) -> Graph:
+    """The graph of what was read. The split "" is one file that is to be split."""
+    if "" in splits:
+        splits, names, found = _split(splits[""], names, settings)
+        notes = notes + found
+    empty = np.empty((0, 3), dtype=np.int64)
+    train, valid, test = (splits.get(split, empty) for split in SPLITS)
+    graph = Graph(name, names, train, valid, test, tuple(notes))
+    graph = _noted(graph, *_column_notes(graph, settings.columns))
+    graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
+    graph = _without_unseen(_without_duplicates(graph, settings), settings)
+    kinds = product(("entities", "relations"), _LOOK_ALIKES)
+    look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
+    return _noted(graph, *filter(None, look_alikes))
+
+
+def _split(
+    triples: Triples, vocabulary: Vocabulary, settings: Data
+) -> tuple[dict[str, Triples], Vocabulary, list[str]]:
+    """The three splits, each in file order, with new ids; and notes.
+
+    Train contains every entity and relation: one triple of each, chosen by the seed, stays
+    there. Copies of a triple go to the same split. Ids follow first appearance, train first.
+    """
+    (keys,) = triple_keys([triples], len(vocabulary.entities), len(vocabulary.relations))
+    _, first, copy_of = np.unique(keys, return_index=True, return_inverse=True)
+    # Shuffle file lines, not keys: the result must not depend on the ids.
+    order = np.random.default_rng(settings.split_seed).permutation(len(first))
+    shuffled = np.argsort(first)[order]
+    free = shuffled[~_needed_in_train(triples[first][shuffled])]
+    wanted = [round(share * len(first)) for share in (settings.valid_share, settings.test_share)]
+    possible = min(1.0, len(free) / max(1, sum(wanted)))
+    n_valid, n_test = (int(count * possible) for count in wanted)
+    split = np.zeros(len(first), dtype=np.int64)  # an index into SPLITS
+    split[free[:n_valid]] = 1
+    split[free[n_valid : n_valid + n_test]] = 2
+    parts = [triples[split[copy_of] == number] for number in range(len(SPLITS))]
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in zip(SPLITS, parts, strict=True))
+    total, seed = counted(len(triples), "triple"), settings.split_seed
+    notes = [f"one file of {total}, split by seed {seed}: {sizes}"]
+    if n_valid + n_test < sum(wanted):
+        notes.append(
+            f"only {n_valid + n_test:,} of {counted(sum(wanted), 'triple')} could be held out: "
+            "the others are the only ones of an entity or relation and stay in train"
+        )
+    renumbered, vocabulary = _renumbered(np.concatenate(parts), vocabulary)
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return dict(zip(SPLITS, np.split(renumbered, ends), strict=True)), vocabulary, notes
+
+
+def _needed_in_train(triples: Triples) -> npt.NDArray[np.bool_]:
+    """Which triples are the first of an entity or a relation: (n, 3) -> (n,)."""
+    needed = np.zeros(len(triples), dtype=np.bool_)
+    needed[first_indices(triples[:, 1])] = True
+    needed[first_indices(triples[:, [0, 2]].reshape(-1)) // 2] = True
+    return needed
+
+
+def _renumbered(triples: Triples, names: Vocabulary) -> tuple[Triples, Vocabulary]:
+    """The same triples with ids in order of first appearance."""
+    triples, new_names = triples.copy(), []
+    for columns, old_names in (([0, 2], names.entities), ([1], names.relations)):
+        ids = triples[:, columns].reshape(-1)
+        order = ids[first_indices(ids)]
+        new_ids = np.empty(len(old_names), dtype=np.int64)
+        new_ids[order] = np.arange(len(order))
+        triples[:, columns] = new_ids[triples[:, columns]]
+        new_names.append(tuple(old_names[old] for old in order.tolist()))
+    return triples, Vocabulary(*new_names)
+
+
+def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:
+    texts = tuple(f"{graph.name}: {note}" for note in notes)
+    return replace(graph, notes=(*graph.notes, *texts), **changes)  # type: ignore[arg-type]
+
+
+def _without_duplicates(graph: Graph, settings: Data) -> Graph:
+    """Remove repeated triples within a split, unless settings keep them."""
+    (repeated, shared), notes, changes = find_duplicates(graph), [], {}
+    for split, rows in repeated.items():
+        if len(rows):
+            notes.append(duplicates_note(len(rows), split, settings.keep_duplicates))
+            if not settings.keep_duplicates:
+                changes[split] = without_rows(graph.split(split), rows)
+    for (one, other), count in shared.items():
+        if count:
+            verb = "is" if count == 1 else "are"
+            notes.append(f"{counted(count, 'triple')} {verb} in both {one} and {other}")
+    return _noted(graph, *notes, **changes)
+
+
+def duplicates_note(count: int, split: str, kept: bool) -> str:
+    verb = "is" if count == 1 else "are"
+    return f"{counted(count, 'duplicate triple')} in {split} {verb} {'kept' if kept else 'removed'}"
+
+
+def _without_unseen(graph: Graph, settings: Data) -> Graph:
+    """Count names that are not in train, and remove them with their triples if settings say so."""
+    # Train is read first, so its names have the lowest ids.
+    n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
+    n_relations = int(graph.train[:, 1].max()) + 1
+    new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
+    if not new_entities and not new_relations:
+        return graph
+    seen, counts = {}, []
+    for split in ("valid", "test"):
+        triples = graph.split(split)
+        mask = (triples < (n_entities, n_relations, n_entities)).all(axis=1)
+        seen[split] = triples[mask]
+        counts.append(f"{len(triples) - len(seen[split]):,} {split}")
+    note = (
+        f"{counted(new_entities, 'entity')} and {counted(new_relations, 'relation')} are not in "
+        f"train; they occur in {' and '.join(counts)} triples, which are "
+    )
+    if not settings.drop_unseen:
+        return _noted(graph, note + "kept")
+    names = graph.vocabulary
+    kept = Vocabulary(names.entities[:n_entities], names.relations[:n_relations])
+    graph = replace(graph, vocabulary=kept)
+    return _noted(graph, note + "removed, as are the names (data.drop_unseen)", **seen)
+
+
+def _column_notes(graph: Graph, columns: str) -> list[str]:
+    """A note if the order of columns looks unusual; a `DataError` if it is certainly wrong.
+
+    It is certain when the relation column has twice as many names as another column and half of
+    them are entities too. More names alone is only unusual: a graph of many attributes with few
+    values looks like that.
+    """
+    heads, relations, tails = (np.flatnonzero(np.bincount(column)) for column in graph.train.T)
+    fewest, letter = min((len(tails), "t"), (len(heads), "h"))
+    if len(relations) < _FEWEST_RELATIONS or len(relations) <= fewest:
+        return []
+    names = graph.vocabulary.relations
+    both = sum(names[relation] in graph.vocabulary.entity_ids for relation in relations)
+    likely = columns.translate(str.maketrans("r" + letter, letter + "r"))
+    note = (
+        f"read as {columns}, there are {len(relations):,} relations but only {fewest:,} "
+        f"{'tails' if letter == 't' else 'heads'}"
+    )
+    if len(relations) >= 2 * fewest and 2 * both >= len(relations):
+        raise DataError(
+            f"{graph.name}: {note}, and {both:,} relations are also entities: the columns have "
+            f"another order.\nSet data.columns, most likely data.columns={likely}"
+        )
+    return [f"{note}; if the columns have another order, set data.columns={likely}"]
+
+
+def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | None:
+    """A note on unusual names whose normal form is also that of another name."""
+    names: Sequence[str] = getattr(vocabulary, kind)
+    is_unusual, normal = _LOOK_ALIKES[difference]
+    found: list[tuple[int, list[str]]] = []
+    # Several passes over many names bound the memory.
+    n_parts = len(names) // _NAMES + 1
+    for part in range(n_parts):
+        groups: dict[str, tuple[int, set[str]]] = {}  # normal form: first index, names
+        for index, name in enumerate(names):
+            if is_unusual(name) and hash(form := normal(name)) % n_parts == part:
+                groups.setdefault(form, (index, set()))[1].add(name)
+        for name in names if groups else ():
+            if name in groups:
+                groups[name][1].add(name)
+        found += [(index, sorted(group)) for index, group in groups.values() if len(group) > 1]
+    if not found:
+        return None
+    # ascii() because the two would look the same here as well.
+    example = " and ".join(ascii(name[:40]) for name in min(found)[1][:2])
+    note = f"{kind} that differ only in {difference}, kept apart: {len(found):,}"
+    return f"{note}, for example {example}"
+
+
+def find_duplicates(graph: Graph) -> tuple[dict[str, _Rows], dict[tuple[str, str], int]]:
+    """Rows of each split that repeat an earlier row; and how many triples two splits share.
+
+    Triples are compared in groups to bound the memory. Equal triples are in the same group.
+    """
+    parts = {split: graph.split(split) for split in SPLITS}
+    repeated: dict[str, list[_Rows]] = {split: [] for split in SPLITS}
+    shared = dict.fromkeys(combinations(SPLITS, 2), 0)
+    n_groups = 1 + sum(map(len, parts.values())) // _GROUP
+    for group in range(n_groups):
+        rows = {split: _rows_of_group(part, group, n_groups) for split, part in parts.items()}
+        triples = [parts[split][rows[split]] for split in SPLITS]
+        keys = triple_keys(triples, graph.n_entities, graph.n_relations)
+        distinct = {}
+        for split, split_keys in zip(SPLITS, keys, strict=True):
+            first = first_indices(split_keys)
+            repeated[split].append(np.delete(rows[split], first))
+            distinct[split] = split_keys[first]
+        for one, other in shared:
+            both = np.intersect1d(distinct[one], distinct[other], assume_unique=True)
+            shared[one, other] += len(both)
+    return {split: np.sort(np.concatenate(found)) for split, found in repeated.items()}, shared
+
+
+def _rows_of_group(part: Triples, group: int, n_groups: int) -> _Rows:
+    found = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(part), _GROUP):
+        mixed = part[start : start + _GROUP].astype(np.uint64) @ _MIX
+        rows = np.flatnonzero((mixed >> np.uint64(32)) % np.uint64(n_groups) == group)
+        found.append(rows + start)
+    return np.concatenate(found)
