@@ -219,7 +219,7 @@ def test_a_place_that_cannot_be_written_has_exit_code_6(allneg: Command, tiny_fo
 @pytest.mark.battery(35)
 def test_a_run_in_use_is_not_resumed(allneg: Command, toy_copy: Run) -> None:
     (toy_copy.folder / "report.json").unlink()
-    with toy_copy.held():
+    with toy_copy.locked():
         done = allneg("resume", toy_copy.folder)
     assert done.code == 2
     assert "is being trained by process" in done.err
@@ -300,7 +300,7 @@ def test_an_unfinished_run_is_called_so_wherever_it_is_asked(
     allneg: Command, toy_copy: Run, toy_run: Run
 ) -> None:
     (toy_copy.folder / "report.json").unlink()
-    toy_copy.say("interrupted")
+    toy_copy.set_status("interrupted")
     said = f"{toy_copy.folder} is not finished (interrupted): these are its best weights so far\n"
     assert allneg("evaluate", toy_copy.folder).err == said
     assert allneg("compare", toy_copy.folder, toy_run.folder).err == said

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.errors import RunError, ResourceError
+from allneg.errors import ResourceError, RunError
 from allneg.runs.checkpoint import Checkpoint, State, load, load_best, save
 
 
@@ -57,7 +57,7 @@ def test_without_a_pointer_to_one_of_several_there_is_no_last(tmp_path: Path) ->
     save(tmp_path, "two", made(2))
     (tmp_path / "last").unlink()
     for read in (load, load_best):
-        with pytest.raises(RunError, match="last: missing, so nobody knows which"):
+        with pytest.raises(RunError, match="last: missing, so the last checkpoint is unknown"):
             read(tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_the_same_moment_can_be_saved_again_and_again(folder: Path) -> None:
 
 @pytest.mark.battery(25)
 @pytest.mark.parametrize("name", ["two", "three"])
-@pytest.mark.parametrize("call", ["fsync", "rename", "replace"])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_save_that_fails_anywhere_leaves_the_last_one_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
 ) -> None:
@@ -135,7 +135,7 @@ def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(
 
         monkeypatch.setattr(owner, call, look)
 
-    for call in ("rename", "replace", "fsync", "rmtree"):
+    for call in ("replace", "fsync", "rmtree"):
         watched(call)
     save(folder, name, made(3))
     assert seen > 5

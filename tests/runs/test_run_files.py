@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from allneg.errors import RunError, ResourceError
+from allneg.errors import ResourceError, RunError
 from allneg.runs.files import (
     read_json,
     read_tensors,

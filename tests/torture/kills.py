@@ -111,7 +111,7 @@ def _train(folder: Path) -> None:
 
 def _save(folder: Path) -> None:
     run = _Noted.open(folder)
-    with run.held():
+    with run.locked():
         saved = run.last()
         epoch = saved.state.epoch if saved else 0
         rows = {
@@ -168,7 +168,7 @@ def _kill(action: Callable[[], None], delay: float) -> None:
 
 def _check(run: Run, begun: tuple[int, ...], ended: tuple[int, ...]) -> tuple[int, int]:
     """The save on the disk, whole; it must be the one begun last or the one ended last."""
-    with run.held():
+    with run.locked():
         pass  # sweeps
     left = [path for path in run.folder.rglob("*") if path.name.startswith(TEMPORARY)]
     assert not left, f"not swept: {left}"

@@ -131,9 +131,9 @@ def test_every_file_of_a_run_is_looked_at(run: Path) -> None:
 def test_epochs_missing_from_the_metrics_are_found(run: Path) -> None:
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:3] + lines[4:]))
-    assert "missing, double or out of order" in wrong(run)["metrics"]
+    assert "missing, repeated or out of order" in wrong(run)["metrics"]
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
-    assert "11 epochs, and the last checkpoint is after epoch 12" in wrong(run)["metrics"]
+    assert "11 epochs, but the last checkpoint is after 12" in wrong(run)["metrics"]
 
 
 def test_a_file_that_is_not_in_the_manifest_is_found(run: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_in_the_manifest_is_found(run: Path) -> None:
 
 def test_leftovers_are_found(run: Path) -> None:
     (run / "checkpoints" / ".tmp-epoch-000013").mkdir()
-    assert "`allneg resume` sweeps it" in wrong(run)["leftovers"]
+    assert "`allneg resume` deletes it" in wrong(run)["leftovers"]
 
 
 def test_a_report_of_other_numbers_is_found_by_ranking_again(run: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_report_of_other_numbers_is_found_by_ranking_again(run: Path) -> None:
     said["mrr"] = 0.99
     (run / "report.json").write_text(json.dumps(said))
     assert wrong(run) == {}
-    assert "mrr is 0.99, and 0." in wrong(run, rank=True)["report, ranked again"]
+    assert "mrr is 0.99, but 0." in wrong(run, rank=True)["report, ranked again"]
 
 
 @pytest.mark.battery(26)
@@ -201,7 +201,7 @@ def test_every_part_of_a_report_is_ranked_again(run: Path) -> None:
     said = json.loads((run / "report.json").read_text())
     said["by_side"]["head"]["mrr"] = 0.99
     (run / "report.json").write_text(json.dumps(said))
-    assert "by_side is not the same" in wrong(run, rank=True)["report, ranked again"]
+    assert "by_side is different" in wrong(run, rank=True)["report, ranked again"]
 
 
 @pytest.mark.battery(26)
@@ -218,16 +218,16 @@ def test_every_part_of_a_report_is_ranked_again(run: Path) -> None:
 def test_a_line_that_is_no_epochs_is_found(run: Path, line: str) -> None:
     with (run / "metrics.jsonl").open("a") as file:
         file.write(f"{line}\n")
-    assert "a line is no epoch's" in wrong(run)["metrics"]
+    assert "a line is not an epoch's" in wrong(run)["metrics"]
 
 
 def test_a_state_that_no_run_has_is_found(run: Path) -> None:
     (run / "status.json").write_text('{"state": "foo"}')
-    assert "no state that a run has" in wrong(run)["status"]
+    assert "unknown state" in wrong(run)["status"]
 
 
 def test_what_a_training_is_writing_is_no_leftover(run: Path) -> None:
-    with Run.open(run).held():
+    with Run.open(run).locked():
         (run / "checkpoints" / ".tmp-epoch-000013").mkdir()
         assert wrong(run) == {}
 

@@ -14,7 +14,7 @@ from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
-from allneg.runs import Run, stored
+from allneg.runs import Run, graph_files
 from allneg.training import fit
 
 
@@ -24,7 +24,7 @@ def large(
 ) -> tuple[Graph, Graph]:
     """The tiny graph in memory, and as if it were a large one."""
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(stored, "_LARGE", 1)
+    monkeypatch.setattr(graph_files, "_LARGE", 1)
     return read_graph(tiny_folder), read_graph(tiny_folder, Data(store="disk"))
 
 
@@ -65,7 +65,7 @@ def test_training_is_the_same_from_memory_and_from_the_disk(
     "entities, train, said",
     [
         (("a\nx", "b"), [[0, 0, 1]], "a line feed"),
-        (("a", "a"), [[0, 0, 1]], "stands twice"),
+        (("a", "a"), [[0, 0, 1]], "have the same name"),
         (("a", "b"), [[0, 0, 2]], "ids of its entities"),
         (("a", "b"), [[0, -1, 1]], "ids of its entities"),
         (("a", "b"), [[0, 1]], "ids of its entities"),
