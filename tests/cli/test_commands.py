@@ -292,7 +292,7 @@ def test_who_diverged_at_once_has_no_weights_and_should_train_anew(
     assert allneg("train", tiny_folder, *QUICK, *wild, "--out", tmp_path / "run", "-q").code == 5
     done = allneg("evaluate", tmp_path / "run")
     assert done.code == 4
-    assert "diverged before any weights were saved; train anew, with a lower" in done.err
+    assert "diverged before any weights were saved; train again with a lower" in done.err
     assert "not finished" not in done.err
 
 
@@ -325,5 +325,5 @@ def test_a_file_in_the_place_of_a_run_is_called_one(
     done = allneg("train", tiny_folder, *QUICK, "--out", tmp_path / "run", "-q")
     assert (done.code, done.err) == (
         2,
-        f"allneg: {tmp_path / 'run'}: is there, and no folder; choose another --out\n",
+        f"allneg: {tmp_path / 'run'}: exists and is not a folder; choose another --out\n",
     )

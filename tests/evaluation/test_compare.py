@@ -13,6 +13,7 @@ from allneg.errors import DataError, RecipeError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.compare import (
     DRAWS,
+    SIGNIFICANT,
     Difference,
     _adjusted,
     compare,
@@ -118,10 +119,10 @@ def test_many_triples_are_drawn_in_pieces_that_make_up_all_draws() -> None:
 def test_a_small_steady_gain_is_sure_and_noise_is_not() -> None:
     generator = np.random.default_rng(0)
     gain = difference(generator.normal(0.02, 0.05, size=400), (0,))
-    assert gain.is_sure
+    assert gain.p < SIGNIFICANT
     assert gain.p == 1 / (1 + DRAWS)
     noise = generator.normal(0, 0.5, size=400)
-    assert not difference(noise - noise.mean() + 0.001, (0,)).is_sure
+    assert difference(noise - noise.mean() + 0.001, (0,)).p > SIGNIFICANT
 
 
 def test_looking_at_many_relations_makes_each_less_sure() -> None:

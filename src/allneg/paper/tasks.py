@@ -15,8 +15,7 @@ from allneg.paper.numbers import Number
 from allneg.paper.quick import small, small_data
 from allneg.paper.results import Results, entry, what_counts
 from allneg.recipe import Recipe
-from allneg.runs import Run, make_model
-from allneg.runs import disk
+from allneg.runs import Run, disk, make_model
 from allneg.runs.files import full_disk_named, write_text
 from allneg.runs.folder import locked
 
