@@ -1,4 +1,4 @@
-"""Writes the table of cases in docs/reliability.md from the tests marked @pytest.mark.battery(n).
+"""Write the table of cases in docs/reliability.md from the tests marked @pytest.mark.battery(n).
 
 python scripts/reliability_table.py
 """
@@ -16,55 +16,55 @@ PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- cases: written by scripts/reliability_table.py -->", "<!-- end of cases -->"
 
 CASES = {
-    1: "an empty file of triples, or only blank lines",
-    2: "a line with too few or too many fields",
-    3: "an empty head, relation or tail",
-    4: "a byte order mark",
-    5: "CRLF, lone CR, mixed line ends",
-    6: "bytes that are not UTF-8",
-    7: "NUL and control characters in a name",
-    8: "a line without an end",
-    9: "names that look like numbers, nulls or quotes; look-alikes",
-    10: "duplicate triples",
-    11: "triples in two splits",
-    12: "entities or relations that train does not have",
-    13: "UTF-16, packed or binary files taken for text",
-    14: "columns in another order",
-    15: "archives that reach outside, hold links or devices, or unpack to too much",
-    16: "a download that is wrong, cut off or forbidden",
-    17: "two processes that fetch one set",
-    18: "a damaged or foreign cache",
-    19: "mistakes in a recipe",
-    20: "a recipe that is huge or deeply nested",
-    21: "kill -9 in training",
-    22: "kill -9 in a save",
-    23: "a power cut that forgets what was not synced",
-    24: "Ctrl-C, SIGTERM, and both again",
-    25: "a full disk while saving, logging or reporting",
-    26: "a checkpoint or file that is cut, flipped, missing or edited",
+    1: "triples: empty files, or only blank lines",
+    2: "triples: lines with too few or too many fields",
+    3: "triples: an empty head, relation or tail",
+    4: "triples: a byte order mark",
+    5: "triples: CRLF, CR alone, mixed line ends",
+    6: "triples: bytes that are not UTF-8",
+    7: "triples: NUL and control characters in names",
+    8: "triples: a last line without a line feed",
+    9: "triples: names that look like numbers, nulls or quotes; look-alike characters",
+    10: "triples: duplicates",
+    11: "triples: the same triple in two splits",
+    12: "triples: entities or relations that are not in train",
+    13: "triples: UTF-16, compressed or binary files",
+    14: "triples: columns in another order",
+    15: "archives: paths outside the folder, links, devices, huge content",
+    16: "downloads: wrong, incomplete or forbidden",
+    17: "downloads: two processes fetch the same dataset",
+    18: "cache: damaged, or written by something else",
+    19: "recipes: mistakes",
+    20: "recipes: huge or deeply nested files",
+    21: "kill -9 during training",
+    22: "kill -9 during a save",
+    23: "a power cut that loses unsynced writes",
+    24: "Ctrl-C and SIGTERM, once and repeatedly",
+    25: "a full disk during saves, metrics and reports",
+    26: "checkpoints and other files of a run: cut, changed, missing or edited",
     27: "weights of another model, size, vocabulary or format",
-    28: "a place that is read-only, a link, a device or somebody else's",
-    29: "stopped and resumed against straight through",
-    30: "a loss or score that is not finite",
-    31: "memory that runs out",
-    32: "a device that is not there, or vanishes",
-    33: "ties, constant models, scores that are not finite",
-    34: "questions with thousands of known answers or none; one entity; one relation",
+    28: "folders that are read-only, links, devices or owned by another user",
+    29: "a stopped and resumed run against an uninterrupted one",
+    30: "losses and scores that are not finite",
+    31: "running out of memory",
+    32: "devices that are missing or fail",
+    33: "ranking: ties, constant models, scores that are not finite",
+    34: "ranking: thousands of known answers or none; a single entity or relation",
     35: "two processes on one run",
-    36: "a search with a killed worker",
-    37: "the service: strange questions",
-    38: "the service: strange paths, hosts and bodies",
-    39: "the service: slow, many and leaving clients",
-    40: "the service: headers and start-up",
+    36: "tuning: a killed worker",
+    37: "server: unusual queries",
+    38: "server: unusual paths, hosts and bodies",
+    39: "server: slow, many and disconnecting clients",
+    40: "server: headers and start-up",
 }
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A test and the sentence it proves."""
+    """A test and the sentence that its name states."""
 
     sentence: str
-    file: str  # from the repository's root
+    file: str  # from the root of the repository
 
 
 def proofs() -> dict[int, list[Proof]]:
@@ -88,21 +88,24 @@ def _cases(function: ast.FunctionDef) -> Iterator[int]:
 
 def table() -> str:
     found = proofs()
-    strange = sorted(set(found) - set(CASES))
-    if strange:
-        raise SystemExit(f"no case has the number {strange[0]}: {found[strange[0]][0].file}")
-    lines = ["| # | case | what is proven, and where |", "|---|---|---|"]
+    unknown = sorted(set(found) - set(CASES))
+    if unknown:
+        raise SystemExit(f"{found[unknown[0]][0].file}: there is no case {unknown[0]}")
+    lines = ["| # | case | what the tests prove |", "|---|---|---|"]
     for number, case in CASES.items():
-        said = "<br>".join(
-            f"{proof.sentence} ([{Path(proof.file).stem}](../{proof.file}))"
-            for proof in found.get(number, [])
-        )
-        lines.append(f"| {number} | {case} | {said or '*not yet*'} |")
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for proof in found.get(number, []):
+            by_file[proof.file].append(proof.sentence)
+        cells = [
+            f"[{Path(file).stem}](../{file}): {'; '.join(sentences)}"
+            for file, sentences in by_file.items()
+        ]
+        lines.append(f"| {number} | {case} | {'<br>'.join(cells) or '*not yet*'} |")
     return "\n".join(lines)
 
 
 def page(text: str) -> str:
-    """The page with the table as it should be."""
+    """The page with the current table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

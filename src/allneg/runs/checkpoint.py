@@ -60,17 +60,18 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_
     # The same epoch and step again, as when a run diverges right after its best epoch: the
     # checkpoint that `last` points at must not be overwritten.
     name = world.broadcast(f"{name}-again" if name == before else name)
+    temporary, final = folder / (TEMPORARY + name), folder / name
     own = _own_files(checkpoint, world)
     size = sum(tensor.nbytes for tensors in own.values() for tensor in tensors.values())
-    writer = _Writer(folder, name, size)
-    world.on_rank_zero(writer.make_folder)
-    written = world.raise_together(lambda: writer.write(own))
+    naming_errors = write_errors(final, size)  # as a decorator
+    world.on_rank_zero(naming_errors(lambda: _make_folder(temporary, size)))
+    written = world.raise_together(naming_errors(lambda: _write_files(temporary, own)))
     manifest: dict[str, Any] = {}
     for text in world.texts(json.dumps(written)):
         manifest |= json.loads(text)
-    world.on_rank_zero(lambda: writer.finish(checkpoint.state, manifest))
-    world.raise_together(lambda: files.check_files(folder / name, written))
-    world.on_rank_zero(lambda: writer.point_last(before))
+    world.on_rank_zero(naming_errors(lambda: _finish(temporary, final, checkpoint.state, manifest)))
+    world.raise_together(lambda: files.check_files(final, written))
+    world.on_rank_zero(naming_errors(lambda: _point_last(final, before)))
 
 
 def _own_files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, Tensor]]:
@@ -83,74 +84,66 @@ def _own_files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, T
     return {file_name(kind, world.rows): own_part(kinds[kind], world.rows) for kind in kinds}
 
 
-class _Writer:
-    """The steps of a save. Each turns an `OSError` into an error that names the checkpoint."""
-
-    def __init__(self, folder: Path, name: str, size: int) -> None:
-        self.folder, self.size = folder, size
-        self.temporary, self.final = folder / (TEMPORARY + name), folder / name
-
-    def make_folder(self) -> None:
-        with write_errors(self.final, self.size):
-            if not self.folder.exists():
-                disk.make_folder(self.folder)
-                disk.sync(self.folder.parent)
-            files.need_bytes(self.folder, self.size + _SMALL_FILES)
-            disk.remove(self.temporary)
-            disk.make_folder(self.temporary)
-
-    def write(self, own: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
-        """Write this process's files; their checksums."""
-        with write_errors(self.final, self.size):
-            if not self.temporary.is_dir():
-                raise ResourceError(
-                    f"{self.folder}: a process on another machine does not see this folder; "
-                    "use a disk that all machines share"
-                )
-            return {name: files.write_tensors(self.temporary / name, own[name]) for name in own}
-
-    def finish(self, state: State, manifest: dict[str, Any]) -> None:
-        """Write state and manifest, sync, and give the folder its final name."""
-        with write_errors(self.final):
-            files.write_json(self.temporary / "state.json", asdict(state))
-            manifest["state.json"] = files.checksum(self.temporary / "state.json")
-            files.write_json(self.temporary / _MANIFEST, manifest)
-            disk.remove(self.final)  # from a save that failed before it changed `last`
-            disk.rename(self.temporary, self.final)
-            disk.sync(self.folder)
-
-    def point_last(self, before: str | None) -> None:
-        """Point `last` at this checkpoint, and delete those older than the one before it."""
-        with write_errors(self.final):
-            manifest = files.read_json(self.final / _MANIFEST)
-            files.check_files(self.final, {"state.json": manifest["state.json"]})
-            files.write_text(self.folder / "last", self.final.name + "\n")
-            for old in self.folder.iterdir():
-                if old.is_dir() and old.name not in (self.final.name, before):
-                    disk.remove(old)
+def _make_folder(temporary: Path, size: int) -> None:
+    if not temporary.parent.exists():
+        disk.make_folder(temporary.parent)
+        disk.sync(temporary.parent.parent)
+    files.need_bytes(temporary.parent, size + _SMALL_FILES)
+    disk.remove(temporary)
+    disk.make_folder(temporary)
 
 
-def load(folder: Path, shard: Shard | None = None) -> Checkpoint | None:
+def _write_files(temporary: Path, own: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
+    """Write this process's files; their checksums."""
+    if not temporary.is_dir():
+        raise ResourceError(
+            f"{temporary.parent}: a process on another machine does not see this folder; "
+            "use a disk that all machines share"
+        )
+    return {name: files.write_tensors(temporary / name, own[name]) for name in own}
+
+
+def _finish(temporary: Path, final: Path, state: State, manifest: dict[str, Any]) -> None:
+    """Write state and manifest, and give the folder its final name."""
+    files.write_json(temporary / "state.json", asdict(state))
+    manifest["state.json"] = files.checksum(temporary / "state.json")
+    files.write_json(temporary / _MANIFEST, manifest)
+    disk.remove(final)  # from a save that failed before it changed `last`
+    disk.rename(temporary, final)
+    disk.sync(final.parent)
+
+
+def _point_last(final: Path, before: str | None) -> None:
+    """Point `last` at a checkpoint, and delete those older than the one before it."""
+    manifest = files.read_json(final / _MANIFEST)
+    files.check_files(final, {"state.json": manifest["state.json"]})
+    files.write_text(final.parent / "last", final.name + "\n")
+    for old in final.parent.iterdir():
+        if old.is_dir() and old.name not in (final.name, before):
+            disk.remove(old)
+
+
+def load(
+    folder: Path, shard: Shard | None = None, warn: Callable[[str], None] | None = None
+) -> Checkpoint | None:
     """The last checkpoint, verified; None if there is none yet.
 
-    With a shard, only its entity rows are read, whichever processes wrote them.
-    """
-    name = _pointed(folder)
-    return None if name is None else _load(folder / name, shard)
-
-
-def load_or_fall_back(
-    folder: Path, warn: Callable[[str], None], shard: Shard | None = None
-) -> Checkpoint | None:
-    """The last checkpoint or, if it is damaged, the newest complete one, after a warning.
-
-    `last` then points at that one, so the next save keeps it and deletes the damaged one.
+    With a shard, only its entity rows are read, whichever processes wrote them. With `warn`, a
+    damaged checkpoint is reported and the newest complete one is used; `last` then points at
+    that one, so the next save keeps it and deletes the damaged one.
     """
     world = shard.world if shard is not None else SINGLE_PROCESS
+
+    def load_last() -> Checkpoint | None:
+        name = _pointed(folder)
+        return None if name is None else _load(folder / name, shard)
+
     try:
-        return world.raise_together(lambda: load(folder, shard))
+        return world.raise_together(load_last)
     except RunError as damage:
         for name in reversed(names(folder)):
+            if warn is None:
+                break
             with suppress(RunError):
                 found = world.raise_together(partial(_load, folder / name, shard))
                 warn(f"{damage}\n{folder / name} is complete; training continues from it")

@@ -86,6 +86,5 @@ def _blocks(tensors: Mapping[str, StoredTensor]) -> Iterator[disk.Bytes]:
 def _copy(old: Path, new: Path) -> None:
     with files.read_errors(old):
         file = old.open("rb")
-    with file, files.write_errors(new):
-        disk.write(new, iter(lambda: file.read(_BLOCK), b""))
-        disk.sync(new)
+    with file:
+        files.write_parts(new, iter(lambda: file.read(_BLOCK), b""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
 def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
     """Write a graph's files; their checksums, which belong in run.json."""
     _check_writable(graph)
-    files.write_text(folder / "entities.txt", _lines(graph.vocabulary.entities))
-    files.write_text(folder / "relations.txt", _lines(graph.vocabulary.relations))
+    for kind in ("entities", "relations"):
+        names = getattr(graph.vocabulary, kind)
+        files.write_text(folder / f"{kind}.txt", "".join(f"{name}\n" for name in names))
     splits = {name: torch.from_numpy(graph.split(name)) for name in SPLITS}
     if not isinstance(graph.train, np.memmap):
         # Half the bytes. The triples of a large graph are mapped, and stay 64 bits wide.
@@ -69,10 +70,6 @@ def _check_writable(graph: Graph) -> None:
         raise DataError(f"{graph.name}: triples must be (n, 3) ids of its entities and relations")
     if not len(graph.train):
         raise DataError(f"{graph.name}: train is empty; add triples to it")
-
-
-def _lines(names: Iterable[str]) -> str:
-    return "".join(name + "\n" for name in names)
 
 
 def _read_entities(path: Path) -> Sequence[str]:

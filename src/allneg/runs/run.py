@@ -222,11 +222,7 @@ class Run:
         With `warn`, a damaged one is reported and the complete one before it is used. With a
         shard, only its entity rows are read.
         """
-        folder = self.folder / "checkpoints"
-        if warn is not None:
-            saved = checkpoint.load_or_fall_back(folder, warn, shard)
-        else:
-            saved = checkpoint.load(folder, shard)
+        saved = checkpoint.load(self.folder / "checkpoints", shard, warn)
         if saved is not None:
             self.check_shapes(saved.tables, None if shard is None else len(shard))
         return saved

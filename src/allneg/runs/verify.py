@@ -118,25 +118,24 @@ def _check_ranks(run: Run) -> None:
     again = evaluate(run.model, run.tables(), run.graph, stored.protocol["split"], block=block)
     new = again.to_json()
     for name, old in stored.to_json().items():
-        if name in new and not _agree(old, new[name], _tolerance(stored.count)):
+        if name in new and not _agree(old, new[name], stored.count):
             numbers = f"{old}, but {new[name]}" if isinstance(old, (int, float)) else "different"
             raise RunError(f"{run.folder / 'report.json'}: {name} is {numbers} when ranked again")
 
 
-def _agree(old: Any, new: Any, tolerance: float) -> bool:
-    """Are two parts of a report equal, up to the rounding of another device or kernel?"""
+def _agree(old: Any, new: Any, count: int) -> bool:
+    """Are two parts of a report equal, up to the rounding of another device or kernel?
+
+    `count` queries were ranked; rounding may change the rank of one of them.
+    """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        shared = old.keys() & new.keys()
-        if "count" in shared:  # metrics; another version may have others
-            tolerance = _tolerance(old["count"])
-        elif old.keys() != new.keys():
+        # Another version may have other metrics, but not other relations or sides.
+        is_group = "count" not in new and any(isinstance(part, Mapping) for part in new.values())
+        if is_group and old.keys() != new.keys():
             return False
-        return all(_agree(old[name], new[name], tolerance) for name in shared)
+        shared = old.keys() & new.keys()
+        return all(_agree(old[name], new[name], old.get("count", count)) for name in shared)
     if isinstance(old, float) and isinstance(new, float):
+        tolerance = max(_TOLERANCE, 1 / max(1, count))
         return math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance)
     return bool(old == new)
-
-
-def _tolerance(count: int) -> float:
-    """How much a mean over `count` queries may differ: one rank may have changed."""
-    return max(_TOLERANCE, 1 / max(1, count))
