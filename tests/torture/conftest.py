@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ import pytest
 
 from allneg.runs import disk
 from allneg.runs.disk import Bytes
+
+NAMES = ("none", "half", "all", "newest")  # unsynced changes of names that reach the disk
+CONTENT = ("nothing", "half", "zeros", "all")  # what unsynced files hold after a power cut
 
 
 class Disk:
@@ -148,10 +152,21 @@ class CutDisk(Disk):
     def after_the_cut(self, target: Path, names: str, content: str) -> None:
         """Write what is left to `target`.
 
-        `names` selects the unsynced changes of names that reached the disk: "none", "half", "all"
-        or "newest"; `content` is what unsynced files hold: "nothing", "half", "zeros" or "all".
+        `names` selects the unsynced changes of names that reached the disk, one of NAMES;
+        `content` is what unsynced files hold, one of CONTENT.
         """
-        _restore(self.top, target, names, content)
+        for path, data in _left(self.top, names, content).items():
+            (target / path).write_bytes(data) if data is not None else (target / path).mkdir()
+
+    def all_after_the_cut(self, target: Path, seen: set[Any]) -> Iterator[Path]:
+        """Write each possible rest to a folder of its own, except those in `seen`."""
+        for names, content in itertools.product(NAMES, CONTENT):
+            state = frozenset(_left(self.top, names, content).items())
+            if state not in seen:
+                seen.add(state)
+                folder = target.with_name(f"{target.name}-{names}-{content}")
+                self.after_the_cut(folder, names, content)
+                yield folder
 
     def _tick(self) -> None:
         self.calls_left -= 1
@@ -176,19 +191,21 @@ class CutDisk(Disk):
         return folder
 
 
-def _restore(folder: _Folder, target: Path, names: str, content: str) -> None:
-    target.mkdir()
-    for name, entry in _left(folder.states, names).items():
+def _left(folder: _Folder, names: str, content: str, path: str = ".") -> dict[str, bytes | None]:
+    """What a power cut leaves of a folder: files with their content, folders with None."""
+    found: dict[str, bytes | None] = {path: None}
+    for name, entry in _names_left(folder.states, names).items():
         if isinstance(entry, _Folder):
-            _restore(entry, target / name, names, content)
+            found |= _left(entry, names, content, f"{path}/{name}")
         elif entry.now == entry.durable or content == "all":
-            (target / name).write_bytes(entry.now)
+            found[f"{path}/{name}"] = entry.now
         else:
             kept = {"nothing": entry.durable or b"", "half": entry.now[: len(entry.now) // 2]}
-            (target / name).write_bytes(kept.get(content, bytes(len(entry.now))))
+            found[f"{path}/{name}"] = kept.get(content, bytes(len(entry.now)))
+    return found
 
 
-def _left(states: list[dict[str, Any]], names: str) -> dict[str, Any]:
+def _names_left(states: list[dict[str, Any]], names: str) -> dict[str, Any]:
     if names != "newest":
         return states[{"none": 0, "half": len(states) // 2, "all": -1}[names]]
     first, before, last = states[0], states[max(-2, -len(states))], states[-1]
