@@ -141,9 +141,9 @@ def load(
     try:
         return world.raise_together(load_last)
     except RunError as damage:
+        if warn is None:
+            raise
         for name in reversed(names(folder)):
-            if warn is None:
-                break
             with suppress(RunError):
                 found = world.raise_together(partial(_load, folder / name, shard))
                 warn(f"{damage}\n{folder / name} is complete; training continues from it")
@@ -161,11 +161,8 @@ def _load(folder: Path, shard: Shard | None = None) -> Checkpoint:
 
 
 def _read_state(path: Path) -> State:
-    content = files.read_json(path)
-    if not isinstance(content, dict):
-        raise RunError(f"{path}: not the state of a training; damaged")
     types = {entry.name: type(entry.default) for entry in fields(State)}
-    known = {name: value for name, value in content.items() if name in types}
+    known = {name: value for name, value in files.read_table(path).items() if name in types}
     for name, value in known.items():
         if type(value) not in (types[name], int):
             raise RunError(f"{path}: {name} is {value!r}, not {types[name].__name__}; damaged")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from allneg.errors import RecipeError, ResourceError
+from allneg.errors import AllnegError, RecipeError, ResourceError
 from allneg.recipe import Recipe
 from allneg.runs import disk
 from allneg.runs.files import TEMPORARY, need_writable, write_errors
@@ -63,11 +63,12 @@ def _taken(folder: Path) -> RecipeError:
 
 def is_free(folder: Path) -> bool:
     """Is no process training the run in a folder?"""
-    lock = folder / _LOCK
+    if not (folder / _LOCK).exists():
+        return True
     try:
-        with FileLock(lock, timeout=0) if lock.exists() else contextlib.nullcontext():
+        with locked(folder, str):
             return True
-    except (Timeout, OSError):  # OSError: another user's file
+    except AllnegError:  # locked, or another user's file
         return False
 
 

@@ -76,8 +76,8 @@ class Run:
         path = folder / "run.json"
         if not path.is_file():
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
-        about = files.read_json(path)
-        version = about.get("format_version") if isinstance(about, dict) else None
+        about = files.read_table(path)
+        version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
             raise RunError(f"{path}: has no format_version or no data; damaged")
         if not 1 <= version <= FORMAT_VERSION:
