@@ -23,7 +23,7 @@ CASES = {
     5: "triples: CRLF, CR alone, mixed line ends",
     6: "triples: bytes that are not UTF-8",
     7: "triples: NUL and control characters in names",
-    8: "triples: a last line without a line feed",
+    8: "triples: an endless line",
     9: "triples: names that look like numbers, nulls or quotes; look-alike characters",
     10: "triples: duplicates",
     11: "triples: the same triple in two splits",

@@ -212,7 +212,7 @@ def test_an_error_names_the_damaged_file(toy_copy: Run, file: str, content: byte
 
 def read_all(folder: Path) -> tuple[object, ...]:
     run = Run.open(folder)
-    return run.graph, run.report, run.metrics(), run.standing, run.environment
+    return run.graph, run.report, run.metrics(), run.live_status, run.environment
 
 
 @pytest.mark.battery(26)

@@ -29,7 +29,7 @@ def print_report(run: Run, as_json: bool) -> None:
 
 def note_if_unfinished(run: Run) -> None:
     """Say of a run that is asked before its end that there may be better weights yet."""
-    state = run.standing["state"]
+    state = run.live_status["state"]
     if state != "finished":
         note(f"{run.folder} is not finished ({state}): these are its best weights so far")
 

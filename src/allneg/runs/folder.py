@@ -110,7 +110,4 @@ def locked(folder: Path, reason: Callable[[], str], seconds: float = 0) -> Itera
 
 def leftovers(folder: Path) -> list[Path]:
     """Files and folders that a killed process did not finish."""
-    return [
-        *sorted(folder.glob(f"{TEMPORARY}*")),
-        *sorted(folder.glob(f"checkpoints/{TEMPORARY}*")),
-    ]
+    return sorted([*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"checkpoints/{TEMPORARY}*")])

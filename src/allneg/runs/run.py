@@ -165,7 +165,7 @@ class Run:
         return content
 
     @property
-    def standing(self) -> dict[str, Any]:
+    def live_status(self) -> dict[str, Any]:
         """The status; "cut off" if it is running but no process trains it."""
         status = self.status
         cut_off = status["state"] == "running" and self.free
