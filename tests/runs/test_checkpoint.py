@@ -15,7 +15,7 @@ from allneg.runs.checkpoint import Checkpoint, State, load, load_best, save
 def made(epoch: int, best: bool = False) -> Checkpoint:
     rows = {"entities": torch.full((3, 2), float(epoch)), "relations": torch.zeros(1, 2)}
     optimizer = {"entities.sum": torch.ones(3, 2)}
-    kept = {name: each + 100 for name, each in rows.items()} if best else {}
+    kept = {name: tensor + 100 for name, tensor in rows.items()} if best else {}
     return Checkpoint(State(epoch=epoch, loss=0.1 + 0.2), rows, optimizer, kept)
 
 
@@ -40,9 +40,9 @@ def test_a_checkpoint_survives(tmp_path: Path) -> None:
     saved = load(tmp_path)
     assert saved is not None
     assert saved.state == made(1).state
-    for mine, theirs in [(saved.tables, made(1).tables), (saved.best, made(1, best=True).best)]:
-        assert mine.keys() == theirs.keys()
-        assert all(each.equal(theirs[name]) for name, each in mine.items())
+    for found, true in [(saved.tables, made(1).tables), (saved.best, made(1, best=True).best)]:
+        assert found.keys() == true.keys()
+        assert all(tensor.equal(true[name]) for name, tensor in found.items())
     assert saved.optimizer["entities.sum"].equal(torch.ones(3, 2))
 
 
@@ -70,7 +70,7 @@ def test_the_best_tables_are_the_last_ones_if_no_others_are_saved(tmp_path: Path
 
 def test_only_the_last_two_are_kept(folder: Path) -> None:
     save(folder, "three", made(3))
-    assert sorted(each.name for each in folder.iterdir()) == ["last", "three", "two"]
+    assert sorted(path.name for path in folder.iterdir()) == ["last", "three", "two"]
     assert epoch_of(folder) == 3
 
 

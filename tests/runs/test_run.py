@@ -168,7 +168,7 @@ def test_names_in_another_order_are_noticed(
 ) -> None:
     path = toy_copy.folder / f"{file}.txt"
     names = path.read_text().splitlines()
-    i, j = (names.index(each) if isinstance(each, str) else each for each in (one, other))
+    i, j = (names.index(name) if isinstance(name, str) else name for name in (one, other))
     names[i], names[j] = names[j], names[i]
     path.write_text("".join(name + "\n" for name in names))
     with pytest.raises(
@@ -232,12 +232,12 @@ def test_an_incomplete_line_of_metrics_does_not_prevent_a_resume(
 ) -> None:
     run = Run.create(tmp_path / "run", quick("training.epochs=2"), tiny_graph)
     fit(run)
-    whole = run.metrics()
+    complete = run.metrics()
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 3, "lo')
-    assert run.metrics() == whole
+    assert run.metrics() == complete
     fit(run)
-    assert [json.loads(line) for line in (run.folder / "metrics.jsonl").open()] == whole
+    assert [json.loads(line) for line in (run.folder / "metrics.jsonl").open()] == complete
 
 
 def test_rewinding_drops_later_epochs(toy_copy: Run) -> None:

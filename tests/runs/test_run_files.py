@@ -29,7 +29,7 @@ def test_a_text_is_replaced_completely(tmp_path: Path) -> None:
     write_text(path, "old\n")
     write_text(path, "new é\n")
     assert path.read_bytes() == "new é\n".encode()
-    assert [each.name for each in tmp_path.iterdir()] == ["note"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["note"]
 
 
 def test_two_processes_can_write_the_same_file(tmp_path: Path) -> None:

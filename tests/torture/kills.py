@@ -103,8 +103,8 @@ def kill_in_saving(kills: int, folder: Path, rng: random.Random) -> Tally:
 
 
 def _graph() -> Graph:
-    whole = read_graph("countries")
-    return replace(whole, train=whole.train[:1000], valid=whole.valid[:50], test=whole.test[:50])
+    graph = read_graph("countries")
+    return replace(graph, train=graph.train[:1000], valid=graph.valid[:50], test=graph.test[:50])
 
 
 def _train(folder: Path) -> None:
@@ -122,7 +122,7 @@ def _save(folder: Path) -> None:
         }
         while True:
             epoch += 1
-            filled = {name: each.fill_(epoch) for name, each in rows.items()}
+            filled = {name: tensor.fill_(epoch) for name, tensor in rows.items()}
             run.save(Checkpoint(State(epoch=epoch), filled, filled, filled))
 
 
@@ -185,7 +185,7 @@ def _check(run: Run, begun: tuple[int, ...], ended: tuple[int, ...]) -> tuple[in
 
 
 def _learnt(run: Run) -> tuple[object, ...]:
-    tables = {name: each.numpy().tobytes() for name, each in run.tables().weights().items()}
+    tables = {name: tensor.numpy().tobytes() for name, tensor in run.tables().weights().items()}
     metrics = [{**entry, "seconds": None} for entry in run.metrics()]
     return tables, metrics, run.report.to_json()
 

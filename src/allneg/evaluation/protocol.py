@@ -27,7 +27,8 @@ class Protocol:
     def to_json(self, split: str) -> dict[str, Any]:
         fields = asdict(self)
         del fields["filter_valid_by_test"]
-        return {**fields, "split": split, "filter": list(self.filter_splits(split))}
+        splits = list(self.filter_splits(split))
+        return {**fields, "split": split, "filter": splits, "in_words": self.in_words(split)}
 
     def in_words(self, split: str) -> str:
         ties = {

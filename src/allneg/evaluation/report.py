@@ -95,7 +95,6 @@ class Report:
         by_category = _by_group(ranks, np.array([CATEGORIES.index(c) for c in category])[relation])
         is_unseen = ~(graph.seen[ranking.triples[:, 0]] & graph.seen[ranking.triples[:, 2]])
         unseen = {"triples": int(is_unseen.sum()), "dropped": ranking.dropped}
-        rules = ranking.protocol
         return cls(
             metrics=metrics_of(ranks),
             by_side={side: metrics_of(ranks[:, i]) for side, i in _COLUMNS.items()},
@@ -107,7 +106,7 @@ class Report:
             pessimistic=metrics_of(1.0 + ranking.better + ranking.equal),
             unseen=unseen | (metrics_of(ranks[is_unseen]) if is_unseen.any() else {}),
             candidates=ranking.n_candidates,
-            protocol=rules.to_json(ranking.split) | {"in_words": rules.in_words(ranking.split)},
+            protocol=ranking.protocol.to_json(ranking.split),
         )
 
     def __repr__(self) -> str:
