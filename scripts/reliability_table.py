@@ -1,6 +1,6 @@
 """Write the table of cases in docs/reliability.md from the tests marked @pytest.mark.battery(n).
 
-Run it with `python scripts/reliability_table.py`.
+python scripts/reliability_table.py
 """
 
 from __future__ import annotations
@@ -16,66 +16,66 @@ PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- cases: written by scripts/reliability_table.py -->", "<!-- end of cases -->"
 
 CASES = {
-    1: "an empty file of triples, or only blank lines",
-    2: "a line with too few or too many fields",
-    3: "an empty head, relation or tail",
-    4: "a byte order mark",
-    5: "CRLF, CR alone, mixed line ends",
-    6: "bytes that are not UTF-8",
-    7: "NUL and control characters in a name",
-    8: "an endless line",
-    9: "names that look like numbers, nulls or quotes; look-alikes",
-    10: "duplicate triples",
-    11: "triples in two splits",
-    12: "entities or relations that are not in train",
-    13: "UTF-16, compressed or binary files named like text",
-    14: "columns in another order",
-    15: "archives with outside paths, links, devices or too many bytes",
-    16: "a download that is wrong, cut off, endless or forbidden",
-    17: "two processes that download the same dataset",
-    18: "a damaged cache, or one of another version",
-    19: "errors in a recipe",
-    20: "a recipe that is huge or deeply nested",
+    1: "triples: empty files, or only blank lines",
+    2: "triples: lines with too few or too many fields",
+    3: "triples: an empty head, relation or tail",
+    4: "triples: a byte order mark",
+    5: "triples: CRLF, CR alone, mixed line ends",
+    6: "triples: bytes that are not UTF-8",
+    7: "triples: NUL and control characters in names",
+    8: "triples: an endless line",
+    9: "triples: names that look like numbers, nulls or quotes; look-alike characters",
+    10: "triples: duplicates",
+    11: "triples: the same triple in two splits",
+    12: "triples: entities or relations that are not in train",
+    13: "triples: UTF-16, compressed or binary files",
+    14: "triples: columns in another order",
+    15: "archives: paths outside the folder, links, devices, huge content",
+    16: "downloads: wrong, incomplete or forbidden",
+    17: "downloads: two processes fetch the same dataset",
+    18: "cache: damaged, or written by something else",
+    19: "recipes: mistakes",
+    20: "recipes: huge or deeply nested files",
     21: "kill -9 during training",
     22: "kill -9 during a save",
-    23: "a power failure that loses data that was not synced",
-    24: "Ctrl-C and SIGTERM, once and twice",
-    25: "a full disk while saving, logging or reporting",
-    26: "a checkpoint or file that is truncated, corrupted, missing or edited",
+    23: "a power cut that loses unsynced writes",
+    24: "Ctrl-C and SIGTERM, once and repeatedly",
+    25: "a full disk during saves, metrics and reports",
+    26: "checkpoints and other files of a run: cut, changed, missing or edited",
     27: "weights of another model, size, vocabulary or format",
-    28: "a run folder that is read-only, a link, a device or owned by another user",
-    29: "a resumed run compared with an uninterrupted one",
-    30: "a loss or score that is not finite",
+    28: "folders that are read-only, links, devices or owned by another user",
+    29: "a stopped and resumed run against an uninterrupted one",
+    30: "losses and scores that are not finite",
     31: "running out of memory",
-    32: "a device that is missing or disappears",
-    33: "ties, constant models, scores that are not finite",
-    34: "queries with thousands of known answers or none; one entity; one relation",
-    35: "two processes on the same run",
-    36: "a search with a killed worker",
-    37: "the service: invalid queries",
-    38: "the service: invalid paths, hosts and bodies",
-    39: "the service: slow, many and disconnecting clients",
-    40: "the service: headers and start-up",
+    32: "devices that are missing or fail",
+    33: "ranking: ties, constant models, scores that are not finite",
+    34: "ranking: thousands of known answers or none; a single entity or relation",
+    35: "two processes on one run",
+    36: "tuning: a killed worker",
+    37: "server: unusual queries",
+    38: "server: unusual paths, hosts and bodies",
+    39: "server: slow, many and disconnecting clients",
+    40: "server: headers and start-up",
 }
 
 
 @dataclass(frozen=True)
-class Test:
-    """A test and the sentence it proves."""
+class Proof:
+    """A test and the sentence that its name states."""
 
     sentence: str
-    file: str  # from the repository's root
+    file: str  # from the root of the repository
 
 
-def tests_by_case() -> dict[int, list[Test]]:
-    """The tests of each case, in order of files and lines."""
-    found: dict[int, list[Test]] = defaultdict(list)
+def proofs() -> dict[int, list[Proof]]:
+    """The tests of every case, in the order of files and lines."""
+    found: dict[int, list[Proof]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(), str(path))):
             if isinstance(node, ast.FunctionDef):
                 sentence = node.name.removeprefix("test_").replace("_", " ")
                 for case in _cases(node):
-                    found[case].append(Test(sentence, str(path.relative_to(ROOT))))
+                    found[case].append(Proof(sentence, str(path.relative_to(ROOT))))
     return found
 
 
@@ -87,22 +87,25 @@ def _cases(function: ast.FunctionDef) -> Iterator[int]:
 
 
 def table() -> str:
-    found = tests_by_case()
+    found = proofs()
     unknown = sorted(set(found) - set(CASES))
     if unknown:
-        raise SystemExit(f"no case has the number {unknown[0]}: {found[unknown[0]][0].file}")
-    lines = ["| # | case | what is tested, and where |", "|---|---|---|"]
+        raise SystemExit(f"{found[unknown[0]][0].file}: there is no case {unknown[0]}")
+    lines = ["| # | case | what the tests prove |", "|---|---|---|"]
     for number, case in CASES.items():
-        tests = "<br>".join(
-            f"{test.sentence} ([{Path(test.file).stem}](../{test.file}))"
-            for test in found.get(number, [])
-        )
-        lines.append(f"| {number} | {case} | {tests or '*not yet*'} |")
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for proof in found.get(number, []):
+            by_file[proof.file].append(proof.sentence)
+        cells = [
+            f"[{Path(file).stem}](../{file}): {'; '.join(sentences)}"
+            for file, sentences in by_file.items()
+        ]
+        lines.append(f"| {number} | {case} | {'<br>'.join(cells) or '*not yet*'} |")
     return "\n".join(lines)
 
 
 def page(text: str) -> str:
-    """The page with an updated table."""
+    """The page with the current table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

@@ -18,14 +18,14 @@ from allneg.errors import (
 )
 
 
-def test_each_problem_has_its_exit_code() -> None:
-    kinds = [AllnegError, RecipeError, DataError, RunError, Diverged, ResourceError]
-    assert [kind("why").exit_code for kind in kinds] == [1, 2, 3, 4, 5, 6]
-    assert all(issubclass(kind, AllnegError) and str(kind("why")) == "why" for kind in kinds)
+def test_each_error_has_its_exit_code() -> None:
+    errors = [AllnegError, RecipeError, DataError, RunError, Diverged, ResourceError]
+    assert [error("why").exit_code for error in errors] == [1, 2, 3, 4, 5, 6]
+    assert all(issubclass(error, AllnegError) and str(error("why")) == "why" for error in errors)
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interruption_leaves_with_its_signal(number: int, code: int) -> None:
+def test_an_interruption_exits_with_its_signal(number: int, code: int) -> None:
     assert Interrupted("saved", number).exit_code == code
 
 
@@ -41,12 +41,12 @@ def test_the_middle_of_a_long_text_is_left_out() -> None:
     assert shown.endswith("end'")
 
 
-def test_near_names_are_suggested_and_far_ones_are_not() -> None:
+def test_only_close_names_are_suggested() -> None:
     assert close_names("Berln", ["Berlin", "Bern", "Oslo"]) == "; close names: 'Berlin', 'Bern'"
     assert close_names("Berlin", ["Oslo"]) == ""
 
 
-def test_one_of_a_kind_is_counted_without_an_s() -> None:
+def test_nouns_agree_with_their_number() -> None:
     assert counted(1, "triple") == "1 triple"
     assert counted(0, "triple") == "0 triples"
     assert counted(2000, "duplicate triple") == "2,000 duplicate triples"

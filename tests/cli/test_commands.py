@@ -219,7 +219,7 @@ def test_a_place_that_cannot_be_written_has_exit_code_6(allneg: Command, tiny_fo
 @pytest.mark.battery(35)
 def test_a_run_in_use_is_not_resumed(allneg: Command, toy_copy: Run) -> None:
     (toy_copy.folder / "report.json").unlink()
-    with toy_copy.held():
+    with toy_copy.locked():
         done = allneg("resume", toy_copy.folder)
     assert done.code == 2
     assert "is being trained by process" in done.err
@@ -292,7 +292,7 @@ def test_who_diverged_at_once_has_no_weights_and_should_train_anew(
     assert allneg("train", tiny_folder, *QUICK, *wild, "--out", tmp_path / "run", "-q").code == 5
     done = allneg("evaluate", tmp_path / "run")
     assert done.code == 4
-    assert "diverged before any weights were saved; train anew, with a lower" in done.err
+    assert "diverged before any weights were saved; train again with a lower" in done.err
     assert "not finished" not in done.err
 
 
@@ -300,7 +300,7 @@ def test_an_unfinished_run_is_called_so_wherever_it_is_asked(
     allneg: Command, toy_copy: Run, toy_run: Run
 ) -> None:
     (toy_copy.folder / "report.json").unlink()
-    toy_copy.say("interrupted")
+    toy_copy.set_status("interrupted")
     said = f"{toy_copy.folder} is not finished (interrupted): these are its best weights so far\n"
     assert allneg("evaluate", toy_copy.folder).err == said
     assert allneg("compare", toy_copy.folder, toy_run.folder).err == said
@@ -325,5 +325,5 @@ def test_a_file_in_the_place_of_a_run_is_called_one(
     done = allneg("train", tiny_folder, *QUICK, "--out", tmp_path / "run", "-q")
     assert (done.code, done.err) == (
         2,
-        f"allneg: {tmp_path / 'run'}: is there, and no folder; choose another --out\n",
+        f"allneg: {tmp_path / 'run'}: exists and is not a folder; choose another --out\n",
     )

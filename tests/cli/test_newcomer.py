@@ -51,13 +51,13 @@ def test_a_killed_run_says_that_it_was_cut_off(
 
 
 def test_a_run_that_is_cut_off_is_only_looked_at(toy_copy: Run) -> None:
-    toy_copy.say("running")
-    assert toy_copy.standing["state"] == "cut off"
+    toy_copy.set_status("running")
+    assert toy_copy.live_status["state"] == "cut off"
     assert toy_copy.status["state"] == "running"
-    with toy_copy.held():
-        assert Run.open(toy_copy.folder).standing["state"] == "running"
-    toy_copy.say("finished")
-    assert toy_copy.standing == {"state": "finished"}
+    with toy_copy.locked():
+        assert Run.open(toy_copy.folder).live_status["state"] == "running"
+    toy_copy.set_status("finished")
+    assert toy_copy.live_status == {"state": "finished"}
 
 
 @pytest.fixture

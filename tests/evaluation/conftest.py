@@ -1,4 +1,4 @@
-"""Graphs from lists of ids, and a model that scores each triple as it is told to."""
+"""Graphs from lists of ids, and a model that gives every triple a chosen score."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from allneg.scoring import Shard, Tables
 Ids = Sequence[tuple[int, int, int]]
 
 
-class Told(Model):
-    """score(h, r, t) is number h * N + t of the relation's row: exact, whatever it is."""
+class FixedScores(Model):
+    """score(h, r, t) is number h * N + t of the relation's row, exactly."""
 
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
         return _pick(head, relation.unflatten(1, (self.dim, self.dim)))
@@ -34,20 +34,20 @@ class Told(Model):
 
 
 def _pick(entity: Tensor, scores: Tensor) -> Tensor:
-    """The row of each question's own matrix that its entity names: (B, N), (B, N, N) -> (B, N)."""
+    """The row that each entity selects in its query's matrix: (B, N), (B, N, N) -> (B, N)."""
     return scores[torch.arange(len(entity)), entity.argmax(1)]
 
 
 @dataclass(frozen=True)
-class World:
-    """A graph whose every triple has a score that was written down."""
+class ScoredGraph:
+    """A graph with a chosen score for every triple."""
 
     graph: Graph
     scores: Tensor  # float32 (R, N, N): by relation, head, tail
 
     @property
     def model(self) -> Model:
-        return Told(dim=self.graph.n_entities, scale=1.0)
+        return FixedScores(dim=self.graph.n_entities, scale=1.0)
 
     @property
     def tables(self) -> Tables:
@@ -59,16 +59,16 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def world() -> Callable[..., World]:
-    """`world(scores, train=[(0, 0, 1)], valid=[], test=[(1, 0, 0)])`."""
+def scored_graph() -> Callable[..., ScoredGraph]:
+    """`scored_graph(scores, train=[(0, 0, 1)], valid=[], test=[(1, 0, 0)])`."""
 
-    def made(scores: Tensor, train: Ids, valid: Ids, test: Ids) -> World:
+    def made(scores: Tensor, train: Ids, valid: Ids, test: Ids) -> ScoredGraph:
         n_relations, n_entities, _ = scores.shape
         names = Vocabulary(
             tuple(f"e{i}" for i in range(n_entities)), tuple(f"r{i}" for i in range(n_relations))
         )
-        graph = Graph("told", names, _triples(train), _triples(valid), _triples(test))
-        return World(graph, scores.float())
+        graph = Graph("scored", names, _triples(train), _triples(valid), _triples(test))
+        return ScoredGraph(graph, scores.float())
 
     return made
 

@@ -13,6 +13,7 @@ from allneg.errors import DataError, RecipeError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.compare import (
     DRAWS,
+    SIGNIFICANT,
     Difference,
     _adjusted,
     compare,
@@ -27,13 +28,13 @@ TEST = [(0, 0, 1), (1, 0, 2), (2, 1, 3), (3, 1, 4), (4, 1, 0)]
 
 
 @pytest.fixture
-def ranked(world: Callable[..., Any]) -> Ranked:
-    """A ranking by scores that a seed decides, and its graph."""
+def ranked(scored_graph: Callable[..., Any]) -> Ranked:
+    """A ranking with random scores, and its graph."""
 
     def made(seed: int) -> tuple[Ranking, Graph]:
         scores = torch.rand(2, 6, 6, generator=torch.Generator().manual_seed(seed))
-        told = world(scores, train=[(0, 0, 5), (5, 1, 0)], valid=[], test=TEST)
-        return told.rank(PROTOCOLS["allneg"]), told.graph
+        scored = scored_graph(scores, train=[(0, 0, 5), (5, 1, 0)], valid=[], test=TEST)
+        return scored.rank(PROTOCOLS["allneg"]), scored.graph
 
     return made
 
@@ -43,7 +44,7 @@ def test_the_difference_is_that_of_the_two_mrrs(
 ) -> None:
     (first, graph), (second, _) = ranked(1), ranked(2)
     found = compare(first, second, graph)
-    one, other = (1 / each.ranks for each in (first, second))
+    one, other = (1 / ranking.ranks for ranking in (first, second))
     assert found.mrr == pytest.approx((one.mean(), other.mean()))
     assert found.difference.mean == pytest.approx(one.mean() - other.mean())
     assert found.difference.triples == 5
@@ -53,7 +54,7 @@ def test_the_difference_is_that_of_the_two_mrrs(
     assert found.difference.low < found.difference.mean < found.difference.high
 
 
-def test_whoever_comes_first_the_answer_is_the_same(
+def test_the_order_of_the_runs_does_not_matter(
     ranked: Ranked,
 ) -> None:
     (first, graph), (second, _) = ranked(1), ranked(2)
@@ -64,7 +65,7 @@ def test_whoever_comes_first_the_answer_is_the_same(
     assert compare(first, second, graph) == there
 
 
-def test_a_ranking_is_no_better_than_itself(
+def test_a_ranking_is_not_better_than_itself(
     ranked: Ranked,
 ) -> None:
     ranking, graph = ranked(1)
@@ -86,7 +87,7 @@ def test_rankings_of_other_triples_are_refused(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_p_is_the_share_of_sign_flips_that_go_as_far(seed: int) -> None:
+def test_p_is_the_share_of_sign_flips_with_as_large_a_sum(seed: int) -> None:
     pairs = np.random.default_rng(seed).normal(0.3, 1, size=9)
     flips = np.array(list(itertools.product((-1, 1), repeat=9)))
     exact = (abs(flips @ pairs) >= abs(pairs.sum()) - 1e-9).mean()
@@ -107,24 +108,24 @@ def test_the_interval_is_that_of_a_naive_bootstrap() -> None:
     assert means[100] < found.mean < means[3899]
 
 
-def test_many_triples_are_drawn_in_pieces_that_make_up_all_draws() -> None:
-    pairs = np.random.default_rng(0).normal(0, 1, size=5000)  # fifty pieces
+def test_draws_of_many_triples_are_made_in_parts() -> None:
+    pairs = np.random.default_rng(0).normal(0, 1, size=5000)  # fifty parts
     found = difference(pairs, (0,))
     error = pairs.std() / np.sqrt(len(pairs))
     assert found.low == pytest.approx(pairs.mean() - 1.96 * error, abs=0.1 * error)
     assert found.high == pytest.approx(pairs.mean() + 1.96 * error, abs=0.1 * error)
 
 
-def test_a_small_steady_gain_is_sure_and_noise_is_not() -> None:
+def test_a_small_steady_gain_is_significant_and_noise_is_not() -> None:
     generator = np.random.default_rng(0)
     gain = difference(generator.normal(0.02, 0.05, size=400), (0,))
-    assert gain.is_sure
+    assert gain.p < SIGNIFICANT
     assert gain.p == 1 / (1 + DRAWS)
     noise = generator.normal(0, 0.5, size=400)
-    assert not difference(noise - noise.mean() + 0.001, (0,)).is_sure
+    assert difference(noise - noise.mean() + 0.001, (0,)).p > SIGNIFICANT
 
 
-def test_looking_at_many_relations_makes_each_less_sure() -> None:
+def test_p_values_are_adjusted_for_the_number_of_relations() -> None:
     # By hand: .01 * 4/1, .02 * 4/2, .03 * 4/3 and .5; from the largest down, none may rise.
     assert _adjusted([0.5, 0.01, 0.03, 0.02]) == pytest.approx([0.5, 0.04, 0.04, 0.04])
     assert _adjusted([0.2]) == [0.2]

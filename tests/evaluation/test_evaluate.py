@@ -1,4 +1,4 @@
-"""The door: a split, a protocol and a block size in, a report out."""
+"""`evaluate`: from a split, a protocol and a block size to a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tables_for(model: Model, graph: Graph) -> Tables:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_a_report_is_that_of_the_ranking(name: str, split: str, tiny_graph: Graph) -> None:
+def test_evaluate_reports_the_ranking(name: str, split: str, tiny_graph: Graph) -> None:
     model = ComplEx(dim=4, scale=0.5)
     tables = tables_for(model, tiny_graph)
     found = evaluate(model, tables, tiny_graph, split, PROTOCOLS[name])
@@ -26,10 +26,10 @@ def test_a_report_is_that_of_the_ranking(name: str, split: str, tiny_graph: Grap
     assert found.count == 2 * len(tiny_graph.split(split))
 
 
-def test_test_is_ranked_by_our_protocol_unless_told_otherwise(tiny_graph: Graph) -> None:
+def test_the_default_is_test_under_the_protocol_allneg(tiny_graph: Graph) -> None:
     model = ComplEx(dim=4, scale=0.5)
-    said = evaluate(model, tables_for(model, tiny_graph), tiny_graph).protocol
-    assert (said["name"], said["split"]) == ("allneg", "test")
+    rules = evaluate(model, tables_for(model, tiny_graph), tiny_graph).protocol
+    assert (rules["name"], rules["split"]) == ("allneg", "test")
 
 
 @pytest.mark.parametrize("name", MODELS)

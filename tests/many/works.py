@@ -17,8 +17,7 @@ from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
 from allneg.graph.queries import batches
 from allneg.recipe import Recipe
-from allneg.runs import Run
-from allneg.runs import disk as seam
+from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
 from allneg.scoring.shard import World
 from allneg.training.fit import StopAt, run_training
@@ -88,14 +87,14 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
 def troubled(world: World, folder: Path, rank: int, doing: str) -> str:
     """What a save says when the disk of a process is full as it writes, or makes last."""
     trainer = Trainer(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
-    real = getattr(seam.disk, doing)
+    real = getattr(disk, doing)
     if world.rank == rank:
-        setattr(seam.disk, doing, full)
+        setattr(disk, doing, full)
     try:
         with pytest.raises(ResourceError) as caught:
             Run.open(folder).save(trainer.checkpoint(State(epoch=99)), world)
     finally:
-        setattr(seam.disk, doing, real)
+        setattr(disk, doing, real)
     return str(caught.value)
 
 

@@ -140,7 +140,7 @@ def test_a_diverged_model_has_no_answers(predictor: Predictor, toy_run: Run) -> 
 def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
     shutil.rmtree(toy_copy.folder / "checkpoints")
     (toy_copy.folder / "checkpoints").mkdir()
-    toy_copy.say("interrupted")
+    toy_copy.set_status("interrupted")
     with pytest.raises(RunError, match="nothing is trained yet; `allneg resume` it"):
         load(toy_copy.folder, device="cpu")
 

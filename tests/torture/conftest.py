@@ -1,9 +1,10 @@
-"""Disks that fail: one that gets full, and one that forgets at a power cut what was not synced."""
+"""Disks that fail: one that is full, and one that loses unsynced writes at a power cut."""
 
 from __future__ import annotations
 
 import copy
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,22 +13,32 @@ from typing import Any
 
 import pytest
 
-from allneg.runs import disk as seam
-from allneg.runs.disk import Bytes, Disk
+from allneg.runs import disk
+from allneg.runs.disk import Bytes
+
+NAMES = ("none", "half", "all", "newest")  # unsynced changes of names that reach the disk
+CONTENT = ("nothing", "half", "zeros", "all")  # what unsynced files hold after a power cut
 
 
-@pytest.fixture
-def put_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
-    """Put another disk in the real one's place, for this test."""
+class Disk:
+    """The real disk; subclasses change what fails."""
 
-    def replaced(disk: Disk) -> None:
-        monkeypatch.setattr(seam, "disk", disk)
+    write = staticmethod(disk.write)
+    append = staticmethod(disk.append)
+    sync = staticmethod(disk.sync)
+    make_folder = staticmethod(disk.make_folder)
+    rename = staticmethod(disk.rename)
+    remove = staticmethod(disk.remove)
+    free_bytes = staticmethod(disk.free_bytes)
 
-    return replaced
+
+def _replace(monkeypatch: pytest.MonkeyPatch, other: Disk) -> None:
+    for name in [name for name in vars(Disk) if not name.startswith("_")]:
+        monkeypatch.setattr(disk, name, getattr(other, name))
 
 
 class FullDisk(Disk):
-    """Has room for so many bytes more; what does not fit is cut, as on a real one."""
+    """Has `room` bytes left; a write that does not fit is cut, as on a real disk."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -40,7 +51,7 @@ class FullDisk(Disk):
         super().append(path, b"".join(self._fitting([data])))
 
     def free_bytes(self, folder: Path) -> int:
-        return 1 << 60  # as a quota does: the disk has room, but not for us
+        return 1 << 60  # as with a quota: the disk has room, but not for this user
 
     def _fitting(self, parts: Iterable[Bytes]) -> Iterator[Bytes]:
         for part in parts:
@@ -53,37 +64,36 @@ class FullDisk(Disk):
 
 
 class PowerCut(Exception):
-    """The lights go out: nobody gets to save or to tidy up."""
+    """The power fails: no code runs after this, not even to clean up."""
 
 
 @dataclass
 class _File:
     now: bytes
-    lasting: bytes | None = None  # what a sync put down; None before the first
+    durable: bytes | None = None  # the content at the last sync; None before the first
 
 
 @dataclass
 class _Folder:
-    """Names in a folder. Changes not yet synced may or may not have got to the disk."""
+    """Names in a folder. Changes since the last sync may or may not have reached the disk."""
 
     now: dict[str, Any] = field(default_factory=dict)
-    lasting: list[dict[str, Any]] = field(default_factory=lambda: [{}])  # every state since a sync
+    states: list[dict[str, Any]] = field(default_factory=lambda: [{}])  # all since the last sync
 
     def changed(self) -> None:
-        self.lasting.append(dict(self.now))
+        self.states.append(dict(self.now))
 
 
 class CutDisk(Disk):
-    """Does what it is asked, and keeps in mind what would be left if the power went.
+    """Works, and records what would be left after a power cut, which comes at call `calls`.
 
-    The power goes at call number `calls`. A file's content lasts once it is synced, a folder's
-    names once the folder is; of the changes of names since then, the first few may have got
-    through, or only the newest.
+    The content of a file is durable after its sync, the names in a folder after the folder's. Of
+    later changes of names, the first few may have reached the disk, or only the newest.
     """
 
     def __init__(self, root: Path, calls: int) -> None:
-        self.root, self.left = root, calls
-        self.top = self._seen(root)
+        self.root, self.calls_left = root, calls
+        self.top = self._existing(root)
 
     def write(self, path: Path, parts: Iterable[Bytes]) -> None:
         self._tick()
@@ -110,10 +120,10 @@ class CutDisk(Disk):
             return
         if path.is_dir():
             folder = self._folder(path)
-            folder.lasting = [dict(folder.now)]
+            folder.states = [dict(folder.now)]
         else:
             file = self._folder(path.parent).now[path.name]
-            file.lasting = file.now
+            file.durable = file.now
 
     def make_folder(self, folder: Path) -> None:
         self._tick()
@@ -122,15 +132,13 @@ class CutDisk(Disk):
         parent.now[folder.name] = _Folder()
         parent.changed()
 
-    def replace(self, old: Path, new: Path) -> None:
-        self._tick()
-        super().replace(old, new)
-        self._renamed(old, new)
-
     def rename(self, old: Path, new: Path) -> None:
         self._tick()
         super().rename(old, new)
-        self._renamed(old, new)
+        assert old.parent == new.parent
+        folder = self._folder(old.parent)
+        folder.now[new.name] = folder.now.pop(old.name)
+        folder.changed()
 
     def remove(self, path: Path) -> None:
         if not path.exists():
@@ -141,24 +149,29 @@ class CutDisk(Disk):
         del folder.now[path.name]
         folder.changed()
 
-    def after_the_cut(self, place: Path, names: str, content: str) -> None:
-        """Write what is left to `place`.
+    def after_the_cut(self, target: Path, names: str, content: str) -> None:
+        """Write what is left to `target`.
 
-        `names` says which of the changes not synced got through: "none", "half", "all", "newest";
-        `content` what is in files not synced: "nothing", "half", "zeros" or "all".
+        `names` selects the unsynced changes of names that reached the disk, one of NAMES;
+        `content` is what unsynced files hold, one of CONTENT.
         """
-        _restored(self.top, place, names, content)
+        for path, data in _left(self.top, names, content).items():
+            (target / path).write_bytes(data) if data is not None else (target / path).mkdir()
+
+    def all_after_the_cut(self, target: Path, seen: set[Any]) -> Iterator[Path]:
+        """Write each possible rest to a folder of its own, except those in `seen`."""
+        for names, content in itertools.product(NAMES, CONTENT):
+            state = frozenset(_left(self.top, names, content).items())
+            if state not in seen:
+                seen.add(state)
+                folder = target.with_name(f"{target.name}-{names}-{content}")
+                self.after_the_cut(folder, names, content)
+                yield folder
 
     def _tick(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.calls_left -= 1
+        if self.calls_left < 0:
             raise PowerCut
-
-    def _renamed(self, old: Path, new: Path) -> None:
-        assert old.parent == new.parent
-        folder = self._folder(old.parent)
-        folder.now[new.name] = folder.now.pop(old.name)
-        folder.changed()
 
     def _folder(self, path: Path) -> _Folder:
         found = self.top
@@ -166,63 +179,65 @@ class CutDisk(Disk):
             found = found.now[name]
         return found
 
-    def _seen(self, path: Path) -> _Folder:
-        """What is on the disk already, which is taken to last."""
+    def _existing(self, path: Path) -> _Folder:
+        """What is on the disk already; it is durable."""
         folder = _Folder()
-        for each in path.iterdir():
-            content = b"" if each.is_dir() else each.read_bytes()
-            folder.now[each.name] = (
-                self._seen(each) if each.is_dir() else _File(content, lasting=content)
+        for entry in path.iterdir():
+            content = b"" if entry.is_dir() else entry.read_bytes()
+            folder.now[entry.name] = (
+                self._existing(entry) if entry.is_dir() else _File(content, durable=content)
             )
-        folder.lasting = [copy.copy(folder.now)]
+        folder.states = [copy.copy(folder.now)]
         return folder
 
 
-def _restored(folder: _Folder, place: Path, names: str, content: str) -> None:
-    place.mkdir()
-    for name, each in _left(folder.lasting, names).items():
-        if isinstance(each, _Folder):
-            _restored(each, place / name, names, content)
-        elif each.now == each.lasting or content == "all":
-            (place / name).write_bytes(each.now)
+def _left(folder: _Folder, names: str, content: str, path: str = ".") -> dict[str, bytes | None]:
+    """What a power cut leaves of a folder: files with their content, folders with None."""
+    found: dict[str, bytes | None] = {path: None}
+    for name, entry in _names_left(folder.states, names).items():
+        if isinstance(entry, _Folder):
+            found |= _left(entry, names, content, f"{path}/{name}")
+        elif entry.now == entry.durable or content == "all":
+            found[f"{path}/{name}"] = entry.now
         else:
-            kept = {"nothing": each.lasting or b"", "half": each.now[: len(each.now) // 2]}
-            (place / name).write_bytes(kept.get(content, bytes(len(each.now))))
+            kept = {"nothing": entry.durable or b"", "half": entry.now[: len(entry.now) // 2]}
+            found[f"{path}/{name}"] = kept.get(content, bytes(len(entry.now)))
+    return found
 
 
-def _left(states: list[dict[str, Any]], names: str) -> dict[str, Any]:
+def _names_left(states: list[dict[str, Any]], names: str) -> dict[str, Any]:
     if names != "newest":
         return states[{"none": 0, "half": len(states) // 2, "all": -1}[names]]
     first, before, last = states[0], states[max(-2, -len(states))], states[-1]
     gone = before.keys() - last.keys()
-    new = {name: each for name, each in last.items() if before.get(name) is not each}
-    return {name: each for name, each in {**first, **new}.items() if name not in gone}
+    new = {name: entry for name, entry in last.items() if before.get(name) is not entry}
+    return {name: entry for name, entry in {**first, **new}.items() if name not in gone}
 
 
 @pytest.fixture
-def full_disk(put_in: Callable[[Disk], None]) -> Callable[[int], FullDisk]:
-    """`full_disk(100)` is in place, with room for 100 bytes."""
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FullDisk]:
+    """`full_disk(100)` replaces the disk by one with 100 bytes left."""
 
-    def placed(room: int) -> FullDisk:
-        disk = FullDisk(room)
-        put_in(disk)
-        return disk
+    def replace(room: int) -> FullDisk:
+        full = FullDisk(room)
+        _replace(monkeypatch, full)
+        return full
 
-    return placed
+    return replace
 
 
 @pytest.fixture
 def cut_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CutDisk | None]:
-    """`cut_disk(action, root, 5)`: the power goes at the fifth call; None if the action ends."""
+    """`cut_disk(action, root, 5)`: the power fails at the fifth call; None if the action ends."""
 
     def cut(action: Callable[[], object], root: Path, calls: int) -> CutDisk | None:
-        disk = CutDisk(root, calls)
+        other = CutDisk(root, calls)
         with monkeypatch.context() as patched:
-            patched.setattr(seam, "disk", disk)
+            _replace(patched, other)
             try:
                 action()
             except PowerCut:
-                return disk
+                return other
             return None
 
     return cut
@@ -230,7 +245,7 @@ def cut_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CutDisk | None]:
 
 @pytest.fixture
 def as_nobody() -> Callable[[Callable[[], None]], int]:
-    """Run something in a child process without root's rights; its exit code, as a command's."""
+    """Run an action in a child process without root's rights; the exit code it would give."""
 
     def run(action: Callable[[], None]) -> int:
         child = os.fork()

@@ -1,7 +1,7 @@
-"""kill -9 at random moments of training and of saving: `python tests/torture/kills.py 100 100`.
+"""kill -9 at random moments of training and saving: `python tests/torture/kills.py 100 100`.
 
-A parent that has imported torch forks a child a round, so that a round takes a moment. Child and
-parent share a few bytes, in which the child notes each save that it begins and ends.
+The parent, which has imported torch, forks one child per round, so a round is short. The child
+records the start and end of each save in memory that it shares with the parent.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _MOMENT = struct.Struct("qqqq")  # epoch and step of the save begun last, and of
 
 @dataclass(frozen=True)
 class Tally:
-    """How a loop of kills went."""
+    """The results of a loop of kills."""
 
     kills: int = 0
     in_saves: int = 0  # kills while a save was under way
-    leftovers: int = 0  # temporary files and folders found and swept
+    leftovers: int = 0  # temporary files and folders found and deleted
     failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
             f"{self.kills} kills, {self.in_saves} of them within a save, {self.leftovers} leftovers"
-            f" swept, {len(self.failures)} failures"
+            f" deleted, {len(self.failures)} failures"
         )
 
 
-class _Noted(Run):
-    """A run that notes its saves where the parent can see them."""
+class _RecordedRun(Run):
+    """A run that records its saves for the parent."""
 
     def save(self, saved: Checkpoint, world: World = SINGLE_PROCESS) -> None:
         moment = (saved.state.epoch, saved.state.step)
@@ -76,11 +76,11 @@ def _note(begun: tuple[int, int] | None = None, ended: tuple[int, int] | None = 
     _MOMENT.pack_into(_shared, 0, *(begun or now[:2]), *(ended or now[2:]))
 
 
-def kill_in_training(kills: int, folder: Path, chance: random.Random) -> Tally:
-    """Train, kill, resume, …; in the end the run is the one that was never killed."""
+def kill_in_training(kills: int, folder: Path, rng: random.Random) -> Tally:
+    """Train, kill, resume, …; the run ends like one that was never killed."""
     graph = _graph()
     run = Run.create(folder / "killed", Recipe().with_settings(SETTINGS), graph)
-    tally = _loop(kills, run, lambda: _train(run.folder), lambda: chance.uniform(0, 0.5))
+    tally = _loop(kills, run, lambda: _train(run.folder), lambda: rng.uniform(0, 0.5))
     reached = run.last()
     recipe = run.folder / "recipe.toml"
     epochs = (reached.state.epoch if reached else 0) + 1
@@ -90,28 +90,30 @@ def kill_in_training(kills: int, folder: Path, chance: random.Random) -> Tally:
     straight = Run.create(folder / "straight", resumed.recipe, graph)
     fit(straight)
     if _learnt(resumed) != _learnt(straight):
-        return replace(tally, failures=(*tally.failures, "not the run that was never killed"))
+        return replace(
+            tally, failures=(*tally.failures, "differs from the run that was never killed")
+        )
     return tally
 
 
-def kill_in_saving(kills: int, folder: Path, chance: random.Random) -> Tally:
-    """Save one state after another, and kill; the last one is always whole."""
+def kill_in_saving(kills: int, folder: Path, rng: random.Random) -> Tally:
+    """Save one state after another, and kill; the last one is always complete."""
     run = Run.create(folder / "saved", Recipe().with_settings(SETTINGS), _graph())
-    return _loop(kills, run, lambda: _save(run.folder), lambda: chance.uniform(0, 0.06))
+    return _loop(kills, run, lambda: _save(run.folder), lambda: rng.uniform(0, 0.06))
 
 
 def _graph() -> Graph:
-    whole = read_graph("countries")
-    return replace(whole, train=whole.train[:1000], valid=whole.valid[:50], test=whole.test[:50])
+    graph = read_graph("countries")
+    return replace(graph, train=graph.train[:1000], valid=graph.valid[:50], test=graph.test[:50])
 
 
 def _train(folder: Path) -> None:
-    fit(_Noted.open(folder))
+    fit(_RecordedRun.open(folder))
 
 
 def _save(folder: Path) -> None:
-    run = _Noted.open(folder)
-    with run.held():
+    run = _RecordedRun.open(folder)
+    with run.locked():
         saved = run.last()
         epoch = saved.state.epoch if saved else 0
         rows = {
@@ -120,7 +122,7 @@ def _save(folder: Path) -> None:
         }
         while True:
             epoch += 1
-            filled = {name: each.fill_(epoch) for name, each in rows.items()}
+            filled = {name: tensor.fill_(epoch) for name, tensor in rows.items()}
             run.save(Checkpoint(State(epoch=epoch), filled, filled, filled))
 
 
@@ -143,12 +145,12 @@ def _loop(kills: int, run: Run, action: Callable[[], None], delay: Callable[[], 
         except Exception as wrong:
             failures.append(f"{before}: {type(wrong).__name__}: {wrong}")
             break
-        _note(begun=found, ended=found)  # a save may be whole before its child gets to say so
+        _note(begun=found, ended=found)  # a save may be complete before the child records it
     return replace(tally, failures=tuple(failures))
 
 
 def _kill(action: Callable[[], None], delay: float) -> None:
-    """Do `action` in a child, and kill it after `delay` seconds from its first save begun."""
+    """Run `action` in a child, and kill it `delay` seconds after its first save begins."""
     started = _MOMENT.unpack_from(_shared)
     child = os.fork()
     if child == 0:
@@ -167,23 +169,23 @@ def _kill(action: Callable[[], None], delay: float) -> None:
 
 
 def _check(run: Run, begun: tuple[int, ...], ended: tuple[int, ...]) -> tuple[int, int]:
-    """The save on the disk, whole; it must be the one begun last or the one ended last."""
-    with run.held():
-        pass  # sweeps
+    """The save on the disk; it must be the one begun last or the one ended last."""
+    with run.locked():
+        pass  # deletes leftovers
     left = [path for path in run.folder.rglob("*") if path.name.startswith(TEMPORARY)]
-    assert not left, f"not swept: {left}"
+    assert not left, f"not deleted: {left}"
     saved = run.last()
     found = (saved.state.epoch, saved.state.step) if saved else (0, 0)
     assert found in (begun, ended), f"{found} is neither {begun} nor {ended}"
     if saved and saved.best:
         run.tables()
     epochs = [entry["epoch"] for entry in run.metrics()]
-    assert epochs == list(range(1, len(epochs) + 1)), "metrics with a hole"
+    assert epochs == list(range(1, len(epochs) + 1)), "metrics lack an epoch"
     return found
 
 
 def _learnt(run: Run) -> tuple[object, ...]:
-    tables = {name: each.numpy().tobytes() for name, each in run.tables().weights().items()}
+    tables = {name: tensor.numpy().tobytes() for name, tensor in run.tables().weights().items()}
     metrics = [{**entry, "seconds": None} for entry in run.metrics()]
     return tables, metrics, run.report.to_json()
 

@@ -1,4 +1,4 @@
-"""A disk that is full, a last checkpoint that is damaged, a place that is not ours."""
+"""Full disks, damaged checkpoints, and folders that cannot be written."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from allneg.errors import RecipeError, ResourceError, RunError
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.disk import Disk
 from allneg.runs.files import append_text, write_text
 from allneg.training import Callbacks, fit
 
-Made = Callable[..., Run]
-Room = Callable[[int], Any]  # bytes to a disk that has room for them
+FullDisk = Callable[[int], Any]  # replaces the disk by one with so many bytes left
 
 
 class Listener(Callbacks):
@@ -32,13 +30,29 @@ class Listener(Callbacks):
         self.lines.append(line)
 
 
-@pytest.fixture
-def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Made:
-    def create(name: str, *settings: str) -> Run:
-        recipe = quick("training.save_seconds=0", "training.epochs=3", *settings)
-        return Run.create(tmp_path / name, recipe, tiny_graph)
+@pytest.fixture(scope="module")
+def recipe(quick: Callable[..., Recipe]) -> Recipe:
+    return quick("training.save_seconds=0", "training.epochs=3")
 
-    return create
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_graph: Graph, recipe: Recipe) -> Run:
+    """A new run."""
+    return Run.create(tmp_path / "run", recipe, tiny_graph)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, tiny_graph: Graph, recipe: Recipe) -> Run:
+    """A run of the same recipe that nothing interrupted."""
+    run = Run.create(tmp_path_factory.mktemp("straight") / "run", recipe, tiny_graph)
+    fit(run)
+    return run
+
+
+@pytest.fixture
+def trained(straight: Run, tmp_path: Path) -> Run:
+    """A copy of the uninterrupted run."""
+    return Run.open(shutil.copytree(straight.folder, tmp_path / "trained"))
 
 
 def losses(run: Run) -> list[float]:
@@ -46,16 +60,16 @@ def losses(run: Run) -> list[float]:
 
 
 @pytest.mark.battery(25)
-def test_a_disk_full_for_one_save_costs_nothing(made: Made, full_disk: Room) -> None:
-    straight, run = made("straight"), made("run")
-    fit(straight)
+def test_a_disk_full_for_one_save_costs_nothing(
+    run: Run, straight: Run, full_disk: FullDisk
+) -> None:
     disk = full_disk(20_000)
 
     class Emptier(Listener):
         def said(self, line: str) -> None:
             super().said(line)
             if "not saved" in line:
-                disk.room = 1 << 30  # someone tidies up
+                disk.room = 1 << 30  # the user deletes something
 
     callbacks = Emptier()
     fit(run, callbacks)
@@ -70,30 +84,23 @@ def test_a_disk_full_for_one_save_costs_nothing(made: Made, full_disk: Room) -> 
 @pytest.mark.battery(25)
 @pytest.mark.parametrize("room", [0, 300, 3_000, 9_000, 20_000, 35_000])
 def test_a_disk_that_stays_full_ends_training_with_what_was_saved(
-    made: Made, full_disk: Room, put_in: Callable[[Disk], None], room: int
+    run: Run, straight: Run, full_disk: FullDisk, room: int
 ) -> None:
-    straight, run = made("straight"), made("run")
-    fit(straight)
     full_disk(room)
     with pytest.raises(ResourceError, match=r"the disk is full \([\d,]+ bytes are needed") as full:
         fit(run)
     assert full.value.exit_code == 6
-    put_in(Disk())
+    full_disk(1 << 40)
     fit(Run.open(run.folder))
     assert run.tables().entities.equal(straight.tables().entities)
     assert losses(run) == losses(straight)
 
 
 @pytest.mark.battery(25)
-def test_too_little_room_is_said_before_anything_is_written(
-    made: Made, put_in: Callable[[Disk], None]
+def test_too_little_free_space_is_reported_before_anything_is_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Small(Disk):
-        def free_bytes(self, folder: Path) -> int:
-            return 1_234
-
-    run = made("run")
-    put_in(Small())
+    monkeypatch.setattr("allneg.runs.disk.free_bytes", lambda folder: 1_234)
     with pytest.raises(ResourceError, match=r"[\d,]+ bytes are needed, 1,234 are free"):
         fit(run)
     assert list((run.folder / "checkpoints").iterdir()) == []
@@ -102,8 +109,8 @@ def test_too_little_room_is_said_before_anything_is_written(
 
 
 @pytest.mark.battery(25)
-def test_a_line_that_does_not_fit_is_not_there_in_part(tmp_path: Path) -> None:
-    """The kernel itself cuts the write: a file may have 10 bytes here."""
+def test_a_line_that_does_not_fit_is_not_written_in_part(tmp_path: Path) -> None:
+    """The kernel cuts the write: files may have at most 10 bytes."""
     path = tmp_path / "metrics"
     append_text(path, "one\n")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -120,20 +127,18 @@ def test_a_line_that_does_not_fit_is_not_there_in_part(tmp_path: Path) -> None:
 
 @pytest.mark.battery(26)
 @pytest.mark.parametrize("damage", ["flipped", "cut", "missing", "no folder", "pointer", "lost"])
-def test_a_damaged_last_checkpoint_is_told_of_and_the_one_before_it_taken(
-    made: Made, damage: str
+def test_after_a_damaged_last_checkpoint_training_continues_from_the_one_before(
+    trained: Run, straight: Run, damage: str
 ) -> None:
-    straight = made("straight")
-    fit(straight)
-    checkpoints = straight.folder / "checkpoints"
-    before, last = sorted(each.name for each in checkpoints.iterdir() if each.is_dir())
+    checkpoints = trained.folder / "checkpoints"
+    before, last = sorted(path.name for path in checkpoints.iterdir() if path.is_dir())
     weights = checkpoints / last / "tables.safetensors"
-    wanted, expected, report = weights.read_bytes(), losses(straight), straight.report.to_json()
-    (straight.folder / "report.json").unlink()
+    content = weights.read_bytes()
+    (trained.folder / "report.json").unlink()
     if damage == "flipped":
-        weights.write_bytes(wanted[:-1] + bytes([wanted[-1] ^ 1]))
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif damage == "cut":
-        weights.write_bytes(wanted[:-1])
+        weights.write_bytes(content[:-1])
     elif damage == "missing":
         weights.unlink()
     elif damage == "no folder":
@@ -142,45 +147,39 @@ def test_a_damaged_last_checkpoint_is_told_of_and_the_one_before_it_taken(
         (checkpoints / "last").write_bytes(b"\xff\x00")
     else:
         (checkpoints / "last").unlink()
-    for read in (straight.tables, straight.last):
+    for read in (trained.tables, trained.last):
         with pytest.raises(RunError) as caught:
             read()
         assert caught.value.exit_code == 4
     callbacks = Listener()
-    fit(Run.open(straight.folder), callbacks)
-    whole = last if damage in ("pointer", "lost") else before
-    assert any(
-        f"{whole} is whole, so training goes on from there" in line for line in callbacks.lines
-    )
-    assert losses(straight) == expected
-    assert straight.report.to_json() == report
-    assert straight.last() is not None
+    fit(Run.open(trained.folder), callbacks)
+    used = last if damage in ("pointer", "lost") else before
+    assert any(f"{used} is complete; training continues from it" in it for it in callbacks.lines)
+    assert losses(trained) == losses(straight)
+    assert trained.report.to_json() == straight.report.to_json()
+    assert trained.last() is not None
 
 
 @pytest.mark.battery(26)
-def test_with_every_checkpoint_damaged_training_does_not_start_again(made: Made) -> None:
-    run = made("run")
-    fit(run)
-    for weights in run.folder.glob("checkpoints/*/tables.safetensors"):
+def test_if_every_checkpoint_is_damaged_training_does_not_start_again(trained: Run) -> None:
+    for weights in trained.folder.glob("checkpoints/*/tables.safetensors"):
         weights.write_bytes(b"")
-    with pytest.raises(RunError, match=r"tables\.safetensors: 0 bytes where") as caught:
-        fit(run)
+    with pytest.raises(RunError, match=r"tables\.safetensors: 0 bytes instead of") as caught:
+        fit(trained)
     assert caught.value.exit_code == 4
 
 
 @pytest.mark.battery(26)
 @pytest.mark.parametrize("name", ["../../elsewhere", ".tmp-x", "a/b", ""])
-def test_a_pointer_leads_nowhere_but_to_a_checkpoint(made: Made, name: str) -> None:
-    run = made("run")
-    fit(run)
-    (run.folder / "checkpoints" / "last").write_text(name + "\n")
-    with pytest.raises(RunError, match="last: names no checkpoint"):
-        run.tables()
+def test_last_can_only_name_a_checkpoint(trained: Run, name: str) -> None:
+    (trained.folder / "checkpoints" / "last").write_text(name + "\n")
+    with pytest.raises(RunError, match="last: not the name of a checkpoint"):
+        trained.tables()
 
 
 @pytest.mark.battery(28)
 @pytest.mark.parametrize("where", ["a folder", "nothing", "a device"])
-def test_a_link_is_not_made_a_run(
+def test_a_link_cannot_become_a_run(
     tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe], where: str
 ) -> None:
     target = {"a folder": tmp_path, "nothing": tmp_path / "none", "a device": Path(os.devnull)}
@@ -190,13 +189,13 @@ def test_a_link_is_not_made_a_run(
         Run.create(link, quick(), tiny_graph)
     assert caught.value.exit_code == 2
     assert link.is_symlink()
-    with pytest.raises(RecipeError, match="is there, and no folder"):
+    with pytest.raises(RecipeError, match="exists and is not a folder"):
         Run.create(Path(os.devnull), quick(), tiny_graph)
 
 
 @pytest.mark.battery(28)
 @pytest.mark.parametrize("what", ["a link", "a pipe", "a folder"])
-def test_only_a_plain_file_is_ever_replaced(tmp_path: Path, what: str) -> None:
+def test_only_plain_files_are_replaced(tmp_path: Path, what: str) -> None:
     path, other = tmp_path / "report.json", tmp_path / "other"
     other.write_text("mine")
     if what == "a link":
@@ -215,10 +214,9 @@ def test_only_a_plain_file_is_ever_replaced(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.battery(28)
-def test_a_link_left_under_a_temporary_name_is_not_followed(made: Made, tmp_path: Path) -> None:
+def test_a_link_left_under_a_temporary_name_is_not_followed(run: Run, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("mine")
-    run = made("run")
     (run.folder / f".tmp-{os.getpid()}-status.json").symlink_to(other)
     fit(run)
     assert other.read_text() == "mine"
@@ -226,39 +224,39 @@ def test_a_link_left_under_a_temporary_name_is_not_followed(made: Made, tmp_path
 
 
 @pytest.fixture
-def open_place() -> Iterator[Path]:
-    """A folder that every user may enter, which pytest's own are not."""
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are private."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
 
 
 @pytest.mark.battery(28)
-def test_a_run_that_may_not_be_written_is_refused_before_training(
-    made: Made, open_place: Path, as_nobody: Callable[[Callable[[], None]], int]
+def test_a_read_only_run_is_refused_before_training(
+    run: Run, open_folder: Path, as_nobody: Callable[[Callable[[], None]], int]
 ) -> None:
-    run = Run.open(shutil.copytree(made("run").folder, open_place / "run"))
-    for path in (run.folder, *run.folder.rglob("*")):
+    protected = Run.open(shutil.copytree(run.folder, open_folder / "run"))
+    for path in (protected.folder, *protected.folder.rglob("*")):
         os.chmod(path, 0o555)
 
-    def hold() -> None:
-        with run.held():
+    def lock() -> None:
+        with protected.locked():
             pass
 
     def create() -> None:
-        Run.create(run.folder / "inside", run.recipe, run.graph)
+        Run.create(protected.folder / "inside", run.recipe, protected.graph)
 
-    assert run.graph.n_entities
-    assert as_nobody(hold) == 6
+    assert protected.graph.n_entities
+    assert as_nobody(lock) == 6
     assert as_nobody(create) == 6
-    assert not (run.folder / "inside").exists()
+    assert not (protected.folder / "inside").exists()
 
 
 @pytest.mark.battery(28)
-def test_data_that_may_not_be_read_are_bad_data(
-    tiny_folder: Path, open_place: Path, as_nobody: Callable[[Callable[[], None]], int]
+def test_unreadable_data_is_a_data_error(
+    tiny_folder: Path, open_folder: Path, as_nobody: Callable[[Callable[[], None]], int]
 ) -> None:
-    folder = shutil.copytree(tiny_folder, open_place / "data")
+    folder = shutil.copytree(tiny_folder, open_folder / "data")
     os.chmod(folder, 0o000)
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""A few rounds of the loop that `make torture` runs two hundred times."""
+"""A few rounds of `make torture`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kills import kill_in_saving, kill_in_training
 
 
 @pytest.mark.battery(21)
-def test_a_run_killed_at_random_moments_is_the_run_that_was_never_killed(tmp_path: Path) -> None:
+def test_a_run_killed_at_random_moments_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     tally = kill_in_training(4, tmp_path, random.Random(0))
     assert tally.failures == ()
     assert tally.kills == 4
 
 
 @pytest.mark.battery(22)
-def test_a_process_killed_at_random_moments_of_saving_leaves_a_whole_run(tmp_path: Path) -> None:
+def test_a_process_killed_at_random_moments_of_saving_leaves_a_complete_run(tmp_path: Path) -> None:
     tally = kill_in_saving(8, tmp_path, random.Random(0))
     assert tally.failures == ()
     assert tally.kills == 8

@@ -1,4 +1,4 @@
-"""Memory that runs out and a device that goes away, in training and in ranking."""
+"""Running out of memory and failing devices, in training and in evaluation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Mad
 
 
 def out_of_memory(*_: object, **__: object) -> Tensor:
-    """What a CPU says, not what we think it says."""
+    """The real error of a CPU."""
     return torch.empty(TOO_MUCH, dtype=torch.uint8)
 
 
 @pytest.mark.battery(31)
-def test_memory_that_runs_out_is_recognised() -> None:
+def test_out_of_memory_errors_are_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         out_of_memory()
     assert is_out_of_memory(caught.value)
@@ -55,17 +55,17 @@ def test_memory_that_runs_out_is_recognised() -> None:
 @pytest.mark.battery(31)
 @pytest.mark.parametrize("most", [1, 2, 5, 100])
 @pytest.mark.parametrize("protocol", ["allneg", "pykeen"])
-def test_ranking_in_less_memory_gives_equal_ranks(
+def test_ranking_with_less_memory_gives_equal_ranks(
     tiny_graph: Graph, most: int, protocol: str
 ) -> None:
     class Cramped(MODELS["transe"]):  # type: ignore[misc]
-        """Has memory for so many queries at once."""
+        """Has memory for `most` queries at once."""
 
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-            asked.append(len(query))
+            sizes.append(len(query))
             return out_of_memory() if len(query) > most else super().compare(query, entities)
 
-    asked: list[int] = []
+    sizes: list[int] = []
     roomy, cramped = (kind(4, 1.0) for kind in (MODELS["transe"], Cramped))
     n = tiny_graph.n_entities
     tables = Tables.start(roomy, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
@@ -73,13 +73,13 @@ def test_ranking_in_less_memory_gives_equal_ranks(
     found = rank(cramped, tables, tiny_graph, "train", PROTOCOLS[protocol], 1 << 20)
     assert found.ranks.tolist() == wanted.ranks.tolist()
     assert len(wanted.triples) == 20
-    # It halves and does not begin again: nothing that was ranked is ranked twice.
-    assert sum(size for size in asked if size <= most) == 40
-    assert sum(size > most for size in asked) == {1: 4, 2: 3, 5: 2, 100: 0}[most]
+    # It halves the size and does not start again: no query is ranked twice.
+    assert sum(size for size in sizes if size <= most) == 40
+    assert sum(size > most for size in sizes) == {1: 4, 2: 3, 5: 2, 100: 0}[most]
 
 
 @pytest.mark.battery(31)
-def test_memory_for_not_even_one_question_is_a_problem(tiny_graph: Graph) -> None:
+def test_too_little_memory_for_one_query_is_an_error(tiny_graph: Graph) -> None:
     class Full(MODELS["transe"]):  # type: ignore[misc]
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:
             return out_of_memory()
@@ -94,36 +94,36 @@ def test_memory_for_not_even_one_question_is_a_problem(tiny_graph: Graph) -> Non
 
 @pytest.mark.battery(31)
 @pytest.mark.parametrize("command", ["evaluate", "compare", "predict"])
-def test_weights_that_do_not_fit_on_a_device_are_a_problem(
+def test_weights_that_do_not_fit_on_a_device_are_an_error(
     made: Made, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     run = made()
     fit(run)
     monkeypatch.setattr(Tables, "to", out_of_memory)
-    said = {
+    arguments = {
         "evaluate": [run.folder],
         "compare": [run.folder, run.folder],
         "predict": [run.folder, "--head", "France", "--relation", "borders"],
     }
     with pytest.raises(ResourceError, match="use --device cpu"):
-        allneg.main([command, *map(str, said[command])], standalone_mode=False)
+        allneg.main([command, *map(str, arguments[command])], standalone_mode=False)
 
 
 @pytest.mark.battery(31)
-def test_another_error_while_ranking_is_not_taken_for_memory(tiny_graph: Graph) -> None:
+def test_other_errors_during_ranking_are_raised(tiny_graph: Graph) -> None:
     class Wrong(MODELS["transe"]):  # type: ignore[misc]
         def compare(self, query: Tensor, entities: Tensor) -> Tensor:
-            raise RuntimeError("a mistake of ours")
+            raise RuntimeError("a bug")
 
     model = Wrong(4, 1.0)
     n = tiny_graph.n_entities
     tables = Tables.start(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
-    with pytest.raises(RuntimeError, match="a mistake of ours"):
+    with pytest.raises(RuntimeError, match="a bug"):
         rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, step: int, failure: Callable[[], object]) -> None:
-    """Let the step of that number fail."""
+    """Let training step number `step` fail."""
     real, done = Trainer.step, 0
 
     def broken(self: Trainer, *arguments: object) -> object:
@@ -158,12 +158,12 @@ def test_training_out_of_memory_names_the_setting_to_lower(
 @pytest.mark.parametrize(
     "negatives, count, advice",
     [
-        ("own", TOO_MUCH, "loss.n_negatives or model.dim"),
-        ("own", 1 << 62, "loss.n_negatives or model.dim"),
+        ("per_query", TOO_MUCH, "loss.n_negatives or model.dim"),
+        ("per_query", 1 << 62, "loss.n_negatives or model.dim"),
         ("shared", 4, "loss.n_negatives, loss.block or model.dim"),
     ],
 )
-def test_where_negatives_are_drawn_their_count_is_named(
+def test_with_sampled_negatives_their_number_is_named(
     made: Made, monkeypatch: pytest.MonkeyPatch, negatives: str, count: int, advice: str
 ) -> None:
     run = made(f"loss.negatives={negatives}", f"loss.n_negatives={count}")
@@ -177,13 +177,13 @@ def vanish() -> None:
     raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCUDA kernel errors …")
 
 
-def vanish_in_old_words() -> None:
+def vanish_in_older_versions() -> None:
     raise RuntimeError("CUDA error: device-side assert triggered\nCompile with …")
 
 
 @pytest.mark.battery(32)
-@pytest.mark.parametrize("failure", [vanish, vanish_in_old_words])
-def test_a_device_that_vanishes_leaves_what_was_saved(
+@pytest.mark.parametrize("failure", [vanish, vanish_in_older_versions])
+def test_after_a_device_failure_the_run_can_be_resumed(
     made: Made, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], None]
 ) -> None:
     run, straight = made("training.save_seconds=0"), made("training.save_seconds=0", "model.dim=4")

@@ -1,4 +1,4 @@
-"""Resumed is straight, byte for byte: every model, optimiser and objective, one and two threads."""
+"""A resumed run is bit-identical to an uninterrupted one: all models, optimizers and losses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
 
-OBJECTIVES = {
+LOSSES = {
     "softmax": (),
     "softmax, masked": ("loss.mask_known=true", "loss.label_smoothing=0.1"),
     "softmax, shared": ("loss.negatives=shared", "loss.n_negatives=5", "loss.correction=true"),
-    "softmax, own": ("loss.negatives=per_query", "loss.n_negatives=5"),
+    "softmax, per query": ("loss.negatives=per_query", "loss.n_negatives=5"),
     "margin": ("loss.name=margin", "loss.margin=1", "regularizer.name=l2"),
     "logistic": (
         "loss.name=logistic",
@@ -36,14 +36,14 @@ STOP = 3  # steps; an epoch has 5
 
 
 def cases() -> list[object]:
-    """Every combination; in the usual tests each model meets each objective once."""
+    """All combinations; the fast tests have each model with each loss once."""
     return [
         pytest.param(
-            *(model, objective, optimizer, threads),
+            *(model, loss, optimizer, threads),
             marks=[] if usual else pytest.mark.slow,
         )
-        for (i, model), (j, objective), (k, optimizer), threads in itertools.product(
-            enumerate(MODELS), enumerate(OBJECTIVES), enumerate(OPTIMIZERS), (1, 2)
+        for (i, model), (j, loss), (k, optimizer), threads in itertools.product(
+            enumerate(MODELS), enumerate(LOSSES), enumerate(OPTIMIZERS), (1, 2)
         )
         for usual in [k == (i + j) % 3 and threads == 1 + (i + j // 2) % 2]
     ]
@@ -62,47 +62,47 @@ def stopped_after(steps: int) -> Callable[[], int]:
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(
-        each.numpy().tobytes() == other[name].numpy().tobytes() for name, each in one.items()
+        tensor.numpy().tobytes() == other[name].numpy().tobytes() for name, tensor in one.items()
     )
 
 
 @pytest.mark.battery(29)
-@pytest.mark.parametrize("model, objective, optimizer, threads", cases())
-def test_a_resumed_run_is_the_straight_one(
+@pytest.mark.parametrize("model, loss, optimizer, threads", cases())
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     tmp_path: Path,
     tiny_graph: Graph,
     quick: Callable[..., Recipe],
     model: str,
-    objective: str,
+    loss: str,
     optimizer: str,
     threads: int,
 ) -> None:
     recipe = quick(
-        *OBJECTIVES[objective],
+        *LOSSES[loss],
         f"model.name={model}",
         f"optimizer.name={optimizer}",
         f"hardware.threads={threads}",
         "optimizer.learning_rate=0.01",
         "training.epochs=2",
     )
-    resumed_is_straight(tmp_path, tiny_graph, recipe)
+    check_resumed(tmp_path, tiny_graph, recipe)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    "objective, optimizer", list(zip(OBJECTIVES, itertools.cycle(OPTIMIZERS), strict=False))
+    "loss, optimizer", list(zip(LOSSES, itertools.cycle(OPTIMIZERS), strict=False))
 )
-def test_a_deterministic_run_resumed_on_a_gpu_is_the_straight_one(
+def test_a_deterministic_run_resumed_on_a_gpu_is_bit_identical(
     tmp_path: Path,
     tiny_graph: Graph,
     quick: Callable[..., Recipe],
     model: str,
-    objective: str,
+    loss: str,
     optimizer: str,
 ) -> None:
     recipe = quick(
-        *OBJECTIVES[objective],
+        *LOSSES[loss],
         f"model.name={model}",
         f"optimizer.name={optimizer}",
         "optimizer.learning_rate=0.01",
@@ -110,10 +110,10 @@ def test_a_deterministic_run_resumed_on_a_gpu_is_the_straight_one(
         "hardware.device=cuda",
         "hardware.deterministic=true",
     )
-    resumed_is_straight(tmp_path, tiny_graph, recipe)
+    check_resumed(tmp_path, tiny_graph, recipe)
 
 
-def resumed_is_straight(folder: Path, graph: Graph, recipe: Recipe) -> None:
+def check_resumed(folder: Path, graph: Graph, recipe: Recipe) -> None:
     straight, resumed = (
         Run.create(folder / name, recipe, graph) for name in ("straight", "resumed")
     )
@@ -121,13 +121,13 @@ def resumed_is_straight(folder: Path, graph: Graph, recipe: Recipe) -> None:
     with pytest.raises(Interrupted):
         fit(resumed, stopped_by=stopped_after(STOP))
     fit(Run.open(resumed.folder))
-    mine, its = resumed.last(), straight.last()
-    assert mine is not None
-    assert its is not None
-    assert same(mine.tables, its.tables)
-    assert same(mine.optimizer, its.optimizer)
-    assert same(mine.best, its.best)
+    found, expected = resumed.last(), straight.last()
+    assert found is not None
+    assert expected is not None
+    assert same(found.tables, expected.tables)
+    assert same(found.optimizer, expected.optimizer)
+    assert same(found.best, expected.best)
     assert resumed.report.to_json() == straight.report.to_json()
-    assert [each["loss"] for each in resumed.metrics()] == [
-        each["loss"] for each in straight.metrics()
+    assert [entry["loss"] for entry in resumed.metrics()] == [
+        entry["loss"] for entry in straight.metrics()
     ]

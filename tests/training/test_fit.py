@@ -239,7 +239,7 @@ def test_a_watch_is_told_of_every_step_and_ranking(trained: Trained) -> None:
 @pytest.mark.battery(35)
 def test_a_run_that_is_being_trained_is_refused(made: Trained) -> None:
     run = made("training.epochs=1")
-    with run.held(), pytest.raises(RecipeError, match="is being trained"):
+    with run.locked(), pytest.raises(RecipeError, match="is being trained"):
         fit(run)
     fit(run)
     assert run.finished

@@ -19,7 +19,7 @@ def command(run: Path, as_json: bool) -> None:
     from allneg.runs.epochs import best_of
 
     opened = Run.open(run)
-    graph, metrics, standing = opened.graph, opened.metrics(), opened.standing
+    graph, metrics, standing = opened.graph, opened.metrics(), opened.live_status
     report = opened.report if opened.has_report else None
     split = report.protocol["split"] if report else None
     valid_mrr, best_epoch = best_of(metrics)

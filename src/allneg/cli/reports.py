@@ -8,9 +8,9 @@ from typing import Any
 from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import counted
 from allneg.evaluation import Report
+from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 
-_COLUMNS = ("MRR#", "MR#", "Hits@1#", "Hits@3#", "Hits@10#", "questions#")
 _MOST_RELATIONS = 20
 
 
@@ -29,7 +29,7 @@ def print_report(run: Run, as_json: bool) -> None:
 
 def note_if_unfinished(run: Run) -> None:
     """Say of a run that is asked before its end that there may be better weights yet."""
-    state = run.standing["state"]
+    state = run.live_status["state"]
     if state != "finished":
         note(f"{run.folder} is not finished ({state}): these are its best weights so far")
 
@@ -46,10 +46,11 @@ def show(report: Report, run: Run, as_json: bool) -> None:
         *(("? " + side, *_cells(report.by_side[side])) for side in ("tail", "head")),
         *((name, *_cells(each)) for name, each in report.by_category.items()),
     ]
-    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", ("", *_COLUMNS), rows)
+    columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
+    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", ("", *columns), rows)
     relations = sorted(report.by_relation.items(), key=lambda each: -each[1]["count"])
     rows = [(name, *_cells(each)) for name, each in relations[:_MOST_RELATIONS]]
-    table("by relation", ("relation", *_COLUMNS), rows)
+    table("by relation", ("relation", *columns), rows)
     if len(relations) > _MOST_RELATIONS:
         print(f"and {counted(len(relations) - _MOST_RELATIONS, 'relation')} more (--json has all)")
     print(f"protocol {rule['name']}: {rule['in_words']}; {report.candidates:,} candidates")
@@ -64,5 +65,5 @@ def show(report: Report, run: Run, as_json: bool) -> None:
 
 
 def _cells(said: Mapping[str, Any]) -> tuple[object, ...]:
-    hits = said["hits"]
-    return (said["mrr"], f"{said['mr']:,.1f}", hits["1"], hits["3"], hits["10"], said["count"])
+    metrics = by_heading(said) | {"MR": f"{said['mr']:,.1f}"}
+    return (*metrics.values(), said["count"])

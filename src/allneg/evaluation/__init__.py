@@ -1,7 +1,6 @@
 """Scores → ranks → report."""
 
-from allneg.evaluation.evaluate import evaluate
 from allneg.evaluation.protocol import PROTOCOLS, Protocol, protocol
-from allneg.evaluation.report import Report
+from allneg.evaluation.report import METRICS, Report, evaluate
 
-__all__ = ["PROTOCOLS", "Protocol", "Report", "evaluate", "protocol"]
+__all__ = ["METRICS", "PROTOCOLS", "Protocol", "Report", "evaluate", "protocol"]

@@ -1,4 +1,4 @@
-"""The rules behind a number: what is filtered, how ties count, who is asked about."""
+"""Ranking protocols: which answers are filtered, how ties count, which entities are candidates."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from allneg.graph.graph import SPLITS
 
 @dataclass(frozen=True)
 class Protocol:
-    """How answers are ranked. Printed with every number."""
+    """How answers are ranked. Every report names it."""
 
     name: str
-    ties: Literal["middle", "middle-up", "last"]  # the place of an answer among its equals
-    relative: float = 0.0  # scores this close to the answer's, by its size, are equal
-    absolute: float = 0.0  # likewise, whatever its size
-    filter_valid_by_test: bool = False  # valid's filter knows the answers in test
-    unseen: Literal["kept", "dropped"] = "kept"  # queries about entities not in train
+    ties: Literal["middle", "middle-up", "last"]  # the rank of an answer among equal scores
+    relative: float = 0.0  # scores this close to the answer's, relative to it, count as equal
+    absolute: float = 0.0  # likewise, in absolute terms
+    filter_valid_by_test: bool = False  # valid is also filtered by the answers in test
+    unseen: Literal["kept", "dropped"] = "kept"  # queries about entities that are not in train
 
     def filter_splits(self, split: str) -> tuple[str, ...]:
-        """The splits whose answers are not rivals when `split` is ranked."""
+        """The splits whose answers are filtered out when `split` is ranked."""
         return SPLITS if split == "test" or self.filter_valid_by_test else ("train", "valid")
 
     def to_json(self, split: str) -> dict[str, Any]:
-        said = asdict(self)
-        del said["filter_valid_by_test"]
-        return {**said, "split": split, "filter": list(self.filter_splits(split))}
+        fields = asdict(self)
+        del fields["filter_valid_by_test"]
+        splits = list(self.filter_splits(split))
+        return {**fields, "split": split, "filter": splits, "in_words": self.in_words(split)}
 
     def in_words(self, split: str) -> str:
         ties = {
@@ -45,7 +46,7 @@ PROTOCOLS = {
     "libkge": Protocol(
         "libkge", "middle-up", relative=1e-4, absolute=1e-5, filter_valid_by_test=True
     ),
-    # PyKEEN's vocabulary is that of train: unseen entities are neither asked about nor rivals.
+    # PyKEEN's vocabulary comes from train: unseen entities are neither queried nor candidates.
     "pykeen": Protocol("pykeen", "middle", unseen="dropped"),
 }
 

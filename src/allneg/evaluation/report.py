@@ -1,156 +1,189 @@
-"""Ranks → a report: MRR, mean rank and Hits, by side, relation and category."""
+"""Ranks → a report: the metrics of all queries, and by side, relation and category."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from allneg.evaluation.ranks import Ranking
+from allneg.evaluation.protocol import PROTOCOLS, Protocol
+from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import CATEGORIES, Graph
+from allneg.models import Model
+from allneg.recipe import Evaluation
+from allneg.scoring.tables import Tables
+
+Ranks = npt.NDArray[np.floating[Any]]
 
 HITS = (1, 3, 10)
+# A metric is the mean over queries of a function of the rank, or a table of such means. To add
+# one, add a line: reports, JSON and printed tables take their lists from here.
+METRICS: dict[str, Callable[[Ranks], Any]] = {
+    "mrr": lambda ranks: 1 / ranks,
+    "mr": lambda ranks: ranks,
+    "hits": lambda ranks: {str(k): ranks <= k for k in HITS},
+}
 _COLUMNS = {"tail": 0, "head": 1}
 
 
-@dataclass(frozen=True)
-class Metrics:
-    """Means over queries."""
+def metrics_of(ranks: Ranks) -> dict[str, Any]:
+    """The metrics of some ranks: mrr, mr, hits, count."""
+    flat = ranks.reshape(-1)
+    means = {name: _apply(lambda v: float(v.mean()), METRICS[name](flat)) for name in METRICS}
+    return {**means, "count": len(flat)}
 
-    mrr: float  # of 1 / rank
-    mr: float  # of the rank
-    hits: Mapping[str, float]  # share of ranks up to "1", "3", "10"
-    count: int  # queries
 
-    @classmethod
-    def of(cls, ranks: npt.NDArray[np.floating[Any]]) -> Metrics:
-        flat = ranks.reshape(-1)
-        hits = {str(k): float((flat <= k).mean()) for k in HITS}
-        return cls(float((1 / flat).mean()), float(flat.mean()), hits, len(flat))
+def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics of a report's table as people read them: MRR, MR, Hits@1, …
 
-    def to_json(self) -> dict[str, Any]:
-        return {"mrr": self.mrr, "mr": self.mr, "hits": dict(self.hits), "count": self.count}
+    A metric that an earlier version did not have is None.
+    """
+    found: dict[str, float | None] = {}
+    for name in METRICS:
+        value = table.get(name)
+        if isinstance(value, Mapping):
+            found |= {f"{name.title()}@{k}": mean for k, mean in value.items()}
+        else:
+            found[name.upper()] = value
+    return found
 
 
 @dataclass(frozen=True)
 class Report:
-    """The numbers of one ranking, with the protocol they were made under."""
+    """The metrics of one ranking, with its protocol.
 
-    mrr: float
-    mr: float
-    hits: Mapping[str, float]
-    count: int  # queries: two a triple
-    by_side: Mapping[str, Any]  # "head", "tail": mrr, mr, hits, count
-    by_relation: Mapping[str, Any]  # name: the same, with category, head and tail
-    by_category: Mapping[str, Any]  # "1-1", "1-n", "n-1", "n-n": the same, with head and tail
-    optimistic: Mapping[str, Any]  # the same, with ties counted for the answer
-    pessimistic: Mapping[str, Any]  # the same, with ties counted against it
-    unseen: Mapping[str, Any]  # queries about entities not in train: the same, and dropped
-    candidates: int  # entities that could be an answer
-    protocol: Mapping[str, Any]  # the rules in full
+    Each table holds metrics as JSON has them: mrr, mr, hits, count.
+    """
+
+    metrics: Mapping[str, Any]  # of all queries, two per triple
+    by_side: Mapping[str, Any]  # "head", "tail"
+    by_relation: Mapping[str, Any]  # by name; each with its category and tables "head", "tail"
+    by_category: Mapping[str, Any]  # "1-1", "1-n", "n-1", "n-n"; each with tables "head", "tail"
+    optimistic: Mapping[str, Any]  # if ties counted for the answer
+    pessimistic: Mapping[str, Any]  # if ties counted against it
+    unseen: Mapping[str, Any]  # triples with entities that are not in train, and dropped ones
+    candidates: int  # entities that can be an answer
+    protocol: Mapping[str, Any]
+
+    @property
+    def mrr(self) -> float:
+        return float(self.metrics["mrr"])
+
+    @property
+    def mr(self) -> float:
+        return float(self.metrics["mr"])
+
+    @property
+    def hits(self) -> dict[str, float]:
+        """The share of ranks up to "1", "3", "10"."""
+        return dict(self.metrics["hits"])
+
+    @property
+    def count(self) -> int:
+        return int(self.metrics["count"])
 
     @classmethod
     def of(cls, ranking: Ranking, graph: Graph) -> Report:
         ranks, relation = ranking.ranks, ranking.triples[:, 1]
-        whole = Metrics.of(ranks)
         names, category = graph.vocabulary.relations, graph.categories
-        by_relation = {
-            names[r]: {**each, "category": category[r]}
-            for r, each in _grouped(ranks, relation).items()
-        }
-        kind = np.array([CATEGORIES.index(each) for each in category], dtype=np.int64)
-        by_category = {CATEGORIES[k]: each for k, each in _grouped(ranks, kind[relation]).items()}
-        touches = ~(graph.seen[ranking.triples[:, 0]] & graph.seen[ranking.triples[:, 2]])
-        unseen = {"triples": int(touches.sum()), "dropped": ranking.dropped}
-        if touches.any():
-            unseen |= Metrics.of(ranks[touches]).to_json()
+        by_relation = _by_group(ranks, relation)
+        by_category = _by_group(ranks, np.array([CATEGORIES.index(c) for c in category])[relation])
+        is_unseen = ~(graph.seen[ranking.triples[:, 0]] & graph.seen[ranking.triples[:, 2]])
+        unseen = {"triples": int(is_unseen.sum()), "dropped": ranking.dropped}
         return cls(
-            **whole.to_json(),
-            by_side={side: Metrics.of(ranks[:, i]).to_json() for side, i in _COLUMNS.items()},
-            by_relation=by_relation,
-            by_category=by_category,
-            optimistic=Metrics.of(1.0 + ranking.better).to_json(),
-            pessimistic=Metrics.of(1.0 + ranking.better + ranking.equal).to_json(),
-            unseen=unseen,
-            candidates=ranking.n_candidates,
-            protocol={
-                **ranking.protocol.to_json(ranking.split),
-                "in_words": ranking.protocol.in_words(ranking.split),
+            metrics=metrics_of(ranks),
+            by_side={side: metrics_of(ranks[:, i]) for side, i in _COLUMNS.items()},
+            by_relation={
+                names[r]: {**by_relation[r], "category": category[r]} for r in by_relation
             },
+            by_category={CATEGORIES[i]: table for i, table in by_category.items()},
+            optimistic=metrics_of(1.0 + ranking.better),
+            pessimistic=metrics_of(1.0 + ranking.better + ranking.equal),
+            unseen=unseen | (metrics_of(ranks[is_unseen]) if is_unseen.any() else {}),
+            candidates=ranking.n_candidates,
+            protocol=ranking.protocol.to_json(ranking.split),
         )
 
     def __repr__(self) -> str:
-        hits = ", ".join(f"Hits@{k} {share:.4f}" for k, share in self.hits.items())
-        return f"<Report on {self.protocol['split']}: MRR {self.mrr:.4f}, {hits}>"
+        metrics = by_heading(self.metrics).items()
+        text = ", ".join(f"{name} {mean:.4f}" for name, mean in metrics if mean is not None)
+        return f"<Report on {self.protocol['split']}: {text}>"
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        parts = dict(vars(self))
+        return {**parts.pop("metrics"), **parts}
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Report:
-        """The report that `to_json` gave; a `TypeError` where it is none."""
-        found = cls(**said)
-        tables = (found.by_side, found.by_relation, found.by_category, found.unseen, found.protocol)
-        if not all(isinstance(each, Mapping) for each in tables):
-            raise TypeError("no tables")
-        groups = (*found.by_relation.values(), *found.by_category.values())
-        whole = (said, found.by_side.get("head"), found.by_side.get("tail"))
-        if not (
-            all(map(_are_metrics, (*whole, found.optimistic, found.pessimistic)))
-            and all(_are_metrics(each, "head", "tail") for each in groups)
-            and all(isinstance(each.get("category"), str) for each in found.by_relation.values())
-            and all(is_number(found.unseen.get(name)) for name in ("triples", "dropped"))
-            and all(isinstance(found.protocol.get(name), str) for name in ("split", "in_words"))
-            and is_number(found.candidates)
-        ):
-            raise TypeError("no metrics")
-        return found
+    def from_json(cls, content: Any) -> Report:
+        """The report that `to_json` gave; a `TypeError` if it is none.
+
+        Files of earlier versions may lack metrics that were added later; unknown fields are kept.
+        """
+        try:
+            groups = [*content["by_relation"].values(), *content["by_category"].values()]
+            sides = [group[side] for group in (content["by_side"], *groups) for side in _COLUMNS]
+            tables = [content, content["optimistic"], content["pessimistic"], *groups, *sides]
+            numbers = [table[name] for table in tables for name in ("mrr", "mr", "count")]
+            numbers += [table["hits"][k] for table in tables for k in ("1", "3", "10")]
+            numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
+            texts = [group["category"] for group in content["by_relation"].values()]
+            texts += [content["protocol"]["split"], content["protocol"]["in_words"]]
+        except (KeyError, AttributeError, TypeError) as error:
+            raise TypeError(f"not a report: {error}") from None
+        if not all(map(is_number, numbers)) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("not a report: wrong types")
+        parts = [field.name for field in fields(cls)][1:]
+        metrics = {name: value for name, value in content.items() if name not in parts}
+        return cls(metrics, *(content[name] for name in parts))
 
 
-def _are_metrics(said: Any, *parts: str) -> bool:
-    """Are these numbers of a ranking, and those of its parts?"""
-    if not isinstance(said, Mapping) or not isinstance(said.get("hits"), Mapping):
-        return False
-    numbers = [said.get(name) for name in ("mrr", "mr", "count")]
-    hits = [said["hits"].get(str(k)) for k in HITS]
-    return all(map(is_number, numbers + hits)) and all(_are_metrics(said.get(p)) for p in parts)
+def evaluate(
+    model: Model,
+    tables: Tables,
+    graph: Graph,
+    split: str = "test",
+    protocol: Protocol = PROTOCOLS["allneg"],
+    block: int = Evaluation.block,
+) -> Report:
+    """Rank every triple of a split from both sides, and report."""
+    return Report.of(rank(model, tables, graph, split, protocol, block), graph)
 
 
-def is_number(said: Any) -> bool:
-    """Is what a file says a number that is finite?"""
-    return type(said) in (int, float) and math.isfinite(said)
+def is_number(value: Any) -> bool:
+    """Is a value from a file a finite number?"""
+    return type(value) in (int, float) and math.isfinite(value)
 
 
-def _grouped(
-    ranks: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
-) -> dict[int, dict[str, Any]]:
-    """By each group of triples: metrics of their queries, and of each side's alone.
+def _by_group(ranks: Ranks, group: npt.NDArray[np.int64]) -> dict[int, dict[str, Any]]:
+    """The metrics of each group of triples, with tables for each side.
 
-    All groups are summed at once: a graph may have thousands of relations.
+    All groups are summed at once, since a graph may have thousands of relations.
     """
-    groups, place = np.unique(group, return_inverse=True)
-    count = np.bincount(place)
-    # What is averaged, by side and group: the metrics are linear in these.
-    values = {"mrr": 1 / ranks, "mr": ranks, **{str(k): ranks <= k for k in HITS}}
-    sums = {
-        name: np.stack([np.bincount(place, weights=column) for column in each.T])
-        for name, each in values.items()
-    }
+    groups, index = np.unique(group, return_inverse=True)
+    count = np.bincount(index)
 
-    def metrics(i: int, sides: list[int]) -> dict[str, Any]:
-        n = int(count[i]) * len(sides)
-        mean = {name: float(each[sides, i].sum() / n) for name, each in sums.items()}
-        hits = {str(k): mean[str(k)] for k in HITS}
-        return Metrics(mean["mrr"], mean["mr"], hits, n).to_json()
+    def group_sums(values: npt.NDArray[Any]) -> Ranks:
+        return np.stack([np.bincount(index, weights=column) for column in values.T])
+
+    sums = {name: _apply(group_sums, metric(ranks)) for name, metric in METRICS.items()}
+
+    def table(i: int, columns: list[int]) -> dict[str, Any]:
+        n = int(count[i]) * len(columns)
+        means = {
+            name: _apply(lambda v: float(v[columns, i].sum() / n), sums[name]) for name in sums
+        }
+        return {**means, "count": n}
 
     return {
-        int(each): {
-            **metrics(i, [0, 1]),
-            **{side: metrics(i, [column]) for side, column in _COLUMNS.items()},
-        }
-        for i, each in enumerate(groups)
+        int(label): table(i, [0, 1]) | {side: table(i, [c]) for side, c in _COLUMNS.items()}
+        for i, label in enumerate(groups)
     }
+
+
+def _apply(function: Callable[[npt.NDArray[Any]], Any], value: Any) -> Any:
+    """`function` of an array, or of each array in a table."""
+    return {k: function(value[k]) for k in value} if isinstance(value, dict) else function(value)

@@ -15,7 +15,7 @@ from allneg.errors import RecipeError
 from allneg.paper.beside import Beside
 from allneg.paper.cells import FLAT_FROM
 from allneg.paper.numbers import TITLES
-from allneg.runs import disk as seam
+from allneg.runs import disk
 from allneg.runs.files import full_disk_named, write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def draw(curves: Mapping[str, Sequence[Beside]], folder: Path, quick: bool = Fal
     if not curves:
         for path in paths:
             with full_disk_named(path):
-                seam.disk.remove(path)
+                disk.remove(path)
         return []
     drawn = {data: sorted(map(_point, points)) for data, points in curves.items()}
     try:

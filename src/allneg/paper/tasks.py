@@ -15,10 +15,9 @@ from allneg.paper.numbers import Number
 from allneg.paper.quick import small, small_data
 from allneg.paper.results import Results, entry, what_counts
 from allneg.recipe import Recipe
-from allneg.runs import Run, make_model
-from allneg.runs import disk as seam
+from allneg.runs import Run, disk, make_model
 from allneg.runs.files import full_disk_named, write_text
-from allneg.runs.lock import locked
+from allneg.runs.folder import locked
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Task:
         if self._is_begun:
             return ["resume", str(self.folder), "--quiet"]
         with full_disk_named(self.folder):
-            seam.disk.remove(self.folder)  # a process was killed while it made the run
+            disk.remove(self.folder)  # a process was killed while it made the run
             self.folder.parent.mkdir(parents=True, exist_ok=True)
         written = self.folder.with_suffix(".toml")
         write_text(written, self.recipe.to_toml())
@@ -103,8 +102,8 @@ class Task:
     def drop(self) -> None:
         """Delete the run."""
         with full_disk_named(self.folder):
-            seam.disk.remove(self.folder)
-            seam.disk.remove(self.folder.with_suffix(".toml"))
+            disk.remove(self.folder)
+            disk.remove(self.folder.with_suffix(".toml"))
 
 
 def held(runs: Path) -> contextlib.AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""A run's folder, written so that nothing in it is ever half there."""
+"""The folder of a run, written so that no file in it is ever incomplete."""
 
 from allneg.runs.folder import check_new, new_folder
 from allneg.runs.run import Run, make_model

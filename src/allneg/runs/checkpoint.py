@@ -1,57 +1,46 @@
-"""A checkpoint: a folder that appears whole, with a manifest that proves it."""
+"""Checkpoints: folders that appear complete, each with a manifest of sizes and SHA-256."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from allneg.errors import RunError, ResourceError
-from allneg.runs import disk as seam
-from allneg.runs.files import (
-    TEMPORARY,
-    check_proof,
-    full_disk_named,
-    is_proof,
-    need_bytes,
-    proof,
-    read_json,
-    unreadable_named,
-    write_json,
-    write_tensors,
-    write_text,
-)
-from allneg.runs.shards import file_name, files_of, own_part
-from allneg.runs.shards import read as read_kind
+from allneg.errors import ResourceError, RunError
+from allneg.runs import disk, files
+from allneg.runs.files import TEMPORARY, write_errors
+from allneg.runs.shards import file_name, files_of, own_part, read
 from allneg.scoring.distributed import SINGLE_PROCESS, Shard, World
 
 _MANIFEST = "manifest.json"
-_LITTLE = 1 << 16  # bytes of a checkpoint's small files, at most
+_SMALL_FILES = 1 << 16  # bytes that a checkpoint needs besides its tensors, at most
 
 
 @dataclass(frozen=True)
 class State:
-    """How far training came; with the seed, all that chance depends on."""
+    """The progress of a training. With the seed, it determines all random choices that follow."""
 
-    epoch: int = 0  # whole epochs done
-    step: int = 0  # steps done in the next one
-    loss: float = 0.0  # their losses' sum
+    epoch: int = 0  # complete epochs
+    step: int = 0  # steps done in the next epoch
+    loss: float = 0.0  # sum of these steps' losses
     best_epoch: int = 0
     best_mrr: float = -1.0
-    stale: int = 0  # rankings since the best
+    stale: int = 0  # evaluations since the best
     drops: int = 0  # times a plateau lowered the learning rate
-    since_drop: int = 0  # rankings since the best or the last drop
+    since_drop: int = 0  # evaluations since the best or the last drop
     seconds: float = 0.0  # spent training, in all sessions
-    peak_bytes: int = 0  # held at once, in any session; 0: not measured
+    peak_bytes: int = 0  # highest memory use of any session; 0: not measured
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state and the tensors that belong to it."""
+    """A state and its tensors."""
 
     state: State
     tables: Mapping[str, Tensor]
@@ -60,220 +49,178 @@ class Checkpoint:
 
 
 def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_PROCESS) -> None:
-    """Write `folder/name` whole, point `folder/last` at it, then drop the ones before the last.
+    """Write `folder/name`, point `folder/last` at it, and delete all but the last two.
 
-    Whenever the power goes or a process is killed, `last` points at a whole checkpoint: files
-    are on the disk before the folder gets its name, the folder is read back and found right
-    before `last` moves, and what `last` pointed at stays until the next save. Every process
-    writes and reads back its own shard; the first one does the rest.
+    After a kill or a power cut at any moment, `last` points at a complete checkpoint: the files
+    are synced before the folder gets its name, they are read back and checked before `last`
+    changes, and the checkpoint before stays until the next save. Every process writes and checks
+    its own shard; rank zero does the rest.
     """
     before = _pointed(folder) if world.is_rank_zero else None
-    # The same moment again, as when a run diverges right after its best epoch. What `last` points
-    # at must stay until `last` points elsewhere.
+    # The same epoch and step again, as when a run diverges right after its best epoch: the
+    # checkpoint that `last` points at must not be overwritten.
     name = world.broadcast(f"{name}-again" if name == before else name)
-    saving = _Saving(folder, name, _files(checkpoint, world))
-    world.on_rank_zero(saving.make)
-    proofs = world.raise_together(saving.write)
+    temporary, final = folder / (TEMPORARY + name), folder / name
+    own = _own_files(checkpoint, world)
+    size = sum(tensor.nbytes for tensors in own.values() for tensor in tensors.values())
+    naming_errors = write_errors(final, size)  # as a decorator
+    world.on_rank_zero(naming_errors(lambda: _make_folder(temporary, size)))
+    written = world.raise_together(naming_errors(lambda: _write_files(temporary, own)))
     manifest: dict[str, Any] = {}
-    for told in world.gather_texts(json.dumps(proofs)):
-        manifest |= json.loads(told)
-    world.on_rank_zero(lambda: saving.finish(checkpoint.state, manifest))
-    world.raise_together(lambda: saving.check(proofs))
-    world.on_rank_zero(lambda: saving.point(before))
+    for text in world.gather_texts(json.dumps(written)):
+        manifest |= json.loads(text)
+    world.on_rank_zero(naming_errors(lambda: _finish(temporary, final, checkpoint.state, manifest)))
+    world.raise_together(lambda: files.check_files(final, written))
+    world.on_rank_zero(naming_errors(lambda: _point_last(final, before)))
 
 
-def _files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, Tensor]]:
-    """The tensors of each file that this process writes."""
+def _own_files(checkpoint: Checkpoint, world: World) -> dict[str, Mapping[str, Tensor]]:
+    """The files that this process writes."""
     if world.batch.rank:
-        return {}  # another process has the same shard, and writes it
+        return {}  # another process holds the same shard and writes it
     kinds = {"tables": checkpoint.tables, "optimizer": checkpoint.optimizer}
     if checkpoint.best:
         kinds["best"] = checkpoint.best
-    return {
-        file_name(kind, world.rows): own_part(tensors, world.rows)
-        for kind, tensors in kinds.items()
-    }
+    return {file_name(kind, world.rows): own_part(kinds[kind], world.rows) for kind in kinds}
 
 
-@dataclass(frozen=True)
-class _Saving:
-    """The steps of a save, each turning a failure into a problem that names the checkpoint."""
-
-    folder: Path
-    name: str
-    files: Mapping[str, Mapping[str, Tensor]]  # of this process
-
-    @property
-    def temporary(self) -> Path:
-        return self.folder / (TEMPORARY + self.name)
-
-    @property
-    def final(self) -> Path:
-        return self.folder / self.name
-
-    @property
-    def size(self) -> int:
-        return sum(each.nbytes for tensors in self.files.values() for each in tensors.values())
-
-    def make(self) -> None:
-        with full_disk_named(self.final, self.size):
-            if not self.folder.exists():
-                seam.disk.make_folder(self.folder)
-                seam.disk.sync(self.folder.parent)
-            need_bytes(self.folder, self.size + _LITTLE)
-            seam.disk.remove(self.temporary)
-            seam.disk.make_folder(self.temporary)
-
-    def write(self) -> dict[str, Any]:
-        """Write this process's files; the size and SHA-256 of each."""
-        with full_disk_named(self.final, self.size):
-            if not self.temporary.is_dir():
-                raise ResourceError(
-                    f"{self.folder}: another machine's process does not find it; all processes "
-                    "write to one folder, on a disk that every machine sees"
-                )
-            return {
-                name: write_tensors(self.temporary / name, tensors)
-                for name, tensors in self.files.items()
-            }
-
-    def finish(self, state: State, manifest: dict[str, Any]) -> None:
-        """Write the rest and, when all is on the disk, give the folder its name."""
-        with full_disk_named(self.final):
-            write_json(self.temporary / "state.json", asdict(state))
-            manifest["state.json"] = proof(self.temporary / "state.json")
-            write_json(self.temporary / _MANIFEST, manifest)
-            seam.disk.remove(self.final)  # from a save that did not get to move `last`
-            seam.disk.rename(self.temporary, self.final)
-            seam.disk.sync(self.folder)
-
-    def check(self, proofs: Mapping[str, Any]) -> None:
-        """Read back what this process wrote."""
-        for name, said in proofs.items():
-            check_proof(self.final / name, said)
-
-    def point(self, before: str | None) -> None:
-        """Point `last` here, and drop what nobody needs any more."""
-        with full_disk_named(self.final):
-            manifest = read_json(self.final / _MANIFEST)
-            check_proof(self.final / "state.json", manifest["state.json"])
-            write_text(self.folder / "last", self.name + "\n")
-            for old in self.folder.iterdir():
-                if old.is_dir() and old.name not in (self.name, before):
-                    seam.disk.remove(old)
+def _make_folder(temporary: Path, size: int) -> None:
+    if not temporary.parent.exists():
+        disk.make_folder(temporary.parent)
+        disk.sync(temporary.parent.parent)
+    files.need_bytes(temporary.parent, size + _SMALL_FILES)
+    disk.remove(temporary)
+    disk.make_folder(temporary)
 
 
-def load(folder: Path, shard: Shard | None = None) -> Checkpoint | None:
-    """The last checkpoint, checked against its manifest; None when there is none yet.
+def _write_files(temporary: Path, own: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
+    """Write this process's files; their checksums."""
+    if not temporary.is_dir():
+        raise ResourceError(
+            f"{temporary.parent}: a process on another machine does not see this folder; "
+            "use a disk that all machines share"
+        )
+    return {name: files.write_tensors(temporary / name, own[name]) for name in own}
 
-    With a shard, its rows of the entities alone are read, whoever wrote them.
-    """
-    name = _pointed(folder)
-    return None if name is None else _load(folder / name, shard)
+
+def _finish(temporary: Path, final: Path, state: State, manifest: dict[str, Any]) -> None:
+    """Write state and manifest, and give the folder its final name."""
+    files.write_json(temporary / "state.json", asdict(state))
+    manifest["state.json"] = files.checksum(temporary / "state.json")
+    files.write_json(temporary / _MANIFEST, manifest)
+    disk.remove(final)  # from a save that failed before it changed `last`
+    disk.rename(temporary, final)
+    disk.sync(final.parent)
 
 
-def load_or_fall_back(
-    folder: Path, say: Callable[[str], None], shard: Shard | None = None
+def _point_last(final: Path, before: str | None) -> None:
+    """Point `last` at a checkpoint, and delete those older than the one before it."""
+    manifest = files.read_json(final / _MANIFEST)
+    files.check_files(final, {"state.json": manifest["state.json"]})
+    files.write_text(final.parent / "last", final.name + "\n")
+    for old in final.parent.iterdir():
+        if old.is_dir() and old.name not in (final.name, before):
+            disk.remove(old)
+
+
+def load(
+    folder: Path, shard: Shard | None = None, warn: Callable[[str], None] | None = None
 ) -> Checkpoint | None:
-    """The last checkpoint or, where it is damaged, the one before it, which `say` is told of.
+    """The last checkpoint, verified; None if there is none yet.
 
-    `last` then points at that one, so that the next save keeps it and drops the damaged one.
+    With a shard, only its entity rows are read, whichever processes wrote them. With `warn`, a
+    damaged checkpoint is reported and the newest complete one is used; `last` then points at
+    that one, so the next save keeps it and deletes the damaged one.
     """
     world = shard.world if shard is not None else SINGLE_PROCESS
+
+    def load_last() -> Checkpoint | None:
+        name = _pointed(folder)
+        return None if name is None else _load(folder / name, shard)
+
     try:
-        return world.raise_together(lambda: load(folder, shard))
+        return world.raise_together(load_last)
     except RunError as damage:
+        if warn is None:
+            raise
         for name in reversed(names(folder)):
-            try:
-                found = world.raise_together(lambda where=folder / name: _load(where, shard))  # type: ignore[misc]
-            except RunError:
-                continue
-            say(f"{damage}\n{folder / name} is whole, so training goes on from there instead")
-            world.on_rank_zero(lambda name=name: write_text(folder / "last", name + "\n"))  # type: ignore[misc]
-            return found
+            with suppress(RunError):
+                found = world.raise_together(partial(_load, folder / name, shard))
+                warn(f"{damage}\n{folder / name} is complete; training continues from it")
+                world.on_rank_zero(partial(files.write_text, folder / "last", name + "\n"))
+                return found
         raise
 
 
-def names(folder: Path) -> list[str]:
-    """The checkpoints in a folder, whole or not, oldest first."""
-    with unreadable_named(folder):
-        found = list(folder.iterdir()) if folder.is_dir() else []
-    return sorted(
-        each.name for each in found if each.is_dir() and not each.name.startswith(TEMPORARY)
-    )
-
-
-def _load(where: Path, shard: Shard | None = None) -> Checkpoint:
+def _load(folder: Path, shard: Shard | None = None) -> Checkpoint:
     world = shard.world if shard is not None else SINGLE_PROCESS
-    verify(where, world)
+    found = verify(folder, world)
     span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
-    kinds = (read_kind(where, kind, span) for kind in ("tables", "optimizer", "best"))
-    return Checkpoint(_state(where / "state.json"), *kinds)
+    kinds = (read(folder, found.get(kind, []), span) for kind in ("tables", "optimizer", "best"))
+    return Checkpoint(_read_state(folder / "state.json"), *kinds)
 
 
-def _state(path: Path) -> State:
-    said = read_json(path)
-    if not isinstance(said, dict):
-        raise RunError(f"{path}: not a training's state; damaged")
-    kinds = {each.name: type(each.default) for each in fields(State)}
-    found = {name: value for name, value in said.items() if name in kinds}
-    for name, value in found.items():
-        if type(value) not in (kinds[name], int):
-            raise RunError(f"{path}: {name} is {value!r}, not {kinds[name].__name__}; damaged")
-    return State(**found)
+def _read_state(path: Path) -> State:
+    types = {entry.name: type(entry.default) for entry in fields(State)}
+    known = {name: value for name, value in files.read_table(path).items() if name in types}
+    for name, value in known.items():
+        if type(value) not in (types[name], int):
+            raise RunError(f"{path}: {name} is {value!r}, not {types[name].__name__}; damaged")
+    return State(**known)
 
 
 def load_best(folder: Path) -> dict[str, Tensor]:
     """The best tables of the last checkpoint."""
-    where = last_folder(folder)
-    verify(where)
-    return read_kind(where, "best") or read_kind(where, "tables")
+    last = last_folder(folder)
+    found = verify(last)
+    return read(last, found.get("best") or found["tables"])
 
 
 def last_folder(folder: Path) -> Path:
-    """Where the last checkpoint is."""
+    """The folder of the last checkpoint."""
     name = _pointed(folder)
     if name is None:
         raise RunError(f"{folder.parent}: nothing is trained yet; `allneg resume` it")
     return folder / name
 
 
-def verify(where: Path, world: World = SINGLE_PROCESS) -> None:
-    """Check every file of a checkpoint against its manifest; processes share the work."""
-    manifest = read_json(where / _MANIFEST)
-    if not _is_manifest(manifest):
-        raise RunError(f"{where / _MANIFEST}: does not list the checkpoint's files; damaged")
-    for i, (name, said) in enumerate(manifest.items()):
-        if i % world.size == world.rank:
-            check_proof(where / name, said)
-
-
-def _is_manifest(said: Any) -> bool:
-    return (
-        isinstance(said, dict) and _is_whole(said) and all(is_proof(each) for each in said.values())
+def names(folder: Path) -> list[str]:
+    """The checkpoints in a folder, complete or not, oldest first."""
+    with files.read_errors(folder):
+        found = list(folder.iterdir()) if folder.is_dir() else []
+    return sorted(
+        path.name for path in found if path.is_dir() and not path.name.startswith(TEMPORARY)
     )
 
 
-def _is_whole(names: Iterable[str]) -> bool:
-    """Is every file of a checkpoint there, and none besides?"""
-    found = files_of(names)
-    parts = [len(files) for files in found.values()]
-    known = {"state.json", *(name for files in found.values() for name in files)}
-    return {"tables", "optimizer"} <= found.keys() and len(set(parts)) == 1 and known == set(names)
+def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
+    """Check every file of a checkpoint against its manifest; the tensor files of each kind.
+
+    Several processes share the work.
+    """
+    manifest = files.read_json(folder / _MANIFEST)
+    kinds = files_of(manifest) if files.are_checksums(manifest) else {}
+    shards = {len(parts) for parts in kinds.values()}
+    expected = {"state.json", *(name for parts in kinds.values() for name in parts)}
+    if not {"tables", "optimizer"} <= kinds.keys() or len(shards) > 1 or expected != set(manifest):
+        raise RunError(f"{folder / _MANIFEST}: does not list the checkpoint's files; damaged")
+    own = list(manifest)[world.rank :: world.size]
+    files.check_files(folder, {name: manifest[name] for name in own})
+    return kinds
 
 
 def _pointed(folder: Path) -> str | None:
-    """The name in `last`; where the first save did not get to write it, the only one there is."""
+    """The name in `last`; if the first save did not get to write it, the only checkpoint."""
     path = folder / "last"
     try:
-        name = path.read_bytes()[:_LITTLE].decode("ascii").strip("\r\n")
+        name = path.read_bytes()[:_SMALL_FILES].decode("ascii").strip("\r\n")
     except FileNotFoundError:
         found = names(folder)
         if len(found) > 1:
-            raise RunError(f"{path}: missing, so nobody knows which checkpoint is the last") from None
+            raise RunError(f"{path}: missing, so the last checkpoint is unknown") from None
         return found[0] if found else None
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{path}: cannot be read ({error})") from None
     if not name or name.startswith(".") or "/" in name or not name.isprintable():
-        raise RunError(f"{path}: names no checkpoint; damaged")
+        raise RunError(f"{path}: not the name of a checkpoint; damaged")
     return name

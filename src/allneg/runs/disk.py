@@ -1,7 +1,7 @@
-"""The few things that writing a run asks of a file system.
+"""The file-system calls that writing a run needs.
 
-They stand together so that a test can put another disk in this one's place: one that is full,
-or one that forgets at a power cut what was not synced.
+Runs are written through these functions only, so that tests can replace them: by a full disk, or
+by one that loses unsynced writes at a power cut. Nothing is durable before `sync`.
 """
 
 from __future__ import annotations
@@ -15,56 +15,51 @@ from typing import TypeAlias
 Bytes: TypeAlias = bytes | memoryview  # a part of a file
 
 
-class Disk:
-    """The real one. Nothing lasts before it is synced: a file's content nor a folder's names."""
+def write(path: Path, parts: Iterable[Bytes]) -> None:
+    """Write a new file. A file or link of that name is removed first, so no link is followed."""
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        for part in parts:
+            file.write(part)
 
-    def write(self, path: Path, parts: Iterable[Bytes]) -> None:
-        """A new file; one of that name is removed first, so that no link is followed."""
-        path.unlink(missing_ok=True)
-        with path.open("xb") as file:
-            for part in parts:
-                file.write(part)
 
-    def append(self, path: Path, data: bytes) -> None:
-        """Add to a file all of `data` or nothing."""
-        with path.open("ab", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            try:
-                while data:
-                    data = data[file.write(data) :]
-            except OSError:
-                file.truncate(size)
-                raise
-
-    def sync(self, path: Path) -> None:
-        """Make a file's content, or the names in a folder, last."""
-        handle = os.open(path, os.O_RDONLY)
+def append(path: Path, data: bytes) -> None:
+    """Append all of `data` to a file, or nothing."""
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-    def make_folder(self, folder: Path) -> None:
-        folder.mkdir()
-
-    def replace(self, old: Path, new: Path) -> None:
-        """Give a file another's name, at once."""
-        os.replace(old, new)
-
-    def rename(self, old: Path, new: Path) -> None:
-        """Give a folder a name that is free."""
-        os.rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        """Take away a file, a link, or a folder with all that is in it."""
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-    def free_bytes(self, folder: Path) -> int:
-        """How much can be written in a folder."""
-        return shutil.disk_usage(folder).free
+            while data:
+                data = data[file.write(data) :]
+        except OSError:
+            file.truncate(size)
+            raise
 
 
-disk = Disk()
+def sync(path: Path) -> None:
+    """Make the content of a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    folder.mkdir()
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename a file or folder atomically; a file called `new` is replaced."""
+    os.replace(old, new)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with its content; nothing happens if `path` is missing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free

@@ -1,4 +1,4 @@
-"""Where and by whom a run was begun."""
+"""The versions, device and command that a run was started with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from allneg.runs.files import read_table
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
-    """Versions, device and command of this process."""
+    """What environment.json holds about this process."""
     device = find_device(hardware.device)
     return {
         "command": shlex.join(["allneg", *sys.argv[1:]]),
@@ -41,9 +41,9 @@ def environment(hardware: Hardware) -> dict[str, Any]:
 
 
 def is_ours(folder: Path) -> bool:
-    """Was the run in a folder begun by the torchrun that started this process?
+    """Did the torchrun that started this process also start the run in a folder?
 
-    Then a process has failed, and torchrun starts all of them anew.
+    If so, a process has failed and torchrun has restarted all of them.
     """
     if _launcher() is None or not (folder / "run.json").exists():
         return False
@@ -51,7 +51,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def _launcher() -> str | None:
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run_id is None:
         return None
-    run_id = os.environ["TORCHELASTIC_RUN_ID"]
     return f"torchrun {run_id}, process {os.getppid()} on {socket.gethostname()}"

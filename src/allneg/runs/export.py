@@ -1,4 +1,4 @@
-"""A run's shards joined into one file, or into a run of one process, a block of rows at a time."""
+"""Join the shards of a run into one file, or into a run of one process."""
 
 from __future__ import annotations
 
@@ -10,95 +10,81 @@ from typing import Any
 import torch
 
 from allneg.errors import RecipeError
-from allneg.runs import disk as seam
+from allneg.runs import disk, files
 from allneg.runs.checkpoint import last_folder, verify
-from allneg.runs.files import (
-    full_disk_named,
-    need_bytes,
-    proof,
-    sync,
-    unreadable_named,
-    write_json,
-    write_parts,
-    write_text,
-)
 from allneg.runs.run import Run
-from allneg.runs.shards import Part, listed, opened
-from allneg.runs.tensors import header
+from allneg.runs.shards import StoredTensor, opened
 
 _COPIED = (
     "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
     "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
-_BLOCK = 1 << 24  # bytes copied at a time
+_BLOCK = 1 << 24  # bytes copied at once
 
 
 def export(run: Run, out: Path) -> None:
     """Write the best weights to `out`, a .safetensors file, or the whole run to `out`, a folder.
 
-    Whatever number of processes trained the run, memory holds a block of its rows at a time.
+    Only one block of rows is in memory at a time, however many processes trained the run.
     """
     if out.exists() or out.is_symlink():
         raise RecipeError(f"{out}: exists already; choose another --out")
     run.need_weights()
-    where = last_folder(run.folder / "checkpoints")
-    verify(where)
-    files = listed(where)
-    with opened([where / name for name in files["tables"]]) as parts:
-        run.check_shapes(parts)
+    last = last_folder(run.folder / "checkpoints")
+    kinds = {kind: [last / name for name in names] for kind, names in verify(last).items()}
+    with opened(kinds["tables"]) as tensors:
+        run.check_shapes(tensors)
     if out.suffix == ".safetensors":
-        with full_disk_named(out):
+        with files.write_errors(out):
             out.parent.mkdir(parents=True, exist_ok=True)
-        _join(where, files.get("best", files["tables"]), out)
+        _join(kinds.get("best", kinds["tables"]), out)
     else:
-        _export_run(run, where, files, out)
+        _export_run(run, last, kinds, out)
 
 
-def _export_run(run: Run, where: Path, files: Mapping[str, list[str]], out: Path) -> None:
-    """A run that one process could have written; `run.json` comes last, and makes it one."""
-    target = out / "checkpoints" / where.name
-    with full_disk_named(out):
+def _export_run(run: Run, last: Path, kinds: Mapping[str, list[Path]], out: Path) -> None:
+    """Write a run as one process would have; run.json is last, since it makes a folder a run."""
+    target = out / "checkpoints" / last.name
+    with files.write_errors(out):
         target.mkdir(parents=True)
     try:
-        manifest: dict[str, Any] = {}
-        for kind, names in files.items():
-            _join(where, names, target / f"{kind}.safetensors")
-            manifest[f"{kind}.safetensors"] = proof(target / f"{kind}.safetensors")
-        _copy(where / "state.json", target / "state.json")
-        manifest["state.json"] = proof(target / "state.json")
-        write_json(target / "manifest.json", manifest)
-        write_text(target.parent / "last", f"{where.name}\n")
+        for kind, shards in kinds.items():
+            _join(shards, target / f"{kind}.safetensors")
+        _copy(last / "state.json", target / "state.json")
+        names = [*(f"{kind}.safetensors" for kind in kinds), "state.json"]
+        manifest: dict[str, Any] = {name: files.checksum(target / name) for name in names}
+        files.write_json(target / "manifest.json", manifest)
+        files.write_text(target.parent / "last", f"{last.name}\n")
         for name in _COPIED:
             if (run.folder / name).exists():
                 _copy(run.folder / name, out / name)
-        sync(out)
-        sync(out.parent)
+        files.sync(out)
+        files.sync(out.parent)
     except BaseException:
         with suppress(OSError):
-            seam.disk.remove(out)  # a part of a run is of no use
+            disk.remove(out)
         raise
 
 
-def _join(where: Path, names: list[str], out: Path) -> None:
-    """One safetensors file from several, whole or not there."""
-    need_bytes(out.parent, sum((where / name).stat().st_size for name in names))
-    with opened([where / name for name in names]) as parts:
-        write_parts(out, _bytes(parts))
+def _join(shards: list[Path], out: Path) -> None:
+    """Write one safetensors file from several, atomically."""
+    files.need_bytes(out.parent, sum(path.stat().st_size for path in shards))
+    with opened(shards) as tensors:
+        files.write_parts(out, _blocks(tensors))
 
 
-def _bytes(parts: Mapping[str, Part]) -> Iterator[seam.Bytes]:
-    """The bytes that `run/tensors.py` gives of the same tensors, read as they are needed."""
-    order, head = header({name: (part.dtype, part.shape) for name, part in parts.items()})
-    yield head
+def _blocks(tensors: Mapping[str, StoredTensor]) -> Iterator[disk.Bytes]:
+    """The bytes of a safetensors file with these tensors, read as they are needed."""
+    order, header = files.tensor_header({name: (t.dtype, t.shape) for name, t in tensors.items()})
+    yield header
     for name in order:
-        for block in parts[name].blocks():
+        for block in tensors[name].blocks():
             if block.numel():
                 yield block.contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _copy(old: Path, new: Path) -> None:
-    with unreadable_named(old):
+    with files.read_errors(old):
         file = old.open("rb")
-    with file, full_disk_named(new):
-        seam.disk.write(new, iter(lambda: file.read(_BLOCK), b""))
-        seam.disk.sync(new)
+    with file:
+        files.write_parts(new, iter(lambda: file.read(_BLOCK), b""))

@@ -1,4 +1,4 @@
-"""Writing so that a reader sees the old file or the new one, never a part."""
+"""Write files atomically, read them with clear errors, and check them against their SHA-256."""
 
 from __future__ import annotations
 
@@ -6,123 +6,145 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from allneg.errors import RunError, ResourceError
-from allneg.runs import disk as seam
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from allneg.errors import ResourceError, RunError
+from allneg.runs import disk
 
-TEMPORARY = ".tmp-"  # our own leftovers begin so, and may be swept
-_LARGEST_JSON = 1 << 28  # bytes; a report of a hundred thousand relations has a tenth of it
+TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
+_MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+}
+_ITEM_BYTES = {name: dtype.itemsize for dtype, name in _DTYPES.items()}
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by `text` at once."""
+    """Replace `path` by `text` atomically."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` at once."""
+    """Replace `path` by `data` atomically."""
     write_parts(path, [data], len(data))
-
-
-def write_parts(path: Path, parts: Iterable[seam.Bytes], size: int = 0) -> None:
-    """Replace `path` by `parts` at once, or leave it as it was; `size` is what they need."""
-    # Of its own: another process may be writing the same file.
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    with full_disk_named(path, size):
-        _refuse_if_odd(path)
-        try:
-            seam.disk.write(temporary, parts)
-            seam.disk.sync(temporary)
-            seam.disk.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                seam.disk.remove(temporary)  # nothing sweeps a folder that is no run's
-            raise
-        seam.disk.sync(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def write_parts(path: Path, parts: Iterable[disk.Bytes], size: int = 0) -> None:
+    """Replace `path` by `parts`, `size` bytes in all, or leave it as it was."""
+    # The process id keeps two processes that write the same file apart.
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    with write_errors(path, size):
+        _check_plain_file(path)
+        try:
+            disk.write(temporary, parts)
+            disk.sync(temporary)
+            disk.rename(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                disk.remove(temporary)
+            raise
+        disk.sync(path.parent)
+
+
 def append_text(path: Path, text: str) -> None:
-    """Add `text` at the end of a file. It is not sure to last before `sync`."""
-    with full_disk_named(path, len(text)):
-        _refuse_if_odd(path)
-        seam.disk.append(path, text.encode())
+    """Append `text` to a file. It is durable only after `sync`."""
+    with write_errors(path, len(text)):
+        _check_plain_file(path)
+        disk.append(path, text.encode())
 
 
 def sync(path: Path) -> None:
-    """Make what was written last: a file's content, or the names in a folder."""
-    with full_disk_named(path):
-        seam.disk.sync(path)
+    """Make the content of a file, or the names in a folder, durable."""
+    with write_errors(path):
+        disk.sync(path)
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in `path`; a `RunError` that names the file when it cannot be had."""
+    """The JSON in `path`; a `RunError` that names the file if it cannot be read."""
     try:
-        with unreadable_named(path):
-            if path.stat().st_size > _LARGEST_JSON:
-                raise RunError(
-                    f"{path}: larger than {_LARGEST_JSON:,} bytes; not one of a run's files"
-                )
+        with read_errors(path):
+            if path.stat().st_size > _MAX_JSON_BYTES:
+                raise RunError(f"{path}: larger than {_MAX_JSON_BYTES:,} bytes; not a run's file")
             return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path}: not JSON ({error}); the file is damaged") from None
 
 
-@contextlib.contextmanager
-def unreadable_named(path: Path) -> Iterator[None]:
-    """Make of an `OSError` a `RunError` that names `path`, as `full_disk_named` does in writing."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
-
-
 def read_table(path: Path) -> dict[str, Any]:
-    """The JSON in `path`, which has names and values."""
-    said = read_json(path)
-    if not isinstance(said, dict):
-        raise RunError(f"{path}: holds no names and values; the file is damaged")
-    return said
+    """The JSON object in `path`."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: not a JSON object; the file is damaged")
+    return content
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Write a safetensors file where nothing is yet, down to the disk; its size and SHA-256.
+    """Write a new safetensors file and sync it; its size and SHA-256.
 
-    The bytes are hashed on their way, so that the proof is of what was meant to be written.
+    The bytes are hashed before they are written, so a later check finds errors of the disk.
+    safetensors' own `save_file` does not sync, sets other permissions, and leaves temporary files
+    when it is killed.
     """
-    # Not at the top: torch-free commands read JSON through this file's neighbours.
-    from allneg.runs.tensors import parts
+    size, digest = 0, hashlib.sha256()
 
-    needed, size, digest = sum(each.nbytes for each in tensors.values()), 0, hashlib.sha256()
-
-    def hashed() -> Iterator[seam.Bytes]:
+    def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
-        for part in parts(tensors):
+        for part in _tensor_bytes(tensors):
             size += len(part)
             digest.update(part)
             yield part
 
-    with full_disk_named(path, needed):
-        seam.disk.write(path, hashed())
-        seam.disk.sync(path)
+    with write_errors(path, sum(tensor.nbytes for tensor in tensors.values())):
+        disk.write(path, hashed_parts())
+        disk.sync(path)
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def _tensor_bytes(tensors: Mapping[str, Tensor]) -> Iterator[disk.Bytes]:
+    """The bytes of a safetensors file, without a second copy of the tensors in memory."""
+    order, header = tensor_header(
+        {name: (_DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
+    )
+    yield header
+    for name in order:
+        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+        if len(flat):
+            yield flat.view(torch.uint8).numpy().data
 
+
+def tensor_header(tensors: Mapping[str, tuple[str, Sequence[int]]]) -> tuple[list[str], bytes]:
+    """The order of tensors in a safetensors file and its header, from their dtypes and shapes."""
+    # Wide numbers first, so that every tensor is aligned; then by name.
+    order = sorted(tensors, key=lambda name: (-_ITEM_BYTES[tensors[name][0]], name))
+    entries, end = {}, 0
+    for name in order:
+        dtype, shape = tensors[name]
+        start, end = end, end + math.prod(shape) * _ITEM_BYTES[dtype]
+        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return order, len(text).to_bytes(8, "little") + text
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except OSError as error:
@@ -131,71 +153,85 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
 
 
-def proof(path: Path) -> dict[str, Any]:
+def checksum(path: Path) -> dict[str, Any]:
     """The size and SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def is_proof(said: Any) -> bool:
-    return isinstance(said, dict) and said.keys() == {"bytes", "sha256"}
+def are_checksums(content: Any) -> bool:
+    """Is this a table of file names and their checksums?"""
+    return isinstance(content, dict) and all(
+        isinstance(entry, dict) and entry.keys() == {"bytes", "sha256"}
+        for entry in content.values()
+    )
 
 
-def check_proof(path: Path, said: Mapping[str, Any]) -> None:
-    """Raise a `RunError` that names the file and the check, unless it is the one that was written."""
-    if not path.is_file():
-        raise RunError(f"{path}: missing; the run is not whole")
-    found = path.stat().st_size
-    if found != said["bytes"]:
-        raise RunError(f"{path}: {found:,} bytes where {said['bytes']} were written; damaged")
-    with unreadable_named(path):
-        digest = proof(path)["sha256"]
-    if digest != said["sha256"]:
-        raise RunError(
-            f"{path}: its SHA-256 begins {digest[:12]}, and that of what was written "
-            f"{str(said['sha256'])[:12]}; the file is damaged, or another's"
-        )
+def check_files(folder: Path, expected: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise a `RunError` that names the first file without its expected checksum."""
+    for name, recorded in expected.items():
+        path = folder / name
+        if not path.is_file():
+            raise RunError(f"{path}: missing; the run is not complete")
+        with read_errors(path):
+            size = path.stat().st_size
+            if size != recorded["bytes"]:
+                raise RunError(f"{path}: {size:,} bytes instead of {recorded['bytes']}; damaged")
+            digest = checksum(path)["sha256"]
+        if digest != recorded["sha256"]:
+            raise RunError(
+                f"{path}: its SHA-256 is {digest[:12]}… instead of {str(recorded['sha256'])[:12]}…;"
+                " the file is damaged or from another run"
+            )
 
 
 def need_bytes(folder: Path, size: int) -> None:
-    """Complain before anything is written, if a folder has less room than that."""
-    with full_disk_named(folder):
-        free = seam.disk.free_bytes(folder)
+    """Raise a `ResourceError` unless a folder has `size` bytes free."""
+    with write_errors(folder):
+        free = disk.free_bytes(folder)
     if free < size:
-        raise ResourceError(_full(folder, size, free))
+        raise ResourceError(_disk_full(folder, f"{size:,} bytes are needed, {free:,} are free"))
+
+
+def need_writable(folder: Path) -> None:
+    """Raise an `OSError` unless files can be created in a folder."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        code = errno.EACCES if folder.is_dir() else errno.ENOTDIR
+        raise OSError(code, os.strerror(code))
 
 
 @contextlib.contextmanager
-def full_disk_named(path: Path, size: int = 0) -> Iterator[None]:
-    """Turn a failed write of `size` bytes into a `AllnegError` that names the file."""
+def write_errors(path: Path, size: int = 0) -> Iterator[None]:
+    """Turn an `OSError` from writing `size` bytes into a `ResourceError` that names `path`."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ResourceError(_full(path, size)) from None
+            needed = f"{size:,} bytes are needed" if size else ""
+            raise ResourceError(_disk_full(path, needed)) from None
         raise ResourceError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def need_writable(folder: Path) -> None:
-    """Raise an `OSError` unless files can be made in a folder."""
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        what = errno.EACCES if folder.is_dir() else errno.ENOTDIR
-        raise OSError(what, os.strerror(what))
+full_disk_named = write_errors  # the earlier name, which other packages import
 
 
-def _full(path: Path, size: int, free: int | None = None) -> str:
-    needed = f" ({size:,} bytes are needed)" if size else ""
-    if free is not None:
-        needed = f" ({size:,} bytes are needed, {free:,} are free)"
-    return f"{path}: the disk is full{needed}; free some space; a run goes on by `allneg resume`"
-
-
-def _refuse_if_odd(path: Path) -> None:
-    """Only a plain file is ever replaced or added to: no link, no device."""
+@contextlib.contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` from reading into a `RunError` that names `path`."""
     try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISREG(mode):
-        raise ResourceError(f"{path}: not a plain file, so it is not replaced; move it away")
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _disk_full(path: Path, needed: str) -> str:
+    needed = f" ({needed})" if needed else ""
+    return f"{path}: the disk is full{needed}; free some space, then continue with `allneg resume`"
+
+
+def _check_plain_file(path: Path) -> None:
+    """Raise a `ResourceError` if `path` is a link, a device or a folder: those stay untouched."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise ResourceError(f"{path}: not a plain file, so it is not replaced; move it away")

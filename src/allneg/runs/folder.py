@@ -1,19 +1,26 @@
-"""The folder of a run that is to be: its name, and whose it is."""
+"""The folder of a run: its name, who creates it, and a lock for the process that trains it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from allneg.errors import RecipeError
+from filelock import FileLock, Timeout
+
+from allneg.errors import AllnegError, RecipeError, ResourceError
 from allneg.recipe import Recipe
-from allneg.runs import disk as seam
-from allneg.runs.files import full_disk_named, need_writable
+from allneg.runs import disk
+from allneg.runs.files import TEMPORARY, need_writable, write_errors
+
+_LOCK = ".lock"
 
 
 def new_folder(recipe: Recipe) -> Path:
-    """A name for a run that was given none: runs/DATE_DATA_MODEL, with a number if taken."""
+    """A free name for a run without --out: runs/DATE_DATA_MODEL, with a number if taken."""
     data = Path(recipe.data.name).name.split(".")[0] or "data"
     base = Path("runs") / f"{time.strftime('%Y-%m-%d')}_{data}_{recipe.model.name}"
     folder, number = base, 2
@@ -23,24 +30,23 @@ def new_folder(recipe: Recipe) -> Path:
 
 
 def check_new(folder: Path) -> None:
-    """Raise a `AllnegError` unless a run can be made in a folder, which is not touched."""
-    with full_disk_named(folder):
+    """Raise an `AllnegError` unless a run can be created in a folder; nothing is written."""
+    with write_errors(folder):
         if folder.is_symlink():
-            raise RecipeError(f"{folder}: is a link; choose another --out, or where it leads to")
+            raise RecipeError(f"{folder}: is a link; choose another --out, or the link's target")
         if folder.exists() and not folder.is_dir():
-            raise RecipeError(f"{folder}: is there, and no folder; choose another --out")
+            raise RecipeError(f"{folder}: exists and is not a folder; choose another --out")
         if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
-        home = next(each for each in folder.absolute().parents if each.exists())
-        need_writable(home)
+        need_writable(next(path for path in folder.absolute().parents if path.exists()))
 
 
-def take(folder: Path) -> None:
-    """Make a folder ours: of all who would, one makes the folder in it."""
-    with full_disk_named(folder):
+def claim(folder: Path) -> None:
+    """Create a folder for a run; of several processes that try, only one succeeds."""
+    with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            seam.disk.make_folder(folder / "checkpoints")
+            disk.make_folder(folder / "checkpoints")
         except FileExistsError:
             raise _taken(folder) from None
         except BaseException:
@@ -51,5 +57,57 @@ def take(folder: Path) -> None:
 
 def _taken(folder: Path) -> RecipeError:
     if not (folder / "run.json").exists():
-        return RecipeError(f"{folder}: is not empty, and no run; choose another --out")
+        return RecipeError(f"{folder}: not empty and not a run; choose another --out")
     return RecipeError(f"{folder}: exists already; `allneg resume` it, or choose another --out")
+
+
+def is_free(folder: Path) -> bool:
+    """Is no process training the run in a folder?"""
+    if not (folder / _LOCK).exists():
+        return True
+    try:
+        with locked(folder, str):
+            return True
+    except AllnegError:  # locked, or another user's file
+        return False
+
+
+@contextlib.contextmanager
+def training_lock(folder: Path) -> Iterator[None]:
+    """Lock a run for training, and delete what a killed process left behind."""
+    holder = folder / ".holder"
+
+    def reason() -> str:
+        owner = holder.read_text().strip() if holder.exists() else "another process"
+        return f"is being trained by {owner}; wait for it"
+
+    with locked(folder, reason, seconds=1):  # `is_free` holds the lock for a moment
+        try:
+            with write_errors(holder):
+                holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                for path in leftovers(folder):
+                    disk.remove(path)
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, reason: Callable[[], str], seconds: float = 0) -> Iterator[None]:
+    """Lock a folder, waiting up to `seconds`; `reason` completes the message if it is taken."""
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        raise RecipeError(f"{folder}: {reason()}") from None
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be written ({error.strerror})") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files and folders that a killed process did not finish."""
+    return sorted([*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"checkpoints/{TEMPORARY}*")])

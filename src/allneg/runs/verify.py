@@ -1,4 +1,4 @@
-"""Is everything in a run's folder whole, and does it belong together?"""
+"""Check that everything in a run's folder is complete and belongs together."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from allneg.errors import RunError, AllnegError
+from allneg.errors import AllnegError, RunError
 from allneg.evaluation import evaluate
-from allneg.runs import checkpoint
-from allneg.runs.files import read_json
-from allneg.runs.lock import leftovers
+from allneg.runs import checkpoint, shards
+from allneg.runs.folder import leftovers
 from allneg.runs.run import Run
-from allneg.runs.shards import files_of
-from allneg.runs.shards import read as read_kind
 
-_TRIES = 5  # at what a training may be changing
-_ROUNDING = 1e-3  # by which a mean may differ where ranks were computed by something else
+_TRIES = 5  # for files that a running training may be changing
+_TOLERANCE = 1e-3  # difference of means that another device or kernel may cause
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
-    wrong: str | None  # None when it is as it should be
+    wrong: str | None  # None: nothing
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -37,116 +32,110 @@ class Check:
 def verify(folder: Path, rank: bool = False) -> list[Check]:
     """Check every file of a run; with `rank`, also rank again and compare with the report.
 
-    Checks stand alone: after one fails, the others are still made, unless the folder is no run.
+    After one check fails the others are still made, unless the folder is not a run.
     """
     run = Run.open(folder)
-    checks: list[tuple[str, Callable[[], object]]] = [
-        ("names and triples", lambda: run.graph),
-        ("environment", lambda: run.environment),
-        ("status", lambda: run.status),
-        ("metrics", lambda: _check_metrics(run)),
-        ("last checkpoint", lambda: run.last()),
-        *(
-            (f"checkpoint {name}", lambda name=name: _check_checkpoint(run, name))
-            for name in checkpoint.names(folder / "checkpoints")
-        ),
-        ("end", lambda: _check_end(run)),
-        ("leftovers", lambda: _check_leftovers(run)),
-    ]
+    checks: dict[str, Callable[[], object]] = {
+        "recipe": lambda: run.recipe,
+        "names and triples": lambda: run.graph,
+        "environment": lambda: run.environment,
+        "status": lambda: run.status,
+        "metrics": lambda: _check_metrics(run),
+        "last checkpoint": lambda: run.last(),
+    }
+    for name in checkpoint.names(folder / "checkpoints"):
+        path = folder / "checkpoints" / name
+        checks[f"checkpoint {name}"] = lambda path=path: _check_checkpoint(run, path)  # type: ignore[misc]
+    checks |= {"end": lambda: _check_end(run), "leftovers": lambda: _check_leftovers(run)}
     if run.has_report:
-        checks.append(("report", lambda: run.report))
-    if run.has_report and rank:
-        checks.append(("report, ranked again", lambda: _check_ranks(run)))
+        checks["report"] = lambda: run.report
+        if rank:
+            checks["report, ranked again"] = lambda: _check_ranks(run)
     tries = 1 if run.free else _TRIES
-    return [_made(what, check, tries) for what, check in [("recipe", lambda: run.recipe), *checks]]
+    return [_make(what, check, tries) for what, check in checks.items()]
 
 
-def _made(what: str, check: Callable[[], object], tries: int = 1) -> Check:
+def _make(what: str, check: Callable[[], object], tries: int) -> Check:
     try:
         check()
-    except AllnegError as problem:
-        return _made(what, check, tries - 1) if tries > 1 else Check(what, str(problem))
+    except AllnegError as error:
+        return _make(what, check, tries - 1) if tries > 1 else Check(what, str(error))
     return Check(what, None)
 
 
 def _check_metrics(run: Run) -> None:
-    epochs = [entry.get("epoch") for entry in run.metrics()]
+    path = run.folder / "metrics.jsonl"
+    epochs = [entry["epoch"] for entry in run.metrics()]
     if epochs != list(range(1, len(epochs) + 1)):
-        raise RunError(f"{run.folder / 'metrics.jsonl'}: epochs are missing, double or out of order")
+        raise RunError(f"{path}: epochs are missing, repeated or out of order")
     saved = run.last()
     if saved and saved.state.epoch > len(epochs):
         raise RunError(
-            f"{run.folder / 'metrics.jsonl'}: {len(epochs)} epochs, and the last checkpoint is "
-            f"after epoch {saved.state.epoch}"
+            f"{path}: {len(epochs)} epochs, but the last checkpoint is after {saved.state.epoch}"
         )
 
 
 def _check_end(run: Run) -> None:
-    """Is all there that a run has once it is finished?"""
+    """Does a finished run have its weights and its report?"""
     state = run.status["state"]
     if run.has_report and state == "new":
-        raise RunError(f"{run.folder / 'status.json'}: missing, and there is a report")
-    if state != "finished":
-        return
-    run.need_weights()
-    if not run.finished:
-        raise RunError(f"{run.folder / 'report.json'}: missing, and the run is finished")
+        raise RunError(f"{run.folder / 'status.json'}: missing, but there is a report")
+    if state == "finished":
+        run.need_weights()
+        if not run.finished:
+            raise RunError(f"{run.folder / 'report.json'}: missing, but the run is finished")
 
 
-def _check_checkpoint(run: Run, name: str) -> None:
-    where = run.folder / "checkpoints" / name
-    if not where.exists():
-        return  # a training has made newer ones meanwhile
-    checkpoint.verify(where)
-    listed = {*read_json(where / "manifest.json"), "manifest.json"}
-    more = sorted({path.name for path in where.iterdir()} - listed)
-    if more:
-        raise RunError(f"{where / more[0]}: not in the manifest; it is not of this checkpoint")
-    for kind in files_of(listed):
-        tensors = read_kind(where, kind)
+def _check_checkpoint(run: Run, folder: Path) -> None:
+    if not folder.exists():
+        return  # a training has replaced it meanwhile
+    kinds = checkpoint.verify(folder)
+    expected = {
+        "manifest.json",
+        "state.json",
+        *(name for names in kinds.values() for name in names),
+    }
+    extra = sorted({path.name for path in folder.iterdir()} - expected)
+    if extra:
+        raise RunError(f"{folder / extra[0]}: not in the manifest; move it away")
+    for kind, names in kinds.items():
+        tensors = shards.read(folder, names)
         if kind != "optimizer":
             run.check_shapes(tensors)
-        _check_finite(f"{where}: {kind}", tensors)
-
-
-def _check_finite(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
-    for name, each in tensors.items():
-        if not each.isfinite().all():
-            raise RunError(f"{what}: {name} has numbers that are not finite")
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise RunError(f"{folder}: {kind}: {name} has numbers that are not finite")
 
 
 def _check_leftovers(run: Run) -> None:
-    if not run.free:
-        return  # they are its training's
-    for left in leftovers(run.folder):
-        raise RunError(f"{left}: left by a process that was killed; `allneg resume` sweeps it")
-
-
-def _alike(one: Any, other: Any, slack: float) -> bool:
-    """Are two parts of a report the same, but for the rounding of another device or engine?"""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        slack = _slack(one["count"]) if "count" in one else slack
-        return one.keys() == other.keys() and all(
-            _alike(one[name], other[name], slack) for name in one
-        )
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=slack, abs_tol=slack)
-    return bool(one == other)
-
-
-def _slack(count: int) -> float:
-    """By how much a mean over so many queries may differ: one may be at another place."""
-    return max(_ROUNDING, 1 / max(1, count))
+    if run.free and (paths := leftovers(run.folder)):
+        raise RunError(f"{paths[0]}: left by a killed process; `allneg resume` deletes it")
 
 
 def _check_ranks(run: Run) -> None:
-    told = run.report
+    stored = run.report
     block = run.recipe.evaluation.block
-    found = evaluate(run.model, run.tables(), run.graph, told.protocol["split"], block=block)
-    again = found.to_json()
-    for name, one in told.to_json().items():
-        if not _alike(one, again[name], _slack(told.count)):
-            differs = "not the same"
-            if isinstance(one, (int, float)):
-                differs = f"{one}, and {again[name]}"
-            raise RunError(f"{run.folder / 'report.json'}: {name} is {differs} when ranked again")
+    again = evaluate(run.model, run.tables(), run.graph, stored.protocol["split"], block=block)
+    new = again.to_json()
+    for name, old in stored.to_json().items():
+        if name in new and not _agree(old, new[name], stored.count):
+            numbers = f"{old}, but {new[name]}" if isinstance(old, (int, float)) else "different"
+            raise RunError(f"{run.folder / 'report.json'}: {name} is {numbers} when ranked again")
+
+
+def _agree(old: Any, new: Any, count: int) -> bool:
+    """Are two parts of a report equal, up to the rounding of another device or kernel?
+
+    `count` queries were ranked; rounding may change the rank of one of them.
+    """
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        # Another version may have other metrics, but not other relations or sides.
+        is_group = "count" not in new and any(isinstance(part, Mapping) for part in new.values())
+        if is_group and old.keys() != new.keys():
+            return False
+        shared = old.keys() & new.keys()
+        return all(_agree(old[name], new[name], old.get("count", count)) for name in shared)
+    if isinstance(old, float) and isinstance(new, float):
+        tolerance = max(_TOLERANCE, 1 / max(1, count))
+        return math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance)
+    return bool(old == new)

@@ -58,7 +58,7 @@ def fit(
     alone, so a resumed run goes on as if it had never stopped, with as many processes as before
     or with others. A run that is being trained already is refused.
     """
-    with run.held():
+    with run.locked():
         return run_training(run, callbacks, stopped_by, aim)
 
 
@@ -81,7 +81,7 @@ def run_training(
                 return _fit(run, device, callbacks or Callbacks(), Decision(world, stopped_by), aim)
         except ResourceError as problem:
             with contextlib.suppress(ResourceError):  # of a full disk, too
-                run.say("failed", reason=str(problem))
+                run.set_status("failed", reason=str(problem))
             raise
 
 
@@ -98,7 +98,7 @@ def _fit(
         trainer.restore(saved)
         state = saved.state
     run.rewind(state.epoch)
-    run.say("running")
+    run.set_status("running")
     callbacks.began(recipe.training.epochs)
     callbacks.said(str(trainer.plan))
 
@@ -130,7 +130,7 @@ def _fit(
                 state = cost.of(replace(state, loss=float(total)))
                 checkpointer.save(trainer.checkpoint(state), must=signal_number != 0)
             if signal_number:
-                run.say("interrupted", epoch=state.epoch, step=state.step)
+                run.set_status("interrupted", epoch=state.epoch, step=state.step)
                 world.max(0)  # whoever ends first may have the others killed
                 goes_on = f"stopped and saved; `allneg resume {run.folder}` goes on"
                 raise Interrupted(goes_on, signal_number)
@@ -159,7 +159,7 @@ def _fit(
             state = cost.of(state)
             checkpointer.save(trainer.checkpoint(state), must=ends)
     if state.epoch < recipe.training.epochs and not should_stop(state, recipe):
-        run.say("interrupted", epoch=state.epoch, step=0)
+        run.set_status("interrupted", epoch=state.epoch, step=0)
         return None
     return _finish(run, trainer, state, cost, aim.split)
 
@@ -208,7 +208,7 @@ def _diverge(run: Run, trainer: Trainer, state: State, what: str) -> NoReturn:
         f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
         f"{kept}; train anew with a lower optimizer.learning_rate or a higher regularizer.weight."
     )
-    run.say("diverged", epoch=state.epoch, step=state.step, reason=reason)
+    run.set_status("diverged", epoch=state.epoch, step=state.step, reason=reason)
     raise Diverged(reason)
 
 

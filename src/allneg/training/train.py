@@ -58,7 +58,7 @@ def train(
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name meanwhile
                 Run.create(folder, plan, graph)
-            stack.enter_context(Run.open(folder).held())
+            stack.enter_context(Run.open(folder).locked())
 
         world.on_rank_zero(begin)
         folder = Path(world.broadcast(str(folder)))
@@ -86,7 +86,7 @@ def resume(
     if mesh is None and not changed:
         mesh = hardware.mesh
     with launched(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
-        world.on_rank_zero(lambda: stack.enter_context(run.held()))
+        world.on_rank_zero(lambda: stack.enter_context(run.locked()))
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
             callbacks.said(

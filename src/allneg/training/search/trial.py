@@ -13,8 +13,7 @@ from filelock import FileLock, Timeout
 from allneg.errors import Diverged, OutOfMemoryError, RunError
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
-from allneg.runs import Run
-from allneg.runs import disk as seam
+from allneg.runs import Run, disk
 from allneg.runs.epochs import best_of
 from allneg.runs.files import full_disk_named, read_json, write_json
 from allneg.training.loop import StopAt, fit
@@ -138,7 +137,7 @@ def _opened(place: Place, graph: Graph) -> Run:
     folder = place.folder
     if not (folder / "run.json").exists():
         with full_disk_named(folder):
-            seam.disk.remove(folder)  # a process was killed while it made the run
+            disk.remove(folder)  # a process was killed while it made the run
         return Run.create(folder, place.trial.recipe, graph)
     run = Run.open(folder)
     here, there = data_hash(graph), data_hash(run.graph)

@@ -1,4 +1,4 @@
-"""The graph in a run's folder: a large one stays on the disk, and is the same."""
+"""The graph in a run's folder; a large graph stays on the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
-from allneg.runs import Run, stored
+from allneg.runs import Run, graph_files
 from allneg.training import fit
 
 
@@ -22,9 +22,9 @@ from allneg.training import fit
 def large(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Graph, Graph]:
-    """The tiny graph in memory, and as if it were a large one."""
+    """The tiny graph in memory, and stored as a large one would be."""
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(stored, "_LARGE", 1)
+    monkeypatch.setattr(graph_files, "_LARGE", 1)
     return read_graph(tiny_folder), read_graph(tiny_folder, Data(store="disk"))
 
 
@@ -49,7 +49,7 @@ def test_a_large_graph_is_not_copied_into_memory(
         assert not graph.split(split).flags.owndata
 
 
-def test_training_is_the_same_from_memory_and_from_the_disk(
+def test_training_from_disk_equals_training_from_memory(
     large: tuple[Graph, Graph], quick: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     weights = []
@@ -62,21 +62,21 @@ def test_training_is_the_same_from_memory_and_from_the_disk(
 
 
 @pytest.mark.parametrize(
-    "entities, train, said",
+    "entities, train, message",
     [
         (("a\nx", "b"), [[0, 0, 1]], "a line feed"),
-        (("a", "a"), [[0, 0, 1]], "stands twice"),
+        (("a", "a"), [[0, 0, 1]], "have the same name"),
         (("a", "b"), [[0, 0, 2]], "ids of its entities"),
         (("a", "b"), [[0, -1, 1]], "ids of its entities"),
         (("a", "b"), [[0, 1]], "ids of its entities"),
         (("a", "b"), np.empty((0, 3), dtype=np.int64), "train is empty"),
     ],
 )
-def test_a_graph_that_could_not_be_read_again_is_not_written(
-    entities: tuple[str, ...], train: Any, said: str, tmp_path: Path
+def test_a_graph_that_could_not_be_read_again_is_refused(
+    entities: tuple[str, ...], train: Any, message: str, tmp_path: Path
 ) -> None:
     none = np.empty((0, 3), dtype=np.int64)
     graph = Graph("odd", Vocabulary(entities, ("r",)), np.array(train), none, none)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         Run.create(tmp_path / "run", Recipe(), graph)
     assert not (tmp_path / "run").exists()
