@@ -138,7 +138,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
+    return Recipe.read(HOUSE / "src/allneg/recipes/plans" / f"{name}.toml")
 
 
 def _time(seconds: float) -> str:
