@@ -227,7 +227,8 @@ def _missed(published: Published) -> Iterator[str]:
                 for path, other in others.items()
             )
             mrrs = [mrr for other in others.values() for mrr in other.values("mrr")]
-            tried = f" Validation MRR of other configurations: {valid}.{floor_count(mrrs, floor)}"
+            count = floor_count(mrrs, floor, "of their seeds")
+            tried = f" Validation MRR of other configurations: {valid}.{count}"
         yield (
             f"{TITLES[cell.data]}: {ours.title} has {_mean(ours, 4)}; its floor is "
             f"{digits(floor, 3)}.{rounded}{floor_count(ours.values('mrr'), floor)}"

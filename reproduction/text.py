@@ -59,10 +59,10 @@ def difference(one: float, other: float) -> float:
     return round(one - other, 3)
 
 
-def floor_count(mrrs: Sequence[float], floor: float) -> str:
+def floor_count(mrrs: Sequence[float], floor: float, seeds: str = "seeds") -> str:
     """How many seeds reach a floor that their mean misses; nothing if none does."""
     count = sum(mrr >= floor for mrr in mrrs)
-    return f" {count} of {len(mrrs)} seeds reach the floor on test." if count else ""
+    return f" {count} of {len(mrrs)} {seeds} reach the floor on test." if count else ""
 
 
 def other_differences(one: Recipe | None, other: Recipe | None, expected: Set[str]) -> str:

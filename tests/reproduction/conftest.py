@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-Entry = Callable[..., dict[str, Any]]
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # for the folder reproduction/
 
 
 @pytest.fixture
-def entry() -> Entry:
-    """What a run says for its seed, made up: `entry(0.5, seed=1)`."""
+def entry() -> Callable[..., dict[str, Any]]:
+    """An entry of a result file, made up: `entry(0.5, seed=1)`."""
 
-    def make(mrr: float, seed: int = 0, **more: Any) -> dict[str, Any]:
+    def make(mrr: float, seed: int = 0) -> dict[str, Any]:
         hits = {"1": max(0.0, mrr - 0.05), "3": mrr, "10": min(1.0, mrr + 0.1)}
-        same = {"mrr": mrr, "mr": 9.0, "hits": hits, "count": 6}
+        metrics = {"mrr": mrr, "mr": 9.0, "hits": hits, "count": 6}
         return {
             "seed": seed,
-            **same,
-            "by_side": {"head": same, "tail": same},
-            "optimistic": same,
-            "pessimistic": same,
+            **metrics,
+            "by_side": {"head": metrics, "tail": metrics},
+            "optimistic": metrics,
+            "pessimistic": metrics,
             "unseen": {"triples": 0, "dropped": 0},
             "candidates": 12,
             "protocol": {"name": "allneg", "split": "test", "in_words": "filtered; both sides"},
@@ -33,7 +36,6 @@ def entry() -> Entry:
             "peak_bytes": 3 << 30,
             "machine": {"device": "a machine", "torch": "2", "allneg": "0"},
             "curve": [{"epoch": 4, "seconds": 8.0, "valid_mrr": mrr + 0.01}],
-            **more,
         }
 
     return make
