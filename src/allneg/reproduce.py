@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
@@ -16,7 +16,7 @@ from typing import Any
 from allneg import recipes
 from allneg.errors import RecipeError, RunError, close_names
 from allneg.evaluation.report import HITS, is_number
-from allneg.recipe import Data, Hardware, Recipe
+from allneg.recipe import Hardware, Recipe
 from allneg.recipe.text import shown
 from allneg.runs import Run
 from allneg.runs import disk as storage
@@ -30,6 +30,7 @@ _MAXIMA = {"mrr": 1, "valid_mrr": 1} | dict.fromkeys(
     ("seconds", "epochs", "candidates", "peak_bytes", "best_epoch"), math.inf
 )
 _OPTIONAL = ("valid_mrr", "peak_bytes", "best_epoch")  # may be None: not ranked, not measured
+_QUICK = ["data.name=countries", "model.dim=16", "training.epochs=3", "training.batch_size=500"]
 # These settings change results only by rounding; an empty value is the default.
 _NEUTRAL = [
     *("data.store=", "loss.block=", "evaluation.block="),
@@ -65,15 +66,12 @@ class Cell:
         return Recipe.read(recipes.FOLDER / f"{self.name}.toml")
 
 
-def _read_cells(path: Path) -> Iterator[Cell]:
-    for part, rows in tomllib.loads(path.read_text()).items():
-        for row, cells in rows.items():
-            for data in cells:
-                printed = cells[data] if isinstance(cells, dict) else []
-                yield Cell(part, data, row, Printed(*printed) if printed else None)
-
-
-CELLS = tuple(_read_cells(Path(__file__).with_name("paper.toml")))
+CELLS = tuple(
+    Cell(part, data, row, Printed(*numbers) if numbers else None)
+    for part, rows in tomllib.loads(Path(__file__).with_name("paper.toml").read_text()).items()
+    for row, cells in rows.items()
+    for data, numbers in cells.items()
+)
 
 
 def select(
@@ -195,11 +193,9 @@ class Results:
         if not path.exists() and not path.is_symlink():
             return None
         found = Result.read(path)
-        if (found.data, found.row) != (cell.data, cell.row):
-            raise RunError(f"{path}: is the result of {found.data}/{found.row}; move it there")
-        if found.quick != self.quick:
+        if (found.data, found.row, found.quick) != (cell.data, cell.row, self.quick):
             size = "a --quick result" if found.quick else "a full-size result"
-            raise RunError(f"{path}: is {size}, unlike the others; move it away")
+            raise RunError(f"{path}: is {size} of {found.data}/{found.row}; move it away")
         return found
 
     def has(self, task: Task) -> bool:
@@ -263,15 +259,12 @@ class Task:
         return self.runs / self.cell.data / f"{self.recipe.model.name}-{digest}-seed-{self.seed}"
 
     @property
-    def run(self) -> Run:
-        return Run.open(self.folder)
-
-    @property
     def state(self) -> str:
         """new, finished, or the state in the run's status: interrupted, diverged, …"""
         if not (self.folder / "run.json").exists():
             return "new"
-        return "finished" if self.run.finished else str(self.run.status["state"])
+        run = Run.open(self.folder)
+        return "finished" if run.finished else str(run.status["state"])
 
     @property
     def epochs(self) -> int:
@@ -291,20 +284,12 @@ class Task:
 
 
 def make_tasks(cells: Iterable[Cell], seeds: Sequence[int], runs: Path, quick: bool) -> list[Task]:
-    """One task per cell and seed: all cells with the first seed, then with the next.
-
-    By default figure 1, which shows the spread over seeds, has three seeds; other cells have one.
-    """
+    """One task per cell and seed: all cells with the first seed, then with the next."""
     tasks = []
     for cell in cells:
-        recipe = _small(cell.recipe()) if quick else cell.recipe()
-        for seed in seeds or range(3 if cell.part == "figure1" else 1):
+        recipe = cell.recipe().with_settings(_QUICK if quick else [])
+        if quick and recipe.loss.negatives == "shared":
+            recipe = recipe.with_settings(["loss.n_negatives=50"])
+        for seed in seeds or range(3 if cell.part == "figure1" else 1):  # it shows the spread
             tasks.append(Task(cell, recipe.with_settings([f"training.seed={seed}"]), runs))
     return sorted(tasks, key=lambda task: (seeds or range(3)).index(task.seed))
-
-
-def _small(recipe: Recipe) -> Recipe:
-    """The recipe of --quick: a small model of the embedded graph."""
-    sample = ["loss.n_negatives=50"] if recipe.loss.negatives == "shared" else []
-    size = ["model.dim=16", "training.epochs=3", "training.batch_size=500", "evaluation.every=1"]
-    return replace(recipe, data=Data(name="countries")).with_settings([*size, *sample])

@@ -166,8 +166,8 @@ def test_a_damaged_entry_is_an_error_that_names_the_file(
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"data": "other"}, "is the result of other/complex"),
-        ({"quick": True}, "is a --quick result, unlike the others"),
+        ({"data": "other"}, "is a full-size result of other/complex; move it away"),
+        ({"quick": True}, "is a --quick result of tiny/complex; move it away"),
         ({"recipe": "[data"}, "damaged"),
         ({"recipe": 5}, "recipe is 5"),
         ({"seeds": {}}, "seeds is {}"),

@@ -27,8 +27,7 @@ def _words(_: click.Context, __: click.Parameter, text: str | None) -> list[str]
 
 
 def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int]:
-    seeds = (_SEED(word, option, ctx) for word in _words(ctx, option, text))
-    return list(dict.fromkeys(seeds))
+    return list(dict.fromkeys(_SEED(word, option, ctx) for word in _words(ctx, option, text)))
 
 
 @click.command()
@@ -65,13 +64,10 @@ def command(
     """
     from allneg.reproduce import Results, make_tasks, select
 
-    if quick:
-        if results is not None:
-            raise RecipeError(f"--quick keeps its results in {runs}-quick; leave out --results")
-        runs = runs.with_name(f"{runs.name}-quick")
+    runs = runs.with_name(f"{runs.name}-quick") if quick else runs
+    folder = results or (runs / "results" if quick else Path("results"))
     cells, failed = select(parts or _PARTS, datasets, rows), dict[str, AllnegError]()
-    tasks = make_tasks(cells, seeds, runs, quick)
-    found = Results(runs / "results" if quick else results or Path("results"), quick)
+    tasks, found = make_tasks(cells, seeds, runs, quick), Results(folder, quick)
     if parts and not status_only:
         failed = _train(tasks, found, parallel, limit_seconds, quiet)
     elif parallel > 1 or limit_seconds is not None:
@@ -92,6 +88,7 @@ def _train(
     from allneg.cli.progress import watched
     from allneg.cli.trainings import Shown, Trainings
     from allneg.reproduce import entry
+    from allneg.runs import Run
     from allneg.runs.files import full_disk_named, need_writable
     from allneg.runs.lock import locked
 
@@ -107,7 +104,7 @@ def _train(
     shown = Shown(left)
 
     def ended(task: Task) -> None:
-        results.add(task.cell, task.recipe, entry(task.run))
+        results.add(task.cell, task.recipe, entry(Run.open(task.folder)))
         if not quiet:
             shown.ended(task, results.get(task.cell), trainings)
 
@@ -119,32 +116,27 @@ def _train(
     ):
         trainings = Trainings(left, parallel, stopped_by, ended, looked, limit)
         trainings.train()
-    again = "run the same command to continue"
+    message = f"{len(trainings.waiting)} runs are left; run the same command to continue"
     if trainings.signal_number:
-        raise Interrupted(f"stopped and saved; {again}", trainings.signal_number)
+        raise Interrupted(message, trainings.signal_number)
     if trainings.waiting:
-        note(f"{len(trainings.waiting)} runs are left; {again}")
+        note(message)
     return trainings.failed
 
 
 def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_json: bool) -> None:
     """Print every cell: the paper's number, ours, the difference, and which seeds are missing."""
-    from allneg.reproduce import UNAVAILABLE
-
-    documents, rows = [], []
-    missing = [task for task in tasks if not results.has(task)]
+    output, rows = [], []
     for cell in cells:
         result = results.get(cell)
         ours = result.summary() if result else None
         difference = ours["mrr"] - cell.paper.mrr if ours and cell.paper else None
-        left = {task.seed: task.state for task in missing if task.cell == cell}
-        lacking = [{"seed": seed, "state": state} for seed, state in left.items()]
-        numbers = {"ours": ours, "difference": difference, "lacking": lacking}
-        documents.append({**asdict(cell), **numbers})
-        state = [
-            f"seed {seed}: {'recipe changed' if result and result.seed(seed) else state}"
-            for seed, state in left.items()
-        ]
+        lacking = []
+        for task in tasks:
+            if task.cell == cell and not results.has(task):
+                state = "recipe changed" if result and result.seed(task.seed) else task.state
+                lacking.append({"seed": task.seed, "state": state})
+        output.append({**asdict(cell), "ours": ours, "difference": difference, "lacking": lacking})
         rows.append(
             (
                 cell.name,
@@ -153,12 +145,11 @@ def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_js
                 f"{difference:+.3f}" if difference is not None else None,
                 *((ours["hits"]["1"], ours["hits"]["10"]) if ours else (None, None)),
                 ",".join(map(str, ours["seeds"])) if ours else None,
-                UNAVAILABLE.get(cell.data, "; ".join(state)),
+                "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking),
             )
         )
     if as_json:
-        about = {"schema_version": SCHEMA_VERSION, "quick": results.quick}
-        json_document({**about, "numbers": documents})
-        return
-    title = "QUICK: small models of another graph; do not compare them with the paper"
-    table(title if results.quick else "filtered test MRR, mean over seeds", _COLUMNS, rows)
+        json_document({"schema_version": SCHEMA_VERSION, "quick": results.quick, "numbers": output})
+    else:
+        quick = "QUICK: small models of another graph; do not compare them with the paper"
+        table(quick if results.quick else "filtered test MRR, mean over seeds", _COLUMNS, rows)
