@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +20,6 @@ from allneg.evaluation.report import HITS, is_number
 from allneg.recipe import Hardware, Recipe
 from allneg.recipe.text import shown
 from allneg.runs import Run
-from allneg.runs import disk as storage
 from allneg.runs.epochs import best_of
 from allneg.runs.files import full_disk_named, read_json, write_json, write_text
 
@@ -274,9 +274,9 @@ class Task:
         """The arguments of `allneg` that start or resume the run."""
         if self.state != "new":
             return ["resume", str(self.folder), "--quiet"]
+        shutil.rmtree(self.folder, ignore_errors=True)  # left by a process that was killed early
         recipe = self.folder.with_suffix(".toml")
         with full_disk_named(recipe):
-            storage.disk.remove(self.folder)  # a process was killed while it created the run
             recipe.parent.mkdir(parents=True, exist_ok=True)
         write_text(recipe, self.recipe.to_toml())
         data, out = self.recipe.data.name, str(self.folder)
