@@ -8,14 +8,14 @@ READY := .venv/.ready
 
 demo: $(READY)  ## train on the embedded knowledge base and ask it three questions
 	@rm -rf runs/demo
-	@$(BIN)/allneg train countries --recipe recipes/countries/complex.toml --out runs/demo
+	@$(BIN)/allneg train countries --recipe countries/complex --out runs/demo
 	@$(BIN)/allneg predict runs/demo --head France --relation borders --top 8
 	@$(BIN)/allneg predict runs/demo --head Kenya --relation speaks --top 5
 	@$(BIN)/allneg predict runs/demo --tail Spanish --relation official_language --top 8
 
 explore: $(READY)  ## the explorer page on the embedded knowledge base's model
 	@test -f runs/demo/report.json || { rm -rf runs/demo; \
-	    $(BIN)/allneg train countries --recipe recipes/countries/complex.toml --out runs/demo; }
+	    $(BIN)/allneg train countries --recipe countries/complex --out runs/demo; }
 	@$(BIN)/allneg explore runs/demo
 
 test: $(READY)  ## every test that needs no GPU or patience

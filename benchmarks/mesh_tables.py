@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from allneg.training.plan import plan
 
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.training.cost import RATES, Cost, Counts, cost, sampled
-from allneg.training.plan import plan
 
 HOUSE = Path(__file__).parents[1]
 GRAPHS = {
@@ -138,7 +138,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
+    return Recipe.read(HOUSE / "src/allneg/recipes/plans" / f"{name}.toml")
 
 
 def _time(seconds: float) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from allneg.scoring.shard import World
+from allneg.training.fit import StopAt, run_training
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
@@ -19,8 +21,6 @@ from allneg.graph.queries import batches
 from allneg.recipe import Recipe
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
-from allneg.scoring.shard import World
-from allneg.training.fit import StopAt, run_training
 from allneg.training.trainer import Trainer
 
 PLAIN = (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from allneg.training.fit import StopAt
 from torch import Tensor
 
 from allneg.errors import Diverged, RecipeError, RunError
@@ -15,7 +16,6 @@ from allneg.models import MODELS
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks, fit
-from allneg.training.fit import StopAt
 from allneg.training.trainer import Trainer
 
 Trained = Callable[..., Run]

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allneg.training.fit import StopAt
 from filelock import FileLock
 
 from allneg.errors import DataError, Interrupted, RecipeError, RunError
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
-from allneg.training.fit import StopAt
 from allneg.training.search import Space, read_space, search, standings
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.trial import Place, attempt, data_hash
 
-PAPER = Path(__file__).parents[2] / "recipes" / "search" / "paper-grid.toml"
+PAPER = Path(__file__).parents[2] / "src/allneg/recipes/search/paper-grid.toml"
 GRID = """
 "optimizer.learning_rate" = [0.5, 0.1]
 "regularizer.weight" = [0.1, 0, 0.01]

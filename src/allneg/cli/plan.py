@@ -57,10 +57,12 @@ def command(
     from allneg.hardware import find_device, memory
     from allneg.mesh import Mesh
     from allneg.recipe import Recipe
+    from allneg.recipes import find_recipe
     from allneg.training.cost import cost, sampled
     from allneg.training.memory import plan
 
-    chosen = Recipe.read(recipe).with_settings(with_flags(settings, device=device, mesh=mesh))
+    flags = with_flags(settings, device=device, mesh=mesh)
+    chosen = Recipe.read(find_recipe(recipe)).with_settings(flags)
     counts, name = _counted(chosen, entities, relations, triples)
     grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
     timed = gpu is not None or chosen.hardware.mesh is not None

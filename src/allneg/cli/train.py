@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What a setting without a value means.
 UNSET = {
-    ("loss", "count"): "no sample; every entity is a negative",
+    ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
     ("hardware", "mesh"): "as many shards of rows as there are processes",
@@ -32,7 +32,11 @@ UNSET = {
 @click.command()
 @click.argument("data")
 @click.option("--model", metavar="NAME", help="complex, distmult, simple, transe or rotate.")
-@click.option("--recipe", type=click.Path(path_type=Path), help="A TOML file of settings.")
+@click.option(
+    "--recipe",
+    metavar="FILE|NAME",
+    help="A TOML file, or a shipped recipe such as fb15k-237/complex-n3.",
+)
 @set_option
 @click.option("--seed", type=int, help="Of first values, shuffling and sampling.")
 @device_option
@@ -45,7 +49,7 @@ UNSET = {
 def command(
     data: str,
     model: str | None,
-    recipe: Path | None,
+    recipe: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from allneg.cli.say import note
 from allneg.cli.workers import Worker, shares
 from allneg.errors import AllnegError, Diverged, error_for_exit_code
-from allneg.paper.results import Result
-from allneg.paper.tasks import Task
+from allneg.reproduce import Result, Task
 
 _SECONDS_A_LOOK = 0.1
 _SECONDS_A_LINE = 30.0
@@ -98,16 +97,16 @@ class Shown:
     """Progress over the whole list, on stderr."""
 
     def __init__(self, left: Sequence[Task]) -> None:
-        self._total = sum(task.work for task in left)
+        self._total = sum(task.recipe.training.epochs for task in left)
         self._count = len(left)
-        self._before = sum(task.work * task.share for task in left)  # of earlier calls
+        self._before = sum(task.epochs for task in left)  # of earlier calls
         self._began = self._line = time.monotonic()
 
     def ended(self, task: Task, result: Result | None, trainings: Trainings) -> None:
         entry = result.seed(task.seed) if result is not None else None
         if entry is None:
             return
-        paper = f" (paper {task.number.paper.mrr:.2f})" if task.number.paper else ""
+        paper = f" (paper {task.cell.paper.mrr:.2f})" if task.cell.paper else ""
         said = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
         ended = trainings.finished + len(trainings.failed)
         note(f"{ended} of {self._count}: {task.name}: {said}; {self._left(trainings)}")
@@ -140,7 +139,7 @@ class Shown:
     def _left(self, trainings: Trainings) -> str:
         """The time left, if the rest goes as what was done since this call began."""
         waiting = [*trainings.waiting, *(task for task, _ in trainings.at_work.values())]
-        left = sum(task.work * (1 - task.share) for task in waiting)
+        left = sum(task.recipe.training.epochs - task.epochs for task in waiting)
         done = self._total - left - self._before
         seconds = time.monotonic() - self._began
         if not left:

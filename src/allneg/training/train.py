@@ -12,6 +12,7 @@ from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
+from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, new_folder
 from allneg.runs.environment import is_ours
 from allneg.training.callbacks import Callbacks
@@ -108,7 +109,7 @@ def planned(
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
     elif recipe is not None:
-        where, tables = str(recipe), load_tables(recipe)
+        where, tables = str(recipe), load_tables(find_recipe(recipe))
     said = parse_settings(settings)
     if (other := said.get("data", {}).get("name", str(data))) != str(data):
         raise RecipeError(

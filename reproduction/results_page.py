@@ -1,0 +1,219 @@
+"""docs/results.md: our numbers beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from allneg import recipes
+from allneg.reproduce import UNAVAILABLE, Cell
+from reproduction.published import LOST_BY_L2, TITLES, Ours, Published, is_point
+from reproduction.text import digits, line, link, mean, signed
+
+_TOP = """# Results
+
+`python -m reproduction` writes this page from the result files. Do not edit it by hand.
+
+- "Paper" is Jain et al. (2020), who print two digits.
+- Each of our numbers links to its result file, which holds the whole recipe. Each row links to its
+  recipe. Cells with the same recipe share its runs.
+- ± is the standard deviation over seeds.
+- Checkpoints and recipes were selected by validation MRR only. Two recipes were compared by their
+  means over the seeds that both were trained with. The configurations that were not selected are in
+  results/tried.
+- If a recipe evaluates on the validation set only at the end, its weights are those of the last
+  epoch.
+- Validation MRR is filtered by train and valid, not by test, and is therefore lower than test MRR.
+  The gap is large on FB15k and WN18, where test holds inverses of training triples.
+- "Not run yet" marks a recipe without a result. Several runs may have shared a GPU when the seconds
+  were measured. Where the peak is empty, it was not measured.
+"""
+_HEADINGS = {
+    "table1": "Table 1: bilinear models with few and with all negatives",
+    "table2": "Table 2: RotatE, dim 100, with 256 and with all negatives",
+    "figure1": "Figure 1: ComplEx by number of negatives, on FB15k",
+    "norms": "TransE and RotatE on FB15k with L1 and L2",
+}
+_COLUMNS = (
+    "", "MRR: paper", "MRR: ours", "difference", "Hits@1: paper", "Hits@1: ours", "Hits@3: ours",
+    "Hits@10: paper", "Hits@10: ours", "seeds", "seconds per seed", "peak GiB", "device",
+)  # fmt: skip
+_PAPER_COLUMNS = (1, 3, 4, 7)
+
+
+def results_page(published: Published) -> str:
+    """The whole page."""
+    return "".join(_page(published))
+
+
+def _page(published: Published) -> Iterator[str]:
+    cells = published.cells
+    yield _TOP
+    protocols = {
+        protocol["in_words"]
+        for cell in cells
+        for protocol in published.ours(cell).values("protocol")
+    }
+    for protocol in sorted(protocols):
+        words = protocol.replace("ties share the middle place", "ties get the mean of their ranks")
+        yield f"\nProtocol: {words}.\n"
+    yield from _overview(published)
+    for part in ("table1", "table2"):
+        yield f"\n## {_HEADINGS[part]}\n"
+        yield from _tables(published, [cell for cell in cells if cell.part == part])
+    yield f"\n## {_HEADINGS['figure1']}\n"
+    if published.curves():
+        yield "\n![Test MRR by number of negatives](figures/figure1.svg)\n"
+    yield from _table(published, [cell for cell in cells if cell.part == "figure1"], _point_title)
+    norms = [cell for cell in cells if cell.row.startswith("norms/")]
+    yield f"\n## {_HEADINGS['norms']}\n"
+    yield from _table(published, norms)
+    yield from _lost_by_l2(published)
+    beyond = [cell for cell in cells if cell.part == "beyond" and cell not in norms]
+    yield "\n## Beyond the paper\n"
+    yield from _tables(published, [cell for cell in beyond if not is_point(cell)])
+    yield "\n### Figure 1 on the other data sets\n"
+    for data in dict.fromkeys(cell.data for cell in beyond if is_point(cell)):
+        yield f"\n{TITLES[data]}:\n"
+        points = [cell for cell in beyond if cell.data == data and is_point(cell)]
+        yield from _table(published, points, _point_title)
+    yield from _targets(published)
+
+
+def _overview(published: Published) -> Iterator[str]:
+    """One row per model, one column per data set."""
+    shown = [
+        cell for cell in published.cells if cell.data not in UNAVAILABLE and "/" not in cell.row
+    ]
+    # A row of the norms on one data set may be a row of its own on another.
+    by_name = {cell.name.replace("/norms/", "/"): cell for cell in published.cells}
+    datasets = dict.fromkeys(cell.data for cell in shown)
+    yield "\n## Overview\n\nOur test MRR, with the paper's in parentheses.\n\n"
+    yield line(["", *(TITLES[data] for data in datasets)])
+    yield line(["---", *["---:"] * len(datasets)])
+    for row in dict.fromkeys(cell.row for cell in shown):
+        found = [by_name.get(f"{data}/{row}") for data in datasets]
+        yield line(
+            [TITLES[row], *("" if cell is None else _brief(published, cell) for cell in found)]
+        )
+
+
+def _brief(published: Published, cell: Cell) -> str:
+    paper = f" ({digits(cell.paper.mrr, 2)})" if cell.paper else ""
+    return (digits(published.ours(cell).mrr, 3) or "not run yet") + paper
+
+
+def _title(cell: Cell) -> str:
+    return TITLES[cell.row]
+
+
+def _point_title(cell: Cell) -> str:
+    return "all entities" if cell.row == "figure1/all" else f"{int(cell.row.split('-')[1]):,}"
+
+
+def _tables(published: Published, cells: Sequence[Cell]) -> Iterator[str]:
+    """One table per data set."""
+    for data in dict.fromkeys(cell.data for cell in cells):
+        yield f"\n### {TITLES[data]}\n"
+        yield from _table(published, [cell for cell in cells if cell.data == data])
+
+
+def _table(
+    published: Published, cells: Sequence[Cell], title: Callable[[Cell], str] = _title
+) -> Iterator[str]:
+    has_paper = any(cell.paper for cell in cells)
+
+    def shown(texts: Sequence[str]) -> list[str]:
+        return [text for i, text in enumerate(texts) if has_paper or i not in _PAPER_COLUMNS]
+
+    columns = shown(_COLUMNS)
+    yield "\n" + line(columns)
+    yield line(["---", *["---:"] * (len(columns) - 2), "---"])
+    notes: list[str] = []
+    for cell in cells:
+        yield line(shown(_row(published, cell, title(cell), notes)))
+    for i, note in enumerate(notes, 1):
+        yield f"\n{i}. {note[0].upper()}{note[1:]}.\n"
+
+
+def _row(published: Published, cell: Cell, title: str, notes: list[str]) -> list[str]:
+    def with_note(text: str, note: str) -> str:
+        if note and note not in notes:
+            notes.append(note)
+        return f"{text} ({notes.index(note) + 1})" if note else text
+
+    ours, docs, paper = published.ours(cell), published.docs, ["", "", ""]
+    if cell.paper:
+        numbers = (cell.paper.mrr, cell.paper.hits1, cell.paper.hits10)
+        paper = [digits(value, 2) for value in numbers]
+        paper[0] = with_note(paper[0], cell.paper.note)
+    name = link(title, recipes.FOLDER / f"{cell.name}.toml", docs)
+    if ours.result is None:
+        why = UNAVAILABLE.get(cell.data, "not run yet")
+        return [name, paper[0], why, "", paper[1], "", "", paper[2], *[""] * 5]
+    mrr = link(digits(ours.mrr, 4), published.results.path(cell), docs)
+    mrr += mean(None, ours.spread, 4)
+    if not ours.result.is_of(cell.recipe()):
+        mrr = with_note(mrr, "made by an earlier recipe, which its result file holds")
+    peaks = ours.values("peak_bytes")
+    return [
+        name,
+        paper[0],
+        mrr,
+        signed(ours.difference),
+        paper[1],
+        digits(ours.hits["1"], 4),
+        digits(ours.hits["3"], 4),
+        paper[2],
+        digits(ours.hits["10"], 4),
+        _seeds(ours.seeds),
+        f"{ours.seconds:,.0f}",
+        f"{max(peaks) / 2**30:.1f}" if peaks else "",
+        ", ".join(sorted({machine["device"] for machine in ours.values("machine")})),
+    ]
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """How many, and which: "1 (seed 0)", "3 (0, 1, 2)"."""
+    which = ", ".join(map(str, seeds))
+    return f"1 (seed {which})" if len(seeds) == 1 else f"{len(seeds)} ({which})"
+
+
+def _lost_by_l2(published: Published) -> Iterator[str]:
+    for model, lost in LOST_BY_L2.items():
+        one, two = (published.get("fb15k", f"norms/{model}-{norm}") for norm in ("l1", "l2"))
+        if one is None or two is None:
+            continue
+        name = one.title.partition(" (")[0]
+        run = one.mrr is not None and two.mrr is not None
+        ours = signed((two.mrr or 0) - (one.mrr or 0)) if run else "not run yet"
+        yield f"\n{name}, from L1 to L2: paper −{digits(lost, 3)}, ours {ours}.\n"
+
+
+def _targets(published: Published) -> Iterator[str]:
+    yield (
+        "\n## Floors and goals\n\nThe floor is the paper's number, or the published number with "
+        "three digits where there is one.\nThe goal is the best public number of that kind, or "
+        "more.\n\n"
+    )
+    yield line(["", "data", "floor", "goal", "ours", ""])
+    yield line(["---"] * 2 + ["---:"] * 3 + ["---"])
+    for cell in published.cells:
+        ours = published.ours(cell)
+        floor, goal = ours.target.floor, ours.target.goal
+        if floor or goal:
+            numbers = digits(floor, 3), digits(goal, 3), digits(ours.mrr, 4)
+            yield line([ours.title, TITLES[cell.data], *numbers, _verdict(ours)])
+
+
+def _verdict(ours: Ours) -> str:
+    floor, goal = ours.target.floor, ours.target.goal
+    if ours.mrr is None:
+        return UNAVAILABLE.get(ours.cell.data, "not run yet")
+    if goal is not None and ours.mrr >= goal:
+        return "goal reached"
+    if floor is not None:
+        if ours.mrr >= floor:
+            return "floor reached"
+        equal = "; equal when rounded to two digits" if ours.rounds_to_the_paper else ""
+        return f"below the floor{equal}"
+    return "below the goal"

@@ -1,0 +1,205 @@
+"""Every finding follows from result files, and links to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reproduction.findings_page import findings_page
+from reproduction.published import Published
+
+from allneg.recipe import Recipe
+from allneg.reproduce import Cell, Printed, Result, Results
+
+Entry = Callable[..., dict[str, Any]]
+RECIPE = Recipe()
+FEW = Cell("table1", "wn18", "complex", Printed(0.81))
+EVERY = Cell("table1", "wn18", "complex-v2", Printed(0.95))  # its floor is .95
+
+
+@pytest.fixture
+def page(tmp_path: Path, entry: Entry) -> Callable[..., str]:
+    """The page for some cells and the MRR of each; None for a cell without a result."""
+
+    def make(*numbers: tuple[Cell, float | None]) -> str:
+        results = Results(tmp_path / "results")
+        for cell, mrr in numbers:
+            if mrr is not None:
+                results.add(cell, RECIPE, entry(mrr))
+        return findings_page(Published(results, [cell for cell, _ in numbers], tmp_path / "docs"))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "after, sentence",
+    [
+        (0.85, "yes. ComplEx rises from .800 to .850, +.050"),
+        (0.81, "a little. ComplEx rises from .800 to .810, +.010"),
+        (0.7, "no. ComplEx falls from .800 to .700, −.100"),
+        (0.801, "no. ComplEx stays about the same, from .800 to .801, +.001"),
+        # The verdict agrees with the printed digits.
+        (0.8197, "yes. ComplEx rises from .800 to .820, +.020"),
+        (0.8027, "a little. ComplEx rises from .800 to .803, +.003"),
+        (0.7999, "no. ComplEx stays about the same, from .800 to .800, +.000"),
+    ],
+)
+def test_a_gain_is_compared_with_the_papers(
+    page: Callable[..., str], after: float, sentence: str
+) -> None:
+    files = (
+        "Files: [wn18/complex](../results/wn18/complex.json), "
+        "[wn18/complex-v2](../results/wn18/complex-v2.json)"
+    )
+    expected = f"- WN18: {sentence} (paper: .81 to .95). {files}.\n"
+    assert expected in page((FEW, 0.8), (EVERY, after))
+
+
+def test_several_seeds_have_a_spread(
+    page: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    seeds = Results(tmp_path / "results")
+    for seed, mrr in ((1, 0.93), (2, 0.95)):
+        seeds.add(EVERY, RECIPE, entry(mrr, seed))
+    text = page((FEW, 0.8), (EVERY, 0.94))
+    assert "ComplEx rises from .800 to .940 ± .010, +.140" in text
+    assert "ComplEx-V2 has .9400 ± .0100; its floor is .950." in text
+    assert "epoch 4, 4 and 4 of 100, validation MRR .9500, .9400 and .9600." in text
+    assert " 1 of 3 seeds reach the floor on test." in text
+
+
+def test_other_differences_between_two_recipes_are_listed(
+    page: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    other = RECIPE.with_settings(
+        [
+            "loss.negatives=shared",
+            "loss.n_negatives=5",
+            "regularizer.weight=0.9",
+            "training.batch_size=7",
+        ]
+    )
+    Results(tmp_path / "results").add(FEW, other, entry(0.8))
+    text = page((EVERY, 0.85), (FEW, None))
+    assert ". The recipes also differ in regularizer weight and batch size. Files: " in text
+
+
+def test_missing_results_are_listed(page: Callable[..., str]) -> None:
+    assert "- WN18: not run yet (`complex-v2`).\n" in page((FEW, 0.8), (EVERY, None))
+
+
+@pytest.mark.parametrize(
+    "mrrs, sentence",
+    [
+        (
+            (0.5, 0.501, 0.502),
+            "yes. SimplE-V2 has .500 and ComplEx-N3 has .502: a difference of .002, which counts "
+            "as none. ",
+        ),
+        ((0.5, 0.505, 0.51), "nearly. SimplE-V2 has .500 and ComplEx-N3 has .510: "),
+        # By the printed digits.
+        ((0.5, 0.51, 0.51996), "no. SimplE-V2 has .500 and ComplEx-N3 has .520: "),
+        ((0.5, 0.45, 0.48), "no. ComplEx-V2 has .450 and SimplE-V2 has .500: a difference of .050"),
+    ],
+)
+def test_similar_models_are_recognized(
+    page: Callable[..., str], mrrs: tuple[float, ...], sentence: str
+) -> None:
+    rows = ("simple-v2", "complex-v2", "complex-n3")
+    cells = [Cell("table1", "fb15k", row) for row in rows]
+    assert f"- FB15k: {sentence}" in page(*zip(cells, mrrs, strict=True))
+
+
+@pytest.mark.parametrize(
+    "mrrs, where",
+    [
+        ((0.3, 0.496, 0.5, 0.499), "from 400 negatives on. Files"),
+        ((0.499, 0.4, 0.5, 0.499), "from 1,000 negatives on. Files"),  # a lucky first point
+        ((0.1, 0.2, 0.3, 0.5), "only for all entities. Files"),
+        (
+            (0.3, 0.504, 0.503, 0.5),
+            "from 400 negatives on. The maximum is .504, with 400 negatives. Files",
+        ),
+    ],
+)
+def test_a_curve_is_flat_where_it_stays_close_to_its_last_point(
+    page: Callable[..., str], mrrs: tuple[float, ...], where: str
+) -> None:
+    rows = ("k-100", "k-400", "k-1000", "all")
+    cells = [Cell("figure1", "fb15k", f"figure1/{row}") for row in rows]
+    text = page(*zip(cells, mrrs, strict=True))
+    assert f"within .005 of the latter {where}: [fb15k/figure1](../results/fb15k/figure1)." in text
+    assert f"- FB15k: {'no' if where.startswith('only') else 'yes'}. " in text
+
+
+@pytest.mark.parametrize(
+    "mrrs, verdict",
+    [
+        ((0.3, 0.496, 0.5), "unclear, because nothing was run between 1,000 and 4,000"),
+        ((0.499, 0.496, 0.5), "yes"),
+        ((0.499, 0.4, 0.5), "no"),
+    ],
+)
+def test_a_curve_with_a_gap_at_the_claim_is_unclear(
+    page: Callable[..., str], mrrs: tuple[float, ...], verdict: str
+) -> None:
+    rows = ("figure1/k-1000", "figure1/k-4000", "figure1/all")
+    cells = [Cell("figure1", "wn18rr", row) for row in rows]
+    assert f"- WN18RR: {verdict}. " in page(*zip(cells, mrrs, strict=True))
+
+
+@pytest.mark.parametrize("l2, verdict", [(0.63, "yes, or more"), (0.65, "less"), (0.699, "no")])
+def test_norms_are_compared_with_l1(page: Callable[..., str], l2: float, verdict: str) -> None:
+    names = ("rotate-l1", "rotate-l2", "rotate-squared", "transe-l1", "transe-l2", "transe-squared")
+    cells = [Cell("norms", "fb15k", f"norms/{name}") for name in names]
+    text = page(*zip(cells, (0.7, l2, 0.71, None, None, None), strict=True))
+    expected = f"L1 has .700 and L2 has {f'{l2:.3f}'[1:]}, −{f'{0.7 - l2:.3f}'[1:]} (paper: −.065)"
+    assert f"RotatE: {verdict}. {expected}" in text
+    assert "a matrix product, has .710, +.010 compared with L1" in text
+    assert "FB15k: not run yet (`norms/transe-l1`, `norms/transe-l2`)." in text
+
+
+def test_a_missed_floor_is_listed_with_the_other_configurations(
+    page: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    text = page((FEW, 0.8), (EVERY, 0.9))
+    assert "ComplEx-V2 has .9000; its floor is .950. " in text
+    assert "Recipe: dim 100, n3 0.01, adagrad 0.1" in text
+    assert "epoch 4 of 100, validation MRR .9100. File: [wn18/complex-v2](" in text
+    assert "two digits" not in text
+    assert "Rounded to the paper's two digits it is .95." in page((EVERY, 0.9471))
+    assert "- None of the results.\n" in page((FEW, 0.8), (EVERY, 0.96))
+    file = "tried/wn18/complex-v2-1.json"
+    other = RECIPE.with_settings(["model.dim=7"]).to_toml()
+    tried = Result("wn18", "complex-v2", other, [entry(0.96), entry(0.7, 1)])
+    tried.write(tmp_path / "results" / file)
+    text = page((EVERY, 0.9))
+    valid = f"Validation MRR of other configurations: [complex-v2-1](../results/{file})"
+    assert f"{valid} .9700 and .7100. 1 of 2 of their seeds reach the floor on test.\n" in text
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        (
+            ["model.entity_dropout=0.3", "regularizer.name=none"],
+            "dim 100, dropout 0.3 and 0, adagrad",
+        ),
+        (["model.name=rotate", "model.norm=2"], "dim 100, L2 norm, n3 0.01, adagrad 0.1"),
+        (["loss.name=self-adversarial", "loss.margin=6"], "dim 100, self-adversarial, n3 0.01"),
+        (["loss.relation_weight=0.5"], "dim 100, relation prediction 0.5, n3 0.01, adagrad"),
+    ],
+)
+def test_a_recipe_is_described_by_its_main_settings(
+    page: Callable[..., str], tmp_path: Path, entry: Entry, settings: list[str], words: str
+) -> None:
+    Results(tmp_path / "results").add(EVERY, RECIPE.with_settings(settings), entry(0.7))
+    assert f" Recipe: {words}" in page((EVERY, None))
+
+
+def test_goals_are_judged(page: Callable[..., str]) -> None:
+    cell = Cell("beyond", "wn18", "bilinear")  # its goal is .955
+    assert "has .960 and reaches its goal of .955." in page((cell, 0.96))
+    assert "has .890 and is below its goal of .955." in page((cell, 0.89))
