@@ -1,4 +1,4 @@
-"""What someone who watches a training is told."""
+"""What a training reports while it runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,40 @@ from allneg.runs.checkpoint import State
 
 
 class Callbacks:
-    """Told of each step and ranking; this one keeps silent."""
+    """Called by the training loop. These do nothing; override what you need."""
 
-    def began(self, epochs: int) -> None:
-        """Training begins, for at most so many epochs."""
+    def on_start(self, epochs: int) -> None:
+        """Training starts, for at most so many epochs."""
 
-    def said(self, line: str) -> None:
+    def on_message(self, line: str) -> None:
         """A line about the run as a whole."""
 
-    def stepped(self, state: State, n_steps: int) -> None:
-        """A step was done: `state.step` of `n_steps` in this epoch."""
+    def on_step(self, state: State, n_steps: int) -> None:
+        """A step is done: `state.step` of `n_steps` in this epoch."""
 
-    def ranked(self, state: State, report: Report) -> None:
+    def on_evaluation(self, state: State, report: Report) -> None:
         """Valid was ranked after `state.epoch`."""
+
+
+class Watch(Callbacks):
+    """Callbacks with the method names of version 0.1: began, said, stepped, ranked."""
+
+    def on_start(self, epochs: int) -> None:
+        self.began(epochs)
+
+    def on_message(self, line: str) -> None:
+        self.said(line)
+
+    def on_step(self, state: State, n_steps: int) -> None:
+        self.stepped(state, n_steps)
+
+    def on_evaluation(self, state: State, report: Report) -> None:
+        self.ranked(state, report)
+
+    def began(self, epochs: int) -> None: ...
+
+    def said(self, line: str) -> None: ...
+
+    def stepped(self, state: State, n_steps: int) -> None: ...
+
+    def ranked(self, state: State, report: Report) -> None: ...

@@ -1,4 +1,4 @@
-"""Puts metrics and checkpoints on the disk while training goes on."""
+"""Writes metrics and checkpoints while training continues."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from allneg.training.callbacks import Callbacks
 
 
 class Checkpointer:
-    """Writes to a run; a disk that is full at one save may have room again at the next."""
+    """Writes to a run. A disk that is full at one save may have space at the next."""
 
     def __init__(self, run: Run, callbacks: Callbacks, world: World = SINGLE_PROCESS) -> None:
-        self._run, self._watch, self._world = run, callbacks, world
-        self._entries: list[dict[str, Any]] = []  # not yet written
+        self._run, self._callbacks, self._world = run, callbacks, world
+        self._entries: list[dict[str, Any]] = []  # not written yet
         self._failed = False  # the last save
         self._saved = time.perf_counter()
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Has the recipe's time between two saves passed?"""
         return time.perf_counter() - self._saved >= self._run.recipe.training.save_seconds
 
-    def note(self, entry: dict[str, Any]) -> None:
-        """Add an entry to the metrics, now or, where that fails, with the next save."""
+    def add_metrics(self, entry: dict[str, Any]) -> None:
+        """Add an entry to the metrics: now or, if that fails, with the next save."""
         self._entries.append(entry)
         try:
             self._write_entries()
         except ResourceError:
-            return  # the save that tries again is the one to complain
+            return  # the next save tries again, and reports the error
 
-    def save(self, checkpoint: Checkpoint, must: bool = False) -> None:
-        """Write a checkpoint; one failure is told of and outlived, unless this one must be."""
+    def save(self, checkpoint: Checkpoint, required: bool = False) -> None:
+        """Write a checkpoint. One failure is reported and tolerated, unless it is required."""
         self._saved = time.perf_counter()
         try:
             self._world.on_rank_zero(self._write_entries)
             self._run.save(checkpoint, self._world)
-        except ResourceError as problem:
-            if must or self._failed:
+        except ResourceError as error:
+            if required or self._failed:
                 raise
             self._failed = True
             seconds = self._run.recipe.training.save_seconds
-            self._watch.said(f"not saved: {problem}")
-            self._watch.said(f"training goes on, and tries to save again in {seconds:g} seconds")
+            self._callbacks.on_message(f"not saved: {error}")
+            self._callbacks.on_message(f"training continues; next try in {seconds:g} seconds")
         else:
             self._failed = False
 

@@ -1,4 +1,4 @@
-"""When to keep the weights, lower the rate, and stop."""
+"""When to keep the weights, lower the learning rate, and stop."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def update_best(state: State, mrr: float, recipe: Recipe) -> State:
 
 
 def should_stop(state: State, recipe: Recipe) -> bool:
-    """Has valid gained nothing for too long?"""
+    """Has the validation MRR not improved for too long?"""
     return state.stale >= recipe.evaluation.patience
