@@ -12,7 +12,7 @@ from allneg.paper import NUMBERS, Number
 from allneg.paper.cells import TABLE1, TABLE2
 from allneg.paper.numbers import NEGATIVES, NOT_HERE, PARTS, TITLES, chosen, point
 from allneg.recipe import Loss, Recipe
-from allneg.training.search import read_space
+from allneg.tuning import read_space
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

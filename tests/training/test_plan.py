@@ -11,7 +11,7 @@ import pytest
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
-from allneg.training.cost import Counts
+from allneg.training.counts import Counts
 from allneg.training.plan import how, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.

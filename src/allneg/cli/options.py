@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+PATH = click.Path(path_type=Path)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 set_option = click.option(
     "--set",
@@ -20,22 +22,25 @@ device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, 
 mesh_option = click.option(
     "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
 )
+split_option = click.option(
+    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent_option = click.option(
-    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
+    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."
 )
-run_argument = click.argument("run", type=click.Path(path_type=Path))
+run_argument = click.argument("run", type=PATH)
 
 
 def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Refuse the nan that a `FloatRange` lets pass."""
+    """Refuse nan, which a `FloatRange` accepts."""
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is not a number; write one, such as 1500")
     return value
 
 
 def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:
-    """Settings with the flags that were given on top: device="cpu" is hardware.device=cpu."""
+    """The settings, overridden by flags: device="cpu" becomes hardware.device=cpu."""
     names = {"device": "hardware.device", "seed": "training.seed", "mesh": "hardware.mesh"}
     given = [f"{names[name]}={value}" for name, value in flags.items() if value is not None]
     return [*settings, *given]

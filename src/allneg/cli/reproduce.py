@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli.options import a_number, json_option, quiet_option
-from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.cli.output import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class _Work:
         bundle: Path | None,
     ) -> None:
         """Train what no result file has, and write the files."""
-        from allneg.cli.progress import watched
-        from allneg.cli.trainings import Shown, Trainings
+        from allneg.cli.progress import stop_signal
+        from allneg.cli.parallel import ParallelProgress, ParallelTraining
         from allneg.paper.tasks import held
 
         left = [task for task in asked if not self._is_done(task)]
@@ -183,7 +183,7 @@ class _Work:
             note(f"{len(asked) - len(left)} of {len(asked)} are done")
         if not left:
             return
-        shown = Shown(left)
+        shown = ParallelProgress(left)
 
         def ended(task: Task) -> None:
             task.collect(self.results)
@@ -192,14 +192,14 @@ class _Work:
             if bundle is not None:
                 self.results.bundle(numbers, bundle)
             if not self.quiet:
-                shown.ended(task, self.results.get(task.number), trainings)
+                shown.finished(task, self.results.get(task.number), trainings)
 
         with (
             held(left[0].runs),
-            watched(quiet=True) as (_, stopped_by),
-            shown.bar(self.quiet) as looked,
+            stop_signal() as stopped_by,
+            shown.shown(self.quiet) as looked,
         ):
-            trainings = Trainings(
+            trainings = ParallelTraining(
                 left, parallel, stopped_by, ended, looked, limit_seconds=limit_seconds
             )
             trainings.train()

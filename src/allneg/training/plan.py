@@ -19,7 +19,7 @@ from allneg.runs import make_model
 from allneg.scoring.streamed import block_rows
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.captured import is_captured
-from allneg.training.cost import Counts
+from allneg.training.counts import Counts
 from allneg.training.trainer import keeps_rounded, needs_known
 
 _FLOAT = 4

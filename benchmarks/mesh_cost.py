@@ -1,4 +1,4 @@
-"""What a step costs: products, memory traffic, bytes on the wire; and so an epoch's time and price.
+"""The time of a training step, estimated from its products, memory traffic and messages.
 
 Everything is counted for one device of the mesh. Each of `rows` devices compares b = B / batch
 queries with n = N / rows entity rows; W is the width of a row, R the number of relation rows.
@@ -22,13 +22,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from allneg.graph.graph import Graph
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.scoring.streamed import block_rows
+from allneg.training.counts import Counts
 
 _FLOAT = 4
 _ID = 8
@@ -40,35 +39,18 @@ _MEMORIES = {"softmax": 1, "margin": 1, "logistic": 1, "self-adversarial": 2}
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The size of a graph: all that a plan needs to know of it."""
-
-    entities: int
-    relations: int
-    train: int  # triples
-    valid: int = 0
-    test: int = 0
-
-    @classmethod
-    def of(cls, graph: Graph) -> Counts:
-        sizes = (len(graph.train), len(graph.valid), len(graph.test))
-        return cls(graph.n_entities, graph.n_relations, *sizes)
-
-
-@dataclass(frozen=True)
 class Rates:
-    """What a device does in a second, and its price. Stated, not measured here: see `RATES`."""
+    """What a device does in a second."""
 
     products: Mapping[str, float]  # floating-point operations of matrix products, by precision
     distances: float  # instructions of the l1 and modulus kernels
     memory: float  # bytes read and written
     near: float  # bytes sent to devices of the same machine, and as many received
     far: float  # likewise to other machines
-    pause: float  # seconds a sum takes to begin
+    pause: float  # seconds before a sum starts
     rest: float  # seconds of a step's small operations, captured, whatever its size
     rest_many: float  # likewise in a mesh, where steps are not captured
     bytes: int  # of memory
-    price: float  # an hour, in any currency
     machine: int = 8  # devices in one
 
 
@@ -79,12 +61,12 @@ RATES = {
     "h200": Rates(
         products={"float32": 47e12, "tf32": 366e12, "bf16": 777e12},
         distances=14e12, memory=3.84e12, near=315e9, far=35e9, pause=30e-6,
-        rest=160e-6, rest_many=1e-3, bytes=141 * 10**9, price=3.5,
+        rest=160e-6, rest_many=1e-3, bytes=141 * 10**9,
     ),
     "a100": Rates(
         products={"float32": 13.6e12, "tf32": 109e12, "bf16": 218e12},
         distances=4.4e12, memory=1.63e12, near=210e9, far=17.5e9, pause=30e-6,
-        rest=160e-6, rest_many=1e-3, bytes=80 * 10**9, price=1.8,
+        rest=160e-6, rest_many=1e-3, bytes=80 * 10**9,
     ),
 }  # fmt: skip
 
@@ -100,7 +82,6 @@ class Cost:
     rows_wire: float  # bytes sent among devices with other rows
     batch_wire: float  # bytes sent among devices with other queries
     seconds: Mapping[str, float]  # products, memory, rows' wire, batch's wire, rest: of a step
-    price: float  # of all devices for an hour
 
     @property
     def step_seconds(self) -> float:
@@ -109,15 +90,6 @@ class Cost:
     @property
     def epoch_seconds(self) -> float:
         return self.steps * self.step_seconds
-
-    @property
-    def epoch_price(self) -> float:
-        return self.epoch_seconds / 3600 * self.price
-
-    def to_json(self) -> dict[str, Any]:
-        said = {**vars(self), "mesh": str(self.mesh), "seconds": dict(self.seconds)}
-        more = ("step_seconds", "epoch_seconds", "epoch_price")
-        return {**said, **{name: getattr(self, name) for name in more}}
 
 
 def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
@@ -155,7 +127,6 @@ def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
             "batch's wire": took["batch"] - hidden + sums["batch"] * rates.pause,
             "rest": rates.rest if mesh.size == 1 else rates.rest_many,
         },
-        price=mesh.size * rates.price,
     )
 
 
