@@ -14,7 +14,7 @@ import pytest
 from allneg.errors import Interrupted, RecipeError, RunError, UsageError
 from allneg.runs import Run
 from allneg.tuning import Search, Space, Trial, TrialFolder, TrialStatus
-from allneg.tuning.study import JOURNAL, Study, import_optuna, rungs
+from allneg.tuning.study import JOURNAL, Study, _import_optuna, rungs
 
 MakeSearch = Callable[..., Search]
 RANGES = """
@@ -28,7 +28,7 @@ LONG = ("training.epochs=18", "evaluation.patience=100", "training.batch_size=40
 def test_without_optuna_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UsageError, match=r"pip install 'allneg\[search\]'"):
-        import_optuna()
+        _import_optuna()
 
 
 def test_rungs_are_epochs_at_which_valid_is_ranked(make_space: Callable[..., Space]) -> None:
@@ -118,7 +118,7 @@ def test_three_processes_run_as_many_trials_as_were_ordered(make_search: MakeSea
     command = [sys.executable, "-c", script, str(space), str(search.out)]
     processes = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
-    assert (search.n_suggested, search.n_left()) == (5, 0)
+    assert (len(search.suggested()), search.n_left()) == (5, 0)
     for trial in search.trials():
         metrics = Run.open(TrialFolder(search.out, trial).folder).metrics()
         assert [entry["epoch"] for entry in metrics] == list(range(1, 7))
@@ -128,7 +128,7 @@ def test_three_processes_run_as_many_trials_as_were_ordered(make_search: MakeSea
 def test_what_is_suggested_twice_runs_once(make_search: MakeSearch) -> None:
     search = make_search('"model.dim" = { low = 2, high = 3 }', n_trials=5)
     search.run()
-    assert search.n_suggested == 5
+    assert len(search.suggested()) == 5
     assert 1 <= len(search.trials()) <= 2
     assert len(list((search.out / "trials").iterdir())) == len(search.trials())
     assert search.n_left() == 0
@@ -144,7 +144,9 @@ def test_what_is_suggested_twice_runs_once(make_search: MakeSearch) -> None:
     ],
 )
 def test_the_folder_of_another_space_is_refused(make_search: MakeSearch, searched: str) -> None:
-    make_search('"model.dim" = { low = 2, high = 4 }\n"regularizer.name" = ["n3"]', n_trials=1).run()
+    make_search(
+        '"model.dim" = { low = 2, high = 4 }\n"regularizer.name" = ["n3"]', n_trials=1
+    ).run()
     with pytest.raises(RunError, match=r"trials outside of space\.toml; choose another --out"):
         make_search(searched, n_trials=2).run()
 
@@ -159,10 +161,10 @@ def test_a_suggestion_that_is_not_a_recipe_is_reported_and_not_kept(
     def refuse(self: Space, settings: Any) -> Trial:
         raise RecipeError("settings that do not go together")
 
-    with monkeypatch.context() as patch, pytest.raises(RecipeError, match="go together"):
+    with monkeypatch.context() as patch:
         patch.setattr(Space, "trial", refuse)
-        assert search.study is not None
-        search.study.update(1, lambda _: None)
+        with pytest.raises(RecipeError, match="go together"):
+            search.study.update(1, lambda _: None)
     assert search.trials() == []
     search.run()
     assert len(search.trials()) == 1
@@ -211,9 +213,7 @@ def test_halving_drops_trials_at_a_rung_and_the_rest_end_as_usual(
     order = [trial.id for trial in halved.trials()]
     for status in dropped:
         earlier = order[: order.index(status.trial.id)]
-        assert mrrs[status.trial.id][status.epochs] < max(
-            mrrs[id][status.epochs] for id in earlier
-        )
+        assert mrrs[status.trial.id][status.epochs] < max(mrrs[id][status.epochs] for id in earlier)
     assert json.loads((halved.out / "results.json").read_text())["halving"] == [2, 6]
     assert halved.n_left() == 0
     # Without halving, the same folder trains the dropped trials to their end.

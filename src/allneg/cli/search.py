@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli.options import PATH, json_option, parent_option, quiet_option, set_option
-from allneg.cli.output import clean, json_document, note, table
+from allneg.cli.output import json_document, note, table
 from allneg.cli.workers import Worker, environments, or_parent_ended, wait_for_trials
 from allneg.errors import Diverged, OutOfMemoryError, UsageError, counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from allneg.tuning import Search, TrialStatus
 
 _MAX_ROWS = 10
@@ -59,6 +57,7 @@ def command(
     """
     from allneg.cli.progress import stop_signal
     from allneg.tuning import Search, read_space
+    from allneg.tuning.study import write_plot
 
     if (out / "run.json").exists():
         raise UsageError(f"{out}: is a run, not a search; choose another --out")
@@ -81,22 +80,16 @@ def command(
                     for environment in environments(workers, devices <= {"auto", "cuda"})
                 ]
                 wait_for_trials(started, stopped_by, search.n_left)
-    _plot(search)
+    try:
+        write_plot(search.space, search.statuses(), out / "search.svg")
+    except UsageError as missing:
+        note(str(missing))
     _print(search, as_json)
     states = {status.state for status in search.statuses()}
     if states == {"diverged"}:
         raise Diverged(f"{out}: all trials diverged; search a lower optimizer.learning_rate")
     if states <= {*_FAILED}:
         raise OutOfMemoryError(f"{out}: all trials failed; search a lower model.dim")
-
-
-def _plot(search: Search) -> None:
-    from allneg.tuning.plot import write_plot
-
-    try:
-        write_plot(search, search.out / "search.svg")
-    except UsageError as missing:
-        note(str(missing))
 
 
 def _print(search: Search, as_json: bool) -> None:
@@ -120,8 +113,8 @@ def _print(search: Search, as_json: bool) -> None:
             for status in statuses[:_MAX_ROWS]
         ],
     )
-    if search.space.has_ranges and (twice := search.n_suggested - len(statuses)):
-        print(f"{counted(twice, 'suggestion')} repeated an earlier one; the ranges are exhausted")
+    if (repeated := len(search.suggested()) - len(statuses)) > 0:
+        print(f"{counted(repeated, 'suggestion')} of Optuna repeated an earlier one")
     if len(statuses) > _MAX_ROWS:
         print(f"and {counted(len(statuses) - _MAX_ROWS, 'trial')} more (--json has all)")
     if large := [status for status in statuses if status.state == "too large"]:
@@ -142,19 +135,7 @@ def _summary(statuses: list[TrialStatus]) -> str:
 
 @contextlib.contextmanager
 def _progress(search: Search) -> Iterator[None]:
-    """Progress on stderr: a live table, or without a terminal a line per trial."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.live import Live
-
-        with Live(
-            get_renderable=lambda: _live_table(search.statuses()),
-            console=Console(stderr=True),
-            refresh_per_second=1 / _POLL_SECONDS,
-            transient=True,
-        ):
-            yield
-        return
+    """Print a line on stderr for every trial that ends, in this process or in others."""
     ended = threading.Event()
     thread = threading.Thread(target=_print_ended_trials, args=(search, ended))
     thread.start()
@@ -165,35 +146,18 @@ def _progress(search: Search) -> Iterator[None]:
         thread.join()
 
 
-def _live_table(statuses: list[TrialStatus]) -> Table:
-    """The running trials, then the best ones."""
-    from rich.table import Table
-    from rich.text import Text
-
-    out = Table(title=_summary(statuses), title_justify="left")
-    for column in ("settings", "valid MRR", "epochs", "state"):
-        out.add_column(column, justify="left" if column in ("settings", "state") else "right")
-    running = [status for status in statuses if status.state == "running"]
-    others = [status for status in statuses if status.state not in ("running", "waiting")]
-    for status in (running + others)[:_MAX_ROWS]:
-        mrr = "-" if status.valid_mrr is None else f"{status.valid_mrr:.4f}"
-        epochs = f"{status.epochs} of {status.trial.recipe.training.epochs}"
-        out.add_row(Text(clean(str(status.trial))), mrr, epochs, status.state)
-    return out
-
-
 def _print_ended_trials(search: Search, ended: threading.Event) -> None:
     """Print a line for every trial that ends, until `ended` is set."""
     seen = {status.trial.id for status in search.statuses() if status.state in _ENDED}
     data = search.space.recipe.data.name
-    note(f"{search.out}: {search.n_total} trials on {data}, {len(seen)} of them done")
+    note(f"{search.out}: {search.n_total()} trials on {data}, {len(seen)} of them done")
     while True:
         is_last = ended.wait(_POLL_SECONDS)
         for status in search.statuses():
             if status.state in _ENDED and status.trial.id not in seen:
                 seen.add(status.trial.id)
                 mrr = "" if status.valid_mrr is None else f", valid MRR {status.valid_mrr:.4f}"
-                done = f"{len(seen)} of {search.n_total}"
+                done = f"{len(seen)} of {search.n_total()}"
                 note(f"{done}: {status.trial}: {status.state}{mrr}")
         if is_last:
             return

@@ -29,9 +29,8 @@ _POLL_SECONDS = 0.5  # while other processes run the remaining trials
 class Search:
     """A space, the folder of its trials, and how to search it.
 
-    A grid without halving needs no Optuna. A trial is done when it has a valid result file, and
-    only the process that holds its lock runs it, so any number of processes may call `run` at the
-    same time, and any of them may be killed.
+    A trial is done when it has a valid result file, and only the process that holds its lock runs
+    it. So any number of processes may call `run` at the same time, and any may be killed.
     """
 
     space: Space
@@ -40,42 +39,38 @@ class Search:
     halving: bool = False
 
     def __post_init__(self) -> None:
-        name, has_journal = self.space.name, (self.out / JOURNAL).exists()
-        if not self.space.has_ranges and self.n_trials is not None:
+        name, has_ranges = self.space.name, self.space.has_ranges
+        if not has_ranges and self.n_trials is not None:
             raise UsageError(f"{name}: --trials is for ranges; leave it out for lists of values")
-        if self.space.has_ranges and self.n_trials is None and not has_journal:
+        if has_ranges and self.n_trials is None and not (self.out / JOURNAL).exists():
             raise UsageError(f"{name}: [search] has ranges: give the number of trials by --trials")
         if self.halving:
             rungs(self.space)
 
     @cached_property
-    def study(self) -> Study | None:
-        """Optuna's study; None if the search needs none, or has not started."""
-        if not (self.space.has_ranges or self.halving) or not (self.out / "locks").exists():
-            return None
+    def study(self) -> Study:
         return Study(self.space, self.out, self.halving)
 
+    def suggested(self) -> list[Trial]:
+        """The trials that Optuna suggested for ranges so far; it may repeat a suggestion."""
+        has_study = self.space.has_ranges and (self.out / JOURNAL).exists()
+        return self.study.trials() if has_study else []
+
     def trials(self) -> Sequence[Trial]:
-        """All trials of a grid; of ranges, those that were suggested so far."""
+        """All trials so far, without duplicates."""
         if not self.space.has_ranges:
             return self.space.trials
-        study = self.study if (self.out / JOURNAL).exists() else None
-        return list({trial.id: trial for trial in study.trials()}.values()) if study else []
+        return list({trial.id: trial for trial in self.suggested()}.values())
 
-    @property
-    def n_suggested(self) -> int:
-        """How many trials Optuna suggested; it may suggest the same one twice."""
-        return len(self.study.trials()) if self.study else 0
-
-    @property
     def n_total(self) -> int:
+        """How many trials the search will have."""
         if not self.space.has_ranges:
             return len(self.space.trials)
-        return max(self.n_trials or 0, self.n_suggested)
+        return max(self.n_trials or 0, len(self.suggested()))
 
     def n_left(self) -> int:
         """How many trials have not ended, those not yet suggested included."""
-        unsuggested = self.n_total - self.n_suggested if self.space.has_ranges else 0
+        unsuggested = self.n_total() - len(self.suggested()) if self.space.has_ranges else 0
         return len(self._pending()) + unsuggested
 
     def statuses(self) -> list[TrialStatus]:
@@ -97,7 +92,7 @@ class Search:
         }
 
     def check(self) -> Graph:
-        """The graph, after checks of the devices, the data and the folder."""
+        """Check devices, data and folder; return the graph."""
         recipes = [trial.recipe for trial in self.space.trials]
         for device in {recipe.hardware.device for recipe in recipes}:
             find_device(device)
@@ -108,9 +103,8 @@ class Search:
         if not len(graph.valid):
             raise DataError(f"{graph.name}: valid has no triples; a search selects by valid MRR")
         with full_disk_named(self.out):
-            for folder in (self.out / "trials", self.out / "locks"):
-                folder.mkdir(parents=True, exist_ok=True)
-        self.__dict__.pop("study", None)  # it may have been looked for before there was a folder
+            for name in ("trials", "locks"):
+                (self.out / name).mkdir(parents=True, exist_ok=True)
         for trial in self.trials():
             folder = TrialFolder(self.out, trial)
             if (result := folder.result()) is not None:
@@ -123,11 +117,11 @@ class Search:
         A trial that a killed process left behind continues from its checkpoint. `stopped_by`
         gives the number of a signal that arrived, or 0.
         """
-        graph = self.check()
+        graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
         while True:
             if any([self._attempt(trial, graph, stopped_by) for trial in self._pending()]):
                 continue
-            if self.study is not None and self.study.update(self.n_trials, self._result):
+            if uses_optuna and self.study.update(self.n_trials or 0, self._result):
                 continue
             if not self._pending():  # looked up again: another process may have added a trial
                 break
@@ -151,7 +145,7 @@ class Search:
             if not acquired:
                 return False
             if self._result(trial) is None:  # no other process has run it meanwhile
-                pruning = self.study.pruning(trial) if self.study and self.halving else None
+                pruning = self.study.pruning(trial) if self.halving else None
                 try:
                     folder.train(graph, stopped_by, pruning)
                 except Interrupted:

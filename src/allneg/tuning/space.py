@@ -183,7 +183,11 @@ def _axis_error(name: str, axis: Any) -> str | None:
             return "has no values to try"
         is_twice = any(value in axis[:i] for i, value in enumerate(axis))
         return "lists a value twice; every trial runs once" if is_twice else None
-    if not isinstance(axis, Mapping) or not {"low", "high"} <= axis.keys() <= {"low", "high", "log"}:
+    if not isinstance(axis, Mapping) or not {"low", "high"} <= axis.keys() <= {
+        "low",
+        "high",
+        "log",
+    }:
         return f"must be a list of values or a range such as {example}"
     low, high, log = axis["low"], axis["high"], axis.get("log", False)
     if type(low) not in (int, float) or type(high) not in (int, float) or type(log) is not bool:

@@ -6,9 +6,10 @@ which `optuna-dashboard` reads, too.
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from filelock import FileLock
 from allneg.errors import RecipeError, RunError, UsageError
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
+from allneg.runs.files import write_text
 from allneg.tuning.space import Range, Space, Trial
 from allneg.tuning.trial import PruneCallback, TrialStatus
 
@@ -44,89 +46,81 @@ class Study:
     """An Optuna study in the folder of a search.
 
     A trial that is RUNNING in the study and whose lock is free was left by a killed process: the
-    search continues it, so a study never has stale trials. Optuna's GridSampler is not used: it
-    may run a point twice.
+    search continues it, so no trial is lost. Grids do not use Optuna's GridSampler, which may run
+    a point twice.
     """
 
     def __init__(self, space: Space, out: Path, halving: bool) -> None:
-        optuna = import_optuna()
-        self._space, self._where = space, out / JOURNAL
-        self._axes = distributions(space)
-        # The system releases this lock when its process is killed; Optuna's own locks stay.
+        optuna = self._optuna = _import_optuna()
+        self._space, self._file, self._axes = space, out / JOURNAL, _distributions(space)
+        # The system releases this lock when its process is killed; Optuna's own lock stays.
         self._lock = FileLock(out / "locks" / "study.lock")
         pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], _KEEP) if halving else None
         with self._lock:
-            backend = optuna.storages.journal.JournalFileBackend(str(self._where), self._lock)
+            backend = optuna.storages.journal.JournalFileBackend(str(self._file), self._lock)
             storage = optuna.storages.JournalStorage(backend)
-            if not self._where.stat().st_size:
+            if not self._file.stat().st_size:
                 optuna.create_study(storage=storage, study_name=_NAME, direction="maximize")
             self._study = optuna.load_study(study_name=_NAME, storage=storage, pruner=pruner)
 
     def trials(self) -> list[Trial]:
         """All trials of the study, in order; one may occur twice."""
-        return [trial for trial, _ in self._numbered()]
+        return [trial for trial, _ in self._records()]
 
-    def update(
-        self, n_trials: int | None, result: Callable[[Trial], TrialStatus | None]
-    ) -> bool:
-        """Record new results, then suggest one more trial unless there are `n_trials` already.
+    def update(self, n_trials: int, result: Callable[[Trial], TrialStatus | None]) -> bool:
+        """Record new results, then suggest a trial unless there are `n_trials` already.
 
         True if a trial was added.
         """
-        optuna = import_optuna()
+        states = self._optuna.trial.TrialState
         with self._lock:
-            found = self._numbered()
-            for trial, frozen in found:
-                ended = result(trial) if not frozen.state.is_finished() else None
+            records = self._records()
+            for trial, record in records:
+                ended = None if record.state.is_finished() else result(trial)
                 if ended is not None and ended.state == "dropped":
-                    self._study.tell(frozen.number, state=optuna.trial.TrialState.PRUNED)
+                    self._study.tell(record.number, state=states.PRUNED)
                 elif ended is not None:
-                    self._study.tell(frozen.number, ended.valid_mrr or 0.0)
-            if not self._space.has_ranges or len(found) >= (n_trials or 0):
+                    self._study.tell(record.number, ended.valid_mrr or 0.0)
+            if len(records) >= n_trials:
                 return False
             # Seeded by the past: the same past gives the same suggestion.
-            sampler = optuna.samplers.TPESampler(seed=len(found), constant_liar=True)
-            self._study.sampler = sampler
-            asked = self._study.ask(self._axes)
+            self._study.sampler = self._optuna.samplers.TPESampler(
+                seed=len(records), constant_liar=True
+            )
+            suggested = self._study.ask(self._axes)
             try:
-                self._space.trial(asked.params)
+                self._space.trial(suggested.params)
             except RecipeError:  # of a combination that the corners do not have
-                self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                self._study.tell(suggested, state=states.FAIL)
                 raise
             return True
 
     def pruning(self, trial: Trial) -> PruneCallback:
-        """A callback that reports each ranking of valid and asks Optuna whether to go on."""
-        optuna = import_optuna()
+        """A callback that reports each valid MRR and drops the trial if Optuna prunes it."""
         with self._lock:
-            frozen = next((one for each, one in self._numbered() if each.id == trial.id), None)
-            if frozen is None:  # of a grid
-                state = optuna.trial.TrialState.RUNNING
-                self._study.add_trial(
-                    optuna.trial.create_trial(
-                        params=dict(trial.settings), distributions=self._axes, state=state
-                    )
-                )
-                frozen = self._study.get_trials(deepcopy=False)[-1]
-        return _Pruning(optuna.trial.Trial(self._study, frozen._trial_id))
+            record = next((one for each, one in self._records() if each.id == trial.id), None)
+            if record is None:  # of a grid
+                running = self._optuna.trial.TrialState.RUNNING
+                self._study.add_trial(self._record(trial.settings, state=running))
+                record = self._study.get_trials(deepcopy=False)[-1]
+        return _Pruning(self._optuna.trial.Trial(self._study, record._trial_id))
 
-    def _numbered(self) -> list[tuple[Trial, Any]]:
+    def _records(self) -> list[tuple[Trial, Any]]:
         """Each trial with Optuna's record of it."""
-        optuna = import_optuna()
-        found = []
-        for frozen in self._study.get_trials(deepcopy=False):
-            if frozen.state == optuna.trial.TrialState.FAIL:
-                continue
-            try:  # the file may have had other settings or ranges when this was suggested
-                optuna.trial.create_trial(
-                    params=frozen.params, distributions=self._axes, value=0.0
-                )
-            except ValueError:
-                raise RunError(
-                    f"{self._where}: has trials outside of {self._space.name}; choose another --out"
-                ) from None
-            found.append((self._space.trial(frozen.params), frozen))
-        return found
+        failed = self._optuna.trial.TrialState.FAIL
+        records = [each for each in self._study.get_trials(deepcopy=False) if each.state != failed]
+        try:
+            for record in records:
+                self._record(record.params, value=0.0)
+        except ValueError:  # the file had other settings or ranges when this was suggested
+            raise RunError(
+                f"{self._file}: has trials outside of {self._space.name}; choose another --out"
+            ) from None
+        return [(self._space.trial(record.params), record) for record in records]
+
+    def _record(self, settings: Any, **more: Any) -> Any:
+        create = self._optuna.trial.create_trial
+        return create(params=dict(settings), distributions=self._axes, **more)
 
 
 class _Pruning(PruneCallback):
@@ -138,45 +132,53 @@ class _Pruning(PruneCallback):
         self.dropped = self._trial.should_prune()
 
 
-def distributions(space: Space) -> dict[str, Any]:
-    """The axes of a space as Optuna describes them."""
+def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> None:
+    """Write an SVG with one axis per setting and one line per finished trial.
+
+    Equal results give equal bytes.
+    """
+    optuna = _import_optuna()
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise UsageError(f"{path.name} needs matplotlib: pip install 'allneg[plots]'") from None
+    matplotlib.use("agg")
+    study, axes = optuna.create_study(direction="maximize"), _distributions(space)
+    finished = [status for status in statuses if status.state == "finished"]
+    for status in finished:
+        params, value = dict(status.trial.settings), status.valid_mrr
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=axes, value=value))
+    data, svg = Path(space.recipe.data.name).name, io.StringIO()
+    title = f"{space.name} on {data}: {len(finished)} of {len(statuses)} trials finished"
+    with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none"}):
+        plot = optuna.visualization.matplotlib.plot_parallel_coordinate(
+            study, list(space.axes), target_name="valid MRR"
+        )
+        plot.set_title(title, loc="left", y=1.03)
+        plot.figure.set_size_inches(2.2 * len(space.axes) + 4, 4.6)
+        plot.figure.savefig(svg, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    write_text(path, svg.getvalue())
+
+
+def _distributions(space: Space) -> dict[str, Any]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     found: dict[str, Any] = {}
     for name, axis in space.axes.items():
         if not isinstance(axis, Range):
             found[name] = CategoricalDistribution(axis)
-        elif axis.is_integer:
-            found[name] = IntDistribution(int(axis.low), int(axis.high), log=axis.log)
         else:
-            found[name] = FloatDistribution(axis.low, axis.high, log=axis.log)
+            kind = IntDistribution if axis.is_integer else FloatDistribution
+            found[name] = kind(axis.low, axis.high, log=axis.log)
     return found
 
 
-def parallel_coordinates(space: Space, statuses: Sequence[TrialStatus]) -> Any:
-    """Optuna's plot of the finished trials, as matplotlib axes."""
-    optuna = import_optuna()
-    study = optuna.create_study(direction="maximize")
-    for status in statuses:
-        if status.state == "finished":
-            params: Mapping[str, Any] = status.trial.settings
-            study.add_trial(
-                optuna.trial.create_trial(
-                    params=dict(params), distributions=distributions(space), value=status.valid_mrr
-                )
-            )
-    return optuna.visualization.matplotlib.plot_parallel_coordinate(
-        study, list(space.axes), target_name="valid MRR"
-    )
-
-
-def import_optuna() -> Any:
+def _import_optuna() -> Any:
     try:
         import optuna
     except ModuleNotFoundError:
-        raise UsageError(
-            "ranges, --halving and plots need Optuna: pip install 'allneg[search]'"
-        ) from None
+        message = "ranges, --halving and search.svg need Optuna: pip install 'allneg[search]'"
+        raise UsageError(message) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     # A trial that continues from its checkpoint may rank an epoch again.

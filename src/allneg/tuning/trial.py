@@ -153,9 +153,7 @@ class TrialFolder:
         metrics = run.metrics() if run else []
         valid_mrr, best_epoch = best_of([] if reason else metrics)
         seconds = metrics[-1]["seconds"] if metrics else 0.0
-        return TrialStatus(
-            self.trial, state, valid_mrr, best_epoch, len(metrics), seconds, reason
-        )
+        return TrialStatus(self.trial, state, valid_mrr, best_epoch, len(metrics), seconds, reason)
 
 
 def data_hash(graph: Graph) -> str:

@@ -5,13 +5,19 @@ import math
 
 import pytest
 
-from allneg.cli.say import clean, json_document, note, table
+from allneg.cli.output import clean, json_document, note, table
 
 
 def test_numbers_that_are_not_finite_become_null(capsys: pytest.CaptureFixture[str]) -> None:
-    json_document({"a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}})
+    json_document(
+        {"schema_version": 1, "a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}}
+    )
     printed = capsys.readouterr().out
-    assert json.loads(printed) == {"a": [None, None, [1.5]], "b": {"c": None, "d": "é"}}
+    assert json.loads(printed) == {
+        "schema_version": 1,
+        "a": [None, None, [1.5]],
+        "b": {"c": None, "d": "é"},
+    }
     assert "é" in printed
 
 
