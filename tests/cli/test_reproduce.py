@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from allneg import cli, paper
-from allneg.cli import trainings
-from allneg.cli.trainings import Trainings
+from allneg.cli import parallel
+from allneg.cli.parallel import ParallelTraining
 from allneg.errors import AllnegError
 from allneg.paper import Number, Results
 from allneg.paper.cells import Cell
@@ -63,20 +63,20 @@ def recipes(tiny_folder: Path, tmp_path: Path) -> Callable[..., Path]:
 class Here:
     """In place of a process: the same arguments, done when they are given."""
 
-    is_at_work = False
+    is_running = False
 
     def __init__(self, arguments: list[str]) -> None:
         self._said = ""
         self.process = SimpleNamespace(returncode=0)
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                cli.allneg(arguments[: arguments.index("--worker-of")], standalone_mode=False)
+                cli.allneg(arguments, standalone_mode=False)
             except AllnegError as problem:
                 self.process.returncode, self._said = problem.exit_code, str(problem)
 
     @classmethod
-    def start(cls, command: list[str], environment: object) -> Here:
-        return cls(command[command.index("allneg") + 1 :])
+    def start_allneg(cls, arguments: list[str], environment: object) -> Here:
+        return cls(list(arguments))
 
     def lines(self) -> list[str]:
         return self._said.splitlines()
@@ -85,7 +85,7 @@ class Here:
 @pytest.fixture
 def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the test the start of processes."""
-    monkeypatch.setattr(trainings, "Worker", Here)
+    monkeypatch.setattr(parallel, "Worker", Here)
 
 
 @pytest.fixture
@@ -212,10 +212,11 @@ def test_what_is_cut_off_is_saved_and_goes_on(
     def far() -> bool:
         return (task.folder / "metrics.jsonl").exists() and task.epochs > reached
 
-    def work() -> Trainings:
-        found = Trainings([task], 1, lambda: signal.SIGTERM * (by == "signal" and far()), print)
+    def work() -> ParallelTraining:
+        by_signal = by == "signal"
+        found = ParallelTraining([task], 1, lambda: signal.SIGTERM * (by_signal and far()), print)
         if by == "limit":
-            found.looked = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
+            found.on_poll = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
         found.train()
         assert found.waiting == [task]
         assert not found.failed
@@ -239,8 +240,8 @@ def test_what_is_cut_off_before_it_listens_goes_on_another_time(
     recipes: Callable[..., Path], tmp_path: Path
 ) -> None:
     (task,) = tasks(NUMBERS[:1], [0], recipes(epochs=100_000), tmp_path / "runs", quick=False)
-    found = Trainings([task], 1, lambda: 0, print)
-    found.looked = lambda at: setattr(at, "limit_seconds", 0.0)  # its process has just begun
+    found = ParallelTraining([task], 1, lambda: 0, print)
+    found.on_poll = lambda at: setattr(at, "limit_seconds", 0.0)  # its process has just begun
     found.train()
     assert found.waiting == [task]
     assert not found.failed

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -106,31 +104,16 @@ class ParallelProgress:
         ended = training.finished + len(training.failed)
         note(f"{ended} of {self._count}: {task.name}: {reached}; {self._left(training)}")
 
-    @contextlib.contextmanager
-    def shown(self, quiet: bool) -> Iterator[Callable[[ParallelTraining], None]]:
-        """A function to call now and then; it updates the progress."""
-        if quiet:
-            yield lambda _: None
-        elif not sys.stderr.isatty():
-            yield self._print_line
-        else:
-            from rich.console import Console
-            from rich.status import Status
-
-            with Status("", console=Console(stderr=True)) as status:
-                yield lambda training: status.update(self._line(training))
-
-    def _print_line(self, training: ParallelTraining) -> None:
-        if time.monotonic() - self._last_line >= _LINE_SECONDS:
-            self._last_line = time.monotonic()
-            note(self._line(training))
-
-    def _line(self, training: ParallelTraining) -> str:
+    def poll(self, training: ParallelTraining) -> None:
+        """Print a line now and then."""
+        if time.monotonic() - self._last_line < _LINE_SECONDS:
+            return
+        self._last_line = time.monotonic()
         running = [
             f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
             for task, _ in training.running.values()
         ]
-        return f"{'; '.join(running) or 'waiting'}; {self._left(training)}"
+        note(f"{'; '.join(running) or 'waiting'}; {self._left(training)}")
 
     def _left(self, training: ParallelTraining) -> str:
         """The number of tasks left, and the time they take at the speed since the start."""

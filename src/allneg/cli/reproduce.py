@@ -174,8 +174,8 @@ class _Work:
         bundle: Path | None,
     ) -> None:
         """Train what no result file has, and write the files."""
-        from allneg.cli.progress import stop_signal
         from allneg.cli.parallel import ParallelProgress, ParallelTraining
+        from allneg.cli.progress import stop_signal
         from allneg.paper.tasks import held
 
         left = [task for task in asked if not self._is_done(task)]
@@ -194,14 +194,12 @@ class _Work:
             if not self.quiet:
                 shown.finished(task, self.results.get(task.number), trainings)
 
-        with (
-            held(left[0].runs),
-            stop_signal() as stopped_by,
-            shown.shown(self.quiet) as looked,
-        ):
+        with held(left[0].runs), stop_signal() as stopped_by:
             trainings = ParallelTraining(
-                left, parallel, stopped_by, ended, looked, limit_seconds=limit_seconds
+                left, parallel, stopped_by, ended, limit_seconds=limit_seconds
             )
+            if not self.quiet:
+                trainings.on_poll = shown.poll
             trainings.train()
         self.failed = trainings.failed
         if trainings.signal_number:

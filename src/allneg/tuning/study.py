@@ -145,15 +145,20 @@ def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> Non
     matplotlib.use("agg")
     study, axes = optuna.create_study(direction="maximize"), _distributions(space)
     finished = [status for status in statuses if status.state == "finished"]
+    if not finished:
+        return
     for status in finished:
         params, value = dict(status.trial.settings), status.valid_mrr
         study.add_trial(optuna.trial.create_trial(params=params, distributions=axes, value=value))
     data, svg = Path(space.recipe.data.name).name, io.StringIO()
     title = f"{space.name} on {data}: {len(finished)} of {len(statuses)} trials finished"
-    with matplotlib.rc_context({"svg.hashsalt": "allneg", "svg.fonttype": "none"}):
+    options: Any = {"svg.hashsalt": "allneg", "svg.fonttype": "none"}
+    with matplotlib.rc_context(options), warnings.catch_warnings(action="ignore"):
         plot = optuna.visualization.matplotlib.plot_parallel_coordinate(
             study, list(space.axes), target_name="valid MRR"
         )
+        # Optuna cuts long names off.
+        plot.set_xticks(range(len(axes) + 1), ["valid MRR", *sorted(axes)], rotation=330)
         plot.set_title(title, loc="left", y=1.03)
         plot.figure.set_size_inches(2.2 * len(space.axes) + 4, 4.6)
         plot.figure.savefig(svg, format="svg", metadata={"Date": None}, bbox_inches="tight")
