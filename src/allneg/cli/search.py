@@ -136,28 +136,27 @@ def _summary(statuses: list[TrialStatus]) -> str:
 @contextlib.contextmanager
 def _progress(search: Search) -> Iterator[None]:
     """Print a line on stderr for every trial that ends, in this process or in others."""
-    ended = threading.Event()
-    thread = threading.Thread(target=_print_ended_trials, args=(search, ended))
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _print_ended_trials(search: Search, ended: threading.Event) -> None:
-    """Print a line for every trial that ends, until `ended` is set."""
     seen = {status.trial.id for status in search.statuses() if status.state in _ENDED}
-    data = search.space.recipe.data.name
+    data, ended = search.space.recipe.data.name, threading.Event()
     note(f"{search.out}: {search.n_total()} trials on {data}, {len(seen)} of them done")
-    while True:
-        is_last = ended.wait(_POLL_SECONDS)
+
+    def watch() -> None:
+        while not ended.wait(_POLL_SECONDS):
+            print_new()
+
+    def print_new() -> None:
         for status in search.statuses():
             if status.state in _ENDED and status.trial.id not in seen:
                 seen.add(status.trial.id)
                 mrr = "" if status.valid_mrr is None else f", valid MRR {status.valid_mrr:.4f}"
                 done = f"{len(seen)} of {search.n_total()}"
                 note(f"{done}: {status.trial}: {status.state}{mrr}")
-        if is_last:
-            return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        print_new()

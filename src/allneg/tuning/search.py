@@ -119,7 +119,7 @@ class Search:
         """
         graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
         while True:
-            if any([self._attempt(trial, graph, stopped_by) for trial in self._pending()]):
+            if any(self._attempt(trial, graph, stopped_by) for trial in self._pending()):
                 continue
             if uses_optuna and self.study.update(self.n_trials or 0, self._result):
                 continue

@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from allneg.errors import RecipeError, RunError, UsageError
+from allneg.errors import RunError, UsageError
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
 from allneg.runs.files import write_text
@@ -72,27 +72,24 @@ class Study:
 
         True if a trial was added.
         """
-        states = self._optuna.trial.TrialState
         with self._lock:
             records = self._records()
             for trial, record in records:
                 ended = None if record.state.is_finished() else result(trial)
                 if ended is not None and ended.state == "dropped":
-                    self._study.tell(record.number, state=states.PRUNED)
+                    self._study.tell(record.number, state=self._optuna.trial.TrialState.PRUNED)
                 elif ended is not None:
                     self._study.tell(record.number, ended.valid_mrr or 0.0)
             if len(records) >= n_trials:
                 return False
-            # Seeded by the past: the same past gives the same suggestion.
-            self._study.sampler = self._optuna.samplers.TPESampler(
-                seed=len(records), constant_liar=True
-            )
-            suggested = self._study.ask(self._axes)
-            try:
-                self._space.trial(suggested.params)
-            except RecipeError:  # of a combination that the corners do not have
-                self._study.tell(suggested, state=states.FAIL)
-                raise
+            # Seeded by the past: the same past gives the same suggestion. The study is copied:
+            # `ask` stores a trial in several steps, between which a process may be killed.
+            sampler = self._optuna.samplers.TPESampler(seed=len(records), constant_liar=True)
+            copy = self._optuna.create_study(direction="maximize", sampler=sampler)
+            copy.add_trials([record for _, record in records])
+            settings = copy.ask(self._axes).params
+            self._space.trial(settings)  # an error if the settings do not go together
+            self._add(settings)
             return True
 
     def pruning(self, trial: Trial) -> PruneCallback:
@@ -100,25 +97,27 @@ class Study:
         with self._lock:
             record = next((one for each, one in self._records() if each.id == trial.id), None)
             if record is None:  # of a grid
-                running = self._optuna.trial.TrialState.RUNNING
-                self._study.add_trial(self._record(trial.settings, state=running))
+                self._add(trial.settings)
                 record = self._study.get_trials(deepcopy=False)[-1]
         return _Pruning(self._optuna.trial.Trial(self._study, record._trial_id))
 
     def _records(self) -> list[tuple[Trial, Any]]:
         """Each trial with Optuna's record of it."""
-        failed = self._optuna.trial.TrialState.FAIL
-        records = [each for each in self._study.get_trials(deepcopy=False) if each.state != failed]
+        records = self._study.get_trials(deepcopy=False)
         try:
             for record in records:
-                self._record(record.params, value=0.0)
+                self._create(record.params, value=0.0)
         except ValueError:  # the file had other settings or ranges when this was suggested
             raise RunError(
                 f"{self._file}: has trials outside of {self._space.name}; choose another --out"
             ) from None
         return [(self._space.trial(record.params), record) for record in records]
 
-    def _record(self, settings: Any, **more: Any) -> Any:
+    def _add(self, settings: Mapping[str, Any]) -> None:
+        state = self._optuna.trial.TrialState.RUNNING
+        self._study.add_trial(self._create(settings, state=state))
+
+    def _create(self, settings: Mapping[str, Any], **more: Any) -> Any:
         create = self._optuna.trial.create_trial
         return create(params=dict(settings), distributions=self._axes, **more)
 
