@@ -22,7 +22,7 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_mesh_of_other_processes_than_there_are_is_said(
+def test_a_mesh_must_have_as_many_processes_as_there_are(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     done = allneg("train", tiny_folder, "--mesh", "rows=3", "--out", tmp_path / "run")
@@ -31,7 +31,7 @@ def test_a_mesh_of_other_processes_than_there_are_is_said(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_training_that_may_restart_must_say_where_its_run_is(
+def test_a_training_that_torchrun_may_restart_needs_out(
     allneg: Command, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
@@ -40,7 +40,7 @@ def test_a_training_that_may_restart_must_say_where_its_run_is(
     assert "say --out" in done.err
 
 
-def test_a_restart_takes_up_no_run_but_its_own(
+def test_a_restart_continues_only_its_own_run(
     allneg: Command, toy_copy: Run, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
@@ -49,7 +49,7 @@ def test_a_restart_takes_up_no_run_but_its_own(
     assert "exists already" in done.err
 
 
-def test_a_recipe_of_many_processes_is_taken_up_by_one(allneg: Command, toy_copy: Run) -> None:
+def test_one_process_can_resume_a_run_of_several(allneg: Command, toy_copy: Run) -> None:
     """The mesh of the recipe counts where there are as many; one process is a mesh of its own."""
     (toy_copy.folder / "report.json").unlink()
     text = (toy_copy.folder / "recipe.toml").read_text()

@@ -31,7 +31,7 @@ def test_a_note_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert (printed.out, printed.err) == ("", "beware \\x07\n")
 
 
-def test_a_table_shows_cells_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_cells_are_formatted(capsys: pytest.CaptureFixture[str]) -> None:
     table("[b]title[/b]", ("name", "count#"), [("[i]x[/i]", 1234567), (None, 0.123456), (True, "")])
     printed = capsys.readouterr().out
     for part in ("[b]title[/b]", "[i]x[/i]", "1,234,567", "0.1235", " - ", " yes "):

@@ -14,7 +14,7 @@ from allneg.runs.checkpoint import State
 
 @pytest.mark.battery(24)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_the_second_ends_at_once(
+def test_the_first_signal_is_recorded_and_the_second_ends_the_process(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
@@ -28,7 +28,7 @@ def test_the_first_signal_is_noted_and_the_second_ends_at_once(
     assert "repeat the signal to end at once" in capfd.readouterr().err
 
 
-def test_a_signal_in_the_middle_of_a_line_is_noted(
+def test_a_signal_during_a_print_is_recorded(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A stream that is being written to refuses a second writer."""
@@ -44,7 +44,7 @@ def test_a_signal_in_the_middle_of_a_line_is_noted(
     assert "repeat the signal to end at once" in capfd.readouterr().err
 
 
-def test_without_a_terminal_there_is_a_plain_line_now_and_then(
+def test_without_a_terminal_progress_is_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
@@ -56,7 +56,7 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then(
     assert printed.err == "a note \\x1b[2J\nepoch 3, step 5 of 9\n"
 
 
-def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_progress_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with training_progress(quiet=True) as (callbacks, _):
         callbacks.said("a note")
         callbacks.stepped(State(), 1)

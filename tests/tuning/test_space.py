@@ -33,6 +33,12 @@ def test_a_trials_id_is_the_hash_of_its_whole_recipe(make_space: MakeSpace) -> N
     assert make_space('"regularizer.weight" = [1]', "training.seed=1").trials[0].id != first.id
 
 
+def test_earlier_names_of_settings_are_read(make_space: MakeSpace) -> None:
+    old, new = make_space('"penalty.weight" = [1, 2]'), make_space('"regularizer.weight" = [1, 2]')
+    assert old.axes == new.axes
+    assert old.trials == new.trials
+
+
 def test_the_tables_of_a_space_override_those_of_its_base(tmp_path: Path) -> None:
     (tmp_path / "bases").mkdir()
     (tmp_path / "bases" / "one.toml").write_text("[model]\nname = 'simple'\ndim = 7\n")

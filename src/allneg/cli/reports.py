@@ -50,10 +50,10 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     print(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:
-        touch = "touches" if unseen["triples"] == 1 else "touch"
-        dropped = f"{unseen['dropped']:,}" if unseen["dropped"] else "none"
-        print(f"{counted(unseen['triples'], 'triple')} {touch} entities not in train, {dropped} left out"
-              " for entities or relations not in train")  # fmt: skip
+        print(
+            f"{counted(unseen['triples'], 'triple')} with entities not in train; "
+            f"{unseen['dropped']:,} left out for entities or relations not in train"
+        )
     print(f"run: {run.folder}")
 
 

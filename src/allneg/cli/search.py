@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 10
 _POLL_SECONDS = 1.0
-_FAILED = ("diverged", "too large")
-_ENDED = ("finished", "dropped", *_FAILED)
+_ENDED = ("finished", "dropped", "diverged", "too large")
 
 
 @click.command()
@@ -88,7 +87,7 @@ def command(
     states = {status.state for status in search.statuses()}
     if states == {"diverged"}:
         raise Diverged(f"{out}: all trials diverged; search a lower optimizer.learning_rate")
-    if states <= {*_FAILED}:
+    if states <= {"diverged", "too large"}:
         raise OutOfMemoryError(f"{out}: all trials failed; search a lower model.dim")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,14 +65,11 @@ class Search:
 
     def n_total(self) -> int:
         """How many trials the search will have."""
-        if not self.space.has_ranges:
-            return len(self.space.trials)
-        return max(self.n_trials or 0, len(self.suggested()))
+        return max(self.n_trials or 0, len(self.trials()))
 
     def n_left(self) -> int:
         """How many trials have not ended, those not yet suggested included."""
-        unsuggested = self.n_total() - len(self.suggested()) if self.space.has_ranges else 0
-        return len(self._pending()) + unsuggested
+        return len(self._pending()) + max(0, (self.n_trials or 0) - len(self.suggested()))
 
     def statuses(self) -> list[TrialStatus]:
         """The status of every trial: finished ones first, the best valid MRR first."""
@@ -146,11 +144,9 @@ class Search:
                 return False
             if self._result(trial) is None:  # no other process has run it meanwhile
                 pruning = self.study.pruning(trial) if self.halving else None
-                try:
+                with contextlib.suppress(Interrupted):
                     folder.train(graph, stopped_by, pruning)
-                except Interrupted:
-                    _raise_if_stopped(stopped_by)
-                    raise
+        _raise_if_stopped(stopped_by)
         self._write_results()
         return True
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,7 @@ class Trial:
         return hashlib.sha256(self.recipe.to_toml().encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
-        return describe(self.settings)
-
-
-def describe(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {format_value(value)}" for name, value in settings.items())
+        return ", ".join(f"{name} {format_value(value)}" for name, value in self.settings.items())
 
 
 def format_value(value: Any) -> str:
@@ -101,37 +98,31 @@ class Space:
 
     def trial(self, settings: Mapping[str, Any]) -> Trial:
         """The trial with these settings; a `RecipeError` if the recipe is invalid."""
-        changes: dict[str, dict[str, Any]] = {}
-        for name, value in settings.items():
-            part, _, field = name.partition(".")
-            changes.setdefault(part, {})[field] = value
-        recipe = Recipe.from_tables(merged(self.tables, changes), self.name)
+        recipe = Recipe.from_tables(merged(self.tables, parse_settings(settings)), self.name)
         # Read the values back: the recipe may have made 1.0 of a 1.
-        read = {name: _setting(recipe, name) for name in settings}
-        return Trial(read, recipe)
+        return Trial({name: attrgetter(name)(recipe) for name in settings}, recipe)
 
     def _checked(self, points: Iterable[Iterable[Any]]) -> tuple[Trial, ...]:
         """The trials at these points. An error that only some have names the first of them."""
         trials: dict[str, Trial] = {}
-        errors: dict[str, list[str]] = {}
+        errors: dict[str, str] = {}
         for values in points:
             settings = dict(zip(self.axes, values, strict=True))
             try:
                 trial = self.trial(settings)
             except RecipeError as error:
                 for line in str(error).splitlines():
-                    errors.setdefault(line, []).append(describe(settings))
+                    errors.setdefault(line, f" (in {Trial(settings, Recipe())})")
             else:
                 trials[trial.id] = trial
         if errors:
-            where = {line: f" (in {found[0]})" if trials else "" for line, found in errors.items()}
-            raise RecipeError("\n".join(line + where[line] for line in errors))
+            lines = (line + (where if trials else "") for line, where in errors.items())
+            raise RecipeError("\n".join(lines))
         return tuple(trials.values())
 
 
 def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
     """A space from a TOML file, with `part.field=value` texts applied to all trials.
-
     `base = "other.toml"`, relative to the file, names a recipe that the file's tables override.
     All errors of the file are listed in one `RecipeError`.
     """
@@ -168,8 +159,15 @@ def _axes(where: str, searched: Any) -> dict[str, Range | list[Any]]:
         lines = (f"{where}: search.{name} {error}" for name, error in errors.items())
         raise RecipeError("\n".join(lines))
     return {
-        name: Range(**axis) if isinstance(axis, Mapping) else axis for name, axis in axes.items()
+        _current_name(name): Range(**axis) if isinstance(axis, Mapping) else axis
+        for name, axis in axes.items()
     }
+
+
+def _current_name(name: str) -> str:
+    """The name of a setting; earlier versions may have called it otherwise."""
+    ((part, fields),) = parse_settings({name: None}).items()
+    return f"{part}.{next(iter(fields))}"
 
 
 def _axis_error(name: str, axis: Any) -> str | None:
@@ -183,11 +181,8 @@ def _axis_error(name: str, axis: Any) -> str | None:
             return "has no values to try"
         is_twice = any(value in axis[:i] for i, value in enumerate(axis))
         return "lists a value twice; every trial runs once" if is_twice else None
-    if not isinstance(axis, Mapping) or not {"low", "high"} <= axis.keys() <= {
-        "low",
-        "high",
-        "log",
-    }:
+    fields = axis.keys() if isinstance(axis, Mapping) else set()
+    if not {"low", "high"} <= fields <= {"low", "high", "log"}:
         return f"must be a list of values or a range such as {example}"
     low, high, log = axis["low"], axis["high"], axis.get("log", False)
     if type(low) not in (int, float) or type(high) not in (int, float) or type(log) is not bool:
@@ -204,8 +199,3 @@ def _flat(searched: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{field}", axis) for field, axis in values.items())
         else:
             yield name, values
-
-
-def _setting(recipe: Recipe, name: str) -> Any:
-    part, _, field = name.partition(".")
-    return getattr(getattr(recipe, part), field)

@@ -127,7 +127,7 @@ class TrialFolder:
         except OutOfMemoryError as error:
             state, reason = "too large", str(error)
         except Interrupted:
-            if stopped_by() or not pruning.dropped:
+            if not pruning.dropped:
                 raise
             state = "dropped"
         ended = self._measured(state, run, reason)
