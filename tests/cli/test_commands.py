@@ -210,9 +210,7 @@ def test_a_diverged_training_has_exit_code_5(
 
 
 @pytest.mark.battery(28)
-def test_an_unwritable_folder_has_exit_code_6(
-    allneg: Command, tiny_folder: Path
-) -> None:
+def test_an_unwritable_folder_has_exit_code_6(allneg: Command, tiny_folder: Path) -> None:
     done = allneg("train", tiny_folder, *QUICK, "--out", tiny_folder / "train.tsv" / "run")
     assert done.code == 6
     assert "cannot be written" in done.err

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -39,8 +39,6 @@ def a_number(_: click.Context, __: click.Parameter, value: float | None) -> floa
     return value
 
 
-def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:
-    """The settings, overridden by flags: device="cpu" becomes hardware.device=cpu."""
-    names = {"device": "hardware.device", "seed": "training.seed", "mesh": "hardware.mesh"}
-    given = [f"{names[name]}={value}" for name, value in flags.items() if value is not None]
-    return [*settings, *given]
+def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:
+    """The settings, overridden by the flags that were given: {"hardware.device": "cpu"}."""
+    return [*settings, *(f"{name}={value}" for name, value in flags.items() if value is not None)]

@@ -49,7 +49,8 @@ def command(
     from allneg.recipe import Recipe
     from allneg.training.plan import plan
 
-    chosen = Recipe.read(recipe).with_settings(with_flags(settings, device=device, mesh=mesh))
+    flags = {"hardware.device": device, "hardware.mesh": mesh}
+    chosen = Recipe.read(recipe).with_settings(with_flags(settings, flags))
     counts, name = _counts(chosen, entities, relations, triples)
     grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
     if gpu is not None and gpu not in _GPU_BYTES:

@@ -68,8 +68,8 @@ def command(
     from allneg.cli.workers import or_parent_ended
     from allneg.training.train import planned, train
 
-    flags = with_flags(settings, device=device, seed=seed, mesh=mesh)
-    plan = planned(data, model=model, recipe=recipe, settings=flags)
+    flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
+    plan = planned(data, model=model, recipe=recipe, settings=with_flags(settings, flags))
     if print_recipe:
         if as_json:
             json_document({"recipe": plan.to_tables()})

@@ -86,7 +86,7 @@ class Study:
             # `ask` stores a trial in several steps, between which a process may be killed.
             sampler = self._optuna.samplers.TPESampler(seed=len(records), constant_liar=True)
             copy = self._optuna.create_study(direction="maximize", sampler=sampler)
-            copy.add_trials([record for _, record in records])
+            copy.add_trials(self._study.get_trials(deepcopy=False))
             settings = copy.ask(self._axes).params
             self._space.trial(settings)  # an error if the settings do not go together
             self._add(settings)
@@ -99,6 +99,8 @@ class Study:
             if record is None:  # of a grid
                 self._add(trial.settings)
                 record = self._study.get_trials(deepcopy=False)[-1]
+        if record.state.is_finished():  # its result file was removed, or it was dropped before
+            return PruneCallback()
         return _Pruning(self._optuna.trial.Trial(self._study, record._trial_id))
 
     def _records(self) -> list[tuple[Trial, Any]]:
