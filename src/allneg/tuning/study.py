@@ -160,7 +160,7 @@ def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> Non
         )
         # Optuna cuts long names off.
         plot.set_xticks(range(len(axes) + 1), ["valid MRR", *sorted(axes)], rotation=330)
-        plot.set_title(title, loc="left", y=1.03)
+        plot.set_title(title, y=1.03)
         plot.figure.set_size_inches(2.2 * len(space.axes) + 4, 4.6)
         plot.figure.savefig(svg, format="svg", metadata={"Date": None}, bbox_inches="tight")
     write_text(path, svg.getvalue())
