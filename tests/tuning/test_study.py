@@ -63,8 +63,13 @@ def test_as_many_trials_run_as_were_ordered(make_search: MakeSearch) -> None:
     before = (search.out / JOURNAL).read_bytes()
     search.run()
     assert (search.out / JOURNAL).read_bytes() == before
+    with (search.out / JOURNAL).open("ab") as journal:
+        journal.write(b'{"op_code": 4, "wor')  # a write that a full disk cut off
+    more = make_search(RANGES, n_trials=5)
+    more.run()
+    assert (more.trials()[:4], more.n_left()) == (search.trials()[:4], 0)
     # Another process, or --status, needs no --trials.
-    assert make_search(RANGES).trials() == search.trials()
+    assert make_search(RANGES).trials() == more.trials()
 
 
 def test_the_study_has_every_result(make_search: MakeSearch, optuna: Any) -> None:

@@ -129,7 +129,7 @@ def _summary(statuses: list[TrialStatus]) -> str:
 
     counts = {state: sum(each.state == state for each in statuses) for state in STATES}
     states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    return f"{len(statuses)} trials: {states}"
+    return f"{counted(len(statuses), 'trial')}: {states}"
 
 
 @contextlib.contextmanager

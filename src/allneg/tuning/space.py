@@ -50,10 +50,6 @@ class Range:
     high: float
     log: bool = False  # sample uniformly on a logarithmic scale
 
-    @property
-    def is_integer(self) -> bool:
-        return isinstance(self.low, int) and isinstance(self.high, int)
-
 
 @dataclass(frozen=True)
 class Space:

@@ -18,7 +18,7 @@ from filelock import FileLock
 from allneg.errors import RunError, UsageError
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
-from allneg.runs.files import write_text
+from allneg.runs.files import write_bytes, write_text
 from allneg.tuning.space import Range, Space, Trial
 from allneg.tuning.trial import PruneCallback, TrialStatus
 
@@ -57,6 +57,7 @@ class Study:
         self._lock = FileLock(out / "locks" / "study.lock")
         pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], _KEEP) if halving else None
         with self._lock:
+            _cut_half_line(self._file)
             backend = optuna.storages.journal.JournalFileBackend(str(self._file), self._lock)
             storage = optuna.storages.JournalStorage(backend)
             if not self._file.stat().st_size:
@@ -166,6 +167,13 @@ def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> Non
     write_text(path, svg.getvalue())
 
 
+def _cut_half_line(file: Path) -> None:
+    """Remove a line that a full disk or a power failure cut off; Optuna would fail on it."""
+    data = file.read_bytes() if file.exists() else b""
+    if not data.endswith(b"\n"):
+        write_bytes(file, data[: data.rfind(b"\n") + 1])
+
+
 def _distributions(space: Space) -> dict[str, Any]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -174,7 +182,8 @@ def _distributions(space: Space) -> dict[str, Any]:
         if not isinstance(axis, Range):
             found[name] = CategoricalDistribution(axis)
         else:
-            kind = IntDistribution if axis.is_integer else FloatDistribution
+            is_integer = isinstance(axis.low, int) and isinstance(axis.high, int)
+            kind = IntDistribution if is_integer else FloatDistribution
             found[name] = kind(axis.low, axis.high, log=axis.log)
     return found
 
