@@ -84,7 +84,7 @@ def test_evaluate_json_has_its_documented_fields(allneg: Command, toy_run: Run) 
     assert shown["by_side"].keys() == {"head", "tail"}
     assert all(shown["by_side"][side].keys() == METRICS for side in shown["by_side"])
     assert shown["by_relation"].keys() == {"capital_of", "in"}
-    assert all(each.keys() >= METRICS for each in shown["by_relation"].values())
+    assert all(metrics.keys() >= METRICS for metrics in shown["by_relation"].values())
     assert shown["count"] == 6
     assert shown["mrr"] == toy_run.report.mrr
     assert shown["protocol"]["name"] == "allneg"
@@ -235,7 +235,7 @@ def test_info_prints_the_best_epoch_of_a_diverged_run(allneg: Command, tmp_path:
         "training.epochs=10",
         "model.dim=4",
     )
-    flags = [word for each in wild for word in ("--set", each)]
+    flags = [word for setting in wild for word in ("--set", setting)]
     assert allneg("train", "countries", "--out", tmp_path / "run", *flags).code == 5
     shown = allneg("info", tmp_path / "run", "--json").json
     assert shown["mrr"] is None

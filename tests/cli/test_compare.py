@@ -46,8 +46,8 @@ def test_compare_json_has_its_documented_fields(
     assert shown["split"] == split
     assert shown["difference"].keys() == {"mean", "low", "high", "p", "triples"}
     assert shown["difference"]["mean"] == pytest.approx(mrrs[0] - mrrs[1])
-    for each in shown["by_relation"].values():
-        assert each.keys() == {"mean", "low", "high", "p", "triples", "adjusted_p"}
+    for difference in shown["by_relation"].values():
+        assert difference.keys() == {"mean", "low", "high", "p", "triples", "adjusted_p"}
 
 
 def test_runs_on_different_data_are_refused(

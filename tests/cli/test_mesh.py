@@ -110,7 +110,7 @@ def test_export_writes_the_best_weights_of_any_run(
     out = tmp_path / "deep" / "toy.safetensors"
     assert allneg("export", toy_run.folder, "--out", out).out == f"{out}\n"
     found, true = load_file(out), toy_run.tables().weights()
-    assert all(each.equal(true[name]) for name, each in found.items())
+    assert all(tensor.equal(true[name]) for name, tensor in found.items())
     again = allneg("export", toy_run.folder, "--out", out, "--json")
     assert again.code == 2
     assert "exists already" in again.err

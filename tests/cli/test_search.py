@@ -183,10 +183,10 @@ def test_a_search_in_which_all_trials_diverge_exits_with_5(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
     settings = ("optimizer.name=sgd", "model.scale=1e30", "regularizer.name=none")
-    flags = [part for each in settings for part in ("--set", each)]
+    flags = [part for setting in settings for part in ("--set", setting)]
     done = allneg("search", space, "--out", tmp_path / "out", *flags, "--json")
     assert done.code == 5
-    assert {each["state"] for each in done.json["trials"]} == {"diverged"}
+    assert {trial["state"] for trial in done.json["trials"]} == {"diverged"}
     assert "all trials diverged" in done.err
 
 
@@ -230,14 +230,14 @@ def test_three_workers_run_each_trial_once_even_if_one_is_killed(
         killed, cut, before = _kill_one(
             workers, [TrialFolder(out, trial) for trial in search.trials()]
         )
-        for each in workers:
-            each.wait(timeout=120)
+        for worker in workers:
+            worker.wait(timeout=120)
     finally:
-        for each in workers:
-            each.kill()
-    assert sorted(each.returncode for each in workers) == [-signal.SIGKILL, 0, 0]
+        for worker in workers:
+            worker.kill()
+    assert sorted(worker.returncode for worker in workers) == [-signal.SIGKILL, 0, 0]
     assert killed.returncode == -signal.SIGKILL
-    assert [each.state for each in search.statuses()] == ["finished"] * 6
+    assert [status.state for status in search.statuses()] == ["finished"] * 6
     for trial in search.trials():
         metrics = Run.open(out / "trials" / trial.id).metrics()
         assert [entry["epoch"] for entry in metrics] == list(range(1, 41))
@@ -252,7 +252,7 @@ def _kill_one(
     workers: list[subprocess.Popen[bytes]], folders: list[TrialFolder]
 ) -> tuple[subprocess.Popen[bytes], TrialFolder, list[dict[str, Any]]]:
     """Kill a worker during a trial; return it, the trial, and the epochs of its checkpoint."""
-    by_pid = {each.pid: each for each in workers}
+    by_pid = {worker.pid: worker for worker in workers}
     end = time.monotonic() + 120
     while time.monotonic() < end:
         for folder in folders:
@@ -315,7 +315,7 @@ def test_a_signal_is_sent_once_to_every_worker(capsys: pytest.CaptureFixture[str
     with pytest.raises(Interrupted, match="run the same command to continue") as caught:
         wait_for_trials(workers, lambda: signal.SIGTERM, lambda: 2)
     assert caught.value.exit_code == 143
-    assert [each.process.returncode for each in workers] == [-signal.SIGTERM] * 2
+    assert [worker.process.returncode for worker in workers] == [-signal.SIGTERM] * 2
     assert capsys.readouterr().err == ""
 
 

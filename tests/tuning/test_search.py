@@ -135,7 +135,7 @@ def test_a_search_that_was_stopped_continues_from_the_checkpoint(make_search: Ma
         search.run(stopped_by)
     assert caught.value.exit_code == 143
     statuses = search.statuses()
-    assert [each.state for each in statuses] == ["finished", "paused", *["waiting"] * 4]
+    assert [status.state for status in statuses] == ["finished", "paused", *["waiting"] * 4]
     run = Run.open(search.out / "trials" / statuses[1].trial.id)
     before = run.metrics()
     assert len(before) in (3, 4)
@@ -152,7 +152,7 @@ def test_a_trial_that_another_process_runs_is_left_to_it(make_search: MakeSearch
     (search.out / "locks").mkdir(parents=True)
     theirs, ours = (TrialFolder(search.out, trial) for trial in search.trials())
     with FileLock(theirs.lock):
-        assert [each.state for each in search.statuses()] == ["running", "waiting"]
+        assert [status.state for status in search.statuses()] == ["running", "waiting"]
         with pytest.raises(Interrupted):
             search.run(lambda: signal.SIGTERM if ours.result() else 0)
         assert not theirs.folder.exists()

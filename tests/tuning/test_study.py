@@ -82,7 +82,7 @@ def test_the_study_has_every_result(make_search: MakeSearch, optuna: Any) -> Non
         optuna.storages.journal.JournalFileBackend(str(search.out / JOURNAL))
     )
     study = optuna.load_study(study_name="allneg", storage=storage)
-    mrrs = {tuple(each.trial.settings.values()): each.valid_mrr for each in search.statuses()}
+    mrrs = {tuple(status.trial.settings.values()): status.valid_mrr for status in search.statuses()}
     assert None in mrrs.values()  # diverged: counts as 0
     found = {tuple(trial.params.values()): trial.value for trial in study.trials}
     assert found == {settings: mrr or 0.0 for settings, mrr in mrrs.items()}
@@ -231,13 +231,13 @@ def test_halving_drops_trials_at_a_rung_and_the_rest_end_as_usual(
     # Without halving, the same folder trains the dropped trials to their end.
     make_search(NINE, *LONG).run()
     again = make_search(NINE, *LONG).statuses()
-    assert {each.trial.id: (each.state, each.valid_mrr) for each in again} == {
-        each.trial.id: (each.state, each.valid_mrr) for each in whole.statuses()
+    assert {status.trial.id: (status.state, status.valid_mrr) for status in again} == {
+        status.trial.id: (status.state, status.valid_mrr) for status in whole.statuses()
     }
 
 
 def _mrrs(run: Run) -> dict[int, float]:
-    return {each["epoch"]: each["valid"]["mrr"] for each in run.metrics() if "valid" in each}
+    return {epoch["epoch"]: epoch["valid"]["mrr"] for epoch in run.metrics() if "valid" in epoch}
 
 
 @pytest.mark.usefixtures("optuna")
@@ -247,10 +247,10 @@ def test_halving_prunes_suggestions_and_keeps_failed_trials_as_failed(
     settings = ("optimizer.name=sgd", "model.scale=1", *LONG)
     search = make_search('"optimizer.learning_rate" = [1e30, 2e30, 0.1]', *settings, halving=True)
     search.run()
-    assert [each.state for each in search.statuses()] == ["finished", "diverged", "diverged"]
+    assert [status.state for status in search.statuses()] == ["finished", "diverged", "diverged"]
     search = make_search(RANGES, *LONG, out="ranges", n_trials=5, halving=True)
     search.run()
-    states = {each.state for each in search.statuses()}
+    states = {status.state for status in search.statuses()}
     assert "finished" in states
     assert states <= {"finished", "dropped"}
     assert search.n_left() == 0

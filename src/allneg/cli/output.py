@@ -35,8 +35,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     """Print a table. A column whose name ends with `#` is aligned to the right."""
     out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
-        justify = "right" if column.endswith("#") else "left"
-        out.add_column(column.rstrip("#"), justify=justify, overflow="fold")  # type: ignore[arg-type]
+        is_right = column.endswith("#")
+        out.add_column(column.rstrip("#"), justify="right" if is_right else "left", overflow="fold")
     for row in rows:
         out.add_row(*(Text(clean(_format(cell))) for cell in row))
     _Console(width=None if sys.stdout.isatty() else 120).print(out)

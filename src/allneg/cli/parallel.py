@@ -40,7 +40,7 @@ class ParallelTraining:
     def train(self) -> None:
         """Return when all tasks have ended, or after a signal or the time limit."""
         start, stopping = time.monotonic(), False
-        share_gpus = all(each.recipe.hardware.device in ("auto", "cuda") for each in self.waiting)
+        share_gpus = all(task.recipe.hardware.device in ("auto", "cuda") for task in self.waiting)
         slots = environments(self.parallel, share_gpus)
         while self.running or (self.waiting and not stopping):
             self.signal_number = self.signal_number or self.stopped_by()
@@ -60,7 +60,7 @@ class ParallelTraining:
     def _start_next(self, slot: int, environment: Mapping[str, str]) -> None:
         """Start or resume the next task whose folder is not in use."""
         in_use = {task.folder for task, _ in self.running.values()}
-        task = next((each for each in self.waiting if each.folder not in in_use), None)
+        task = next((task for task in self.waiting if task.folder not in in_use), None)
         if task is None:
             return
         self.waiting.remove(task)

@@ -74,8 +74,9 @@ def command(
         for what, size in getattr(made, phase).items()
     ]
     rows.append(("peak", "", f"{made.peak / 2**20:,.1f}"))
-    each = f", each of {grid}" if grid.size > 1 else ""
-    title = f"{chosen.model.name} on {name}, {made.device}{each}"
+    title = f"{chosen.model.name} on {name}, {made.device}"
+    if grid.size > 1:
+        title += f", each of {grid}"
     table(title, ("when", "what", "MiB#"), rows)
     print(made.path)
     if available is not None:

@@ -45,8 +45,8 @@ def stop_signal() -> Iterator[Callable[[], int]]:
     def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if second_ends:
-            for each in before:
-                signal.signal(each, signal.SIG_DFL)
+            for handled in before:
+                signal.signal(handled, signal.SIG_DFL)
             # Not by `print`: the signal may have interrupted one.
             with contextlib.suppress(OSError):
                 os.write(2, b"\nsaving; repeat the signal to end at once, without saving\n")

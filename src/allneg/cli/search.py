@@ -127,7 +127,7 @@ def _print(search: Search, as_json: bool) -> None:
 def _summary(statuses: list[TrialStatus]) -> str:
     from allneg.tuning import STATES
 
-    counts = {state: sum(each.state == state for each in statuses) for state in STATES}
+    counts = {state: sum(status.state == state for status in statuses) for state in STATES}
     states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     return f"{counted(len(statuses), 'trial')}: {states}"
 

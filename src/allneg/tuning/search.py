@@ -73,10 +73,12 @@ class Search:
 
     def statuses(self) -> list[TrialStatus]:
         """The status of every trial: finished ones first, the best valid MRR first."""
-        return sorted(
-            (TrialFolder(self.out, trial).status() for trial in self.trials()),
-            key=lambda each: (STATES.index(each.state), -(each.valid_mrr or 0.0), each.trial.id),
-        )
+
+        def order(status: TrialStatus) -> tuple[int, float, str]:
+            return STATES.index(status.state), -(status.valid_mrr or 0.0), status.trial.id
+
+        folders = (TrialFolder(self.out, trial) for trial in self.trials())
+        return sorted((folder.status() for folder in folders), key=order)
 
     def results(self) -> dict[str, Any]:
         """The content of results.json."""

@@ -129,8 +129,8 @@ def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
         if not isinstance(base, str):
             raise RecipeError(f'{path.name}: base must be the path of a recipe, as "complex.toml"')
         # Values that are not tables are invalid; `Recipe.from_tables` reports them.
-        invalid = {name: each for name, each in tables.items() if not isinstance(each, Mapping)}
-        valid = {name: each for name, each in tables.items() if name not in invalid}
+        invalid = {name: value for name, value in tables.items() if not isinstance(value, Mapping)}
+        valid = {name: value for name, value in tables.items() if name not in invalid}
         tables = {**merged(load_tables(path.parent / base), valid), **invalid}
     axes, fixed = _axes(path.name, searched), parse_settings(settings)
     for part, table in fixed.items():

@@ -96,7 +96,8 @@ class Study:
     def pruning(self, trial: Trial) -> PruneCallback:
         """A callback that reports each valid MRR and drops the trial if Optuna prunes it."""
         with self._lock:
-            record = next((one for each, one in self._records() if each.id == trial.id), None)
+            records = {known.id: record for known, record in self._records()}
+            record = records.get(trial.id)
             if record is None:  # of a grid
                 self._add(trial.settings)
                 record = self._study.get_trials(deepcopy=False)[-1]
