@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from allneg.kernels.choose import use
 from large_graph import Size, in_memory, write
 from measure import machine, resident
 from torch import Generator
@@ -30,10 +31,9 @@ from torch import Generator
 from allneg.graph import Graph, read_graph
 from allneg.graph.queries import batches
 from allneg.hardware import forget_peak, peak_bytes, prepare
-from allneg.kernels.choose import use
 from allneg.recipe import Data, Recipe
 from allneg.runs.checkpoint import State
-from allneg.training.plan import plan
+from allneg.training.memory import plan
 from allneg.training.trainer import Trainer
 
 TOY = Size(entities=2_000, triples=8_000, relations=20, held_out=20)

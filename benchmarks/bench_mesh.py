@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from allneg.scoring.shard import SINGLE_PROCESS, World
 from measure import machine
+from mesh_cost import Rates, cost
 from torch import Generator, Tensor
 from torch import distributed as dist
 
@@ -31,8 +33,7 @@ from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.scoring.shard import SINGLE_PROCESS, World
-from allneg.training.cost import Counts, Rates, cost
+from allneg.training.counts import Counts
 from allneg.training.launch import joined
 from allneg.training.trainer import Trainer
 
@@ -152,7 +153,6 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
         "rest_many": middle["rest"],
         "distances": 1.0,
         "bytes": 0,
-        "price": 0.0,
     }
     return {"rates": rates, "seconds": middle["step"], "sent": round(sum(sent))}
 

@@ -1,6 +1,6 @@
 """The tables of docs/many-gpus.md: measurements from results, plans from the cost model.
 
-benchmarks/tables.py writes them, also after a change to src/allneg/training/cost.py.
+benchmarks/tables.py writes them, also after a change to mesh_cost.py.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from allneg.training.plan import plan
+from mesh_cost import RATES, Cost, cost, sampled
 
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.training.cost import RATES, Cost, Counts, cost, sampled
+from allneg.training.counts import Counts
+from allneg.training.memory import plan
 
 HOUSE = Path(__file__).parents[1]
 GRAPHS = {
@@ -31,11 +32,10 @@ SAMPLE = 1000
 def rates_table() -> str:
     return table(
         ("device", "TF32 products, Tflop/s", "memory, GB/s", "same machine, GB/s",
-         "other machines, GB/s", "memory, GB", "price an hour"),
+         "other machines, GB/s", "memory, GB"),
         (
             (name, f"{each.products['tf32'] / 1e12:.0f}", f"{each.memory / 1e9:,.0f}",
-             f"{each.near / 1e9:.0f}", f"{each.far / 1e9:g}", f"{each.bytes / 1e9:.0f}",
-             f"{each.price:g}")
+             f"{each.near / 1e9:.0f}", f"{each.far / 1e9:g}", f"{each.bytes / 1e9:.0f}")
             for name, each in RATES.items()
         ),
     )  # fmt: skip
@@ -108,12 +108,12 @@ def plan_table(name: str) -> str:
         took = list(said.seconds.values())
         rows.append((
             text, f"{peak / 1e9:.1f}{fits}", *(f"{each * 1e3:.2f}" for each in took),
-            _time(said.epoch_seconds), f"{said.epoch_price:,.2f}",
+            _time(said.epoch_seconds),
         ))  # fmt: skip
     dim, size = _recipe(name).model.dim, _recipe(name).training.batch_size
     return f"ComplEx of dim {dim}, B = {size:,}, on h200:\n\n" + table(
         ("mesh", "GB a device", "products, ms", "memory, ms", "rows' wire, ms", "batch's wire, ms",
-         "rest, ms", "an epoch", "its price"),
+         "rest, ms", "an epoch"),
         rows,
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe.read(HOUSE / "src/allneg/recipes/plans" / f"{name}.toml")
+    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
 
 
 def _time(seconds: float) -> str:

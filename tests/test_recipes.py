@@ -11,8 +11,8 @@ from allneg.errors import RecipeError
 from allneg.recipe import Loss, Recipe
 from allneg.recipes import FOLDER, find_recipe, recipe_names
 from allneg.reproduce import CELLS
-from allneg.training.search import read_space
 from allneg.training.train import planned
+from allneg.tuning.space import read_space
 
 
 def test_a_recipe_is_found_by_its_name_from_any_folder(

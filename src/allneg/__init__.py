@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from allneg.errors import AllnegError
+    from allneg.errors import AllnegError, Problem
     from allneg.evaluation import Report, evaluate
     from allneg.graph import Graph, read_graph
     from allneg.recipe import Recipe
     from allneg.runs import Run
     from allneg.serving.predictor import Predictor, load
-    from allneg.training.callbacks import Callbacks
+    from allneg.training.callbacks import Callbacks, Watch
     from allneg.training.loop import fit
     from allneg.training.train import train
 
@@ -34,9 +34,11 @@ __all__ = [
     "Callbacks",
     "Graph",
     "Predictor",
+    "Problem",
     "Recipe",
     "Report",
     "Run",
+    "Watch",
     "evaluate",
     "fit",
     "load",
@@ -50,8 +52,10 @@ _HOMES = {
     "AllnegError": "errors",
     "Recipe": "recipe",
     "Report": "evaluation",
-    "Run": "run",
+    "Run": "runs",
     "Callbacks": "training",
+    "Problem": "errors",
+    "Watch": "training",
     "evaluate": "evaluation",
     "fit": "training",
     "load": "serving.predictor",

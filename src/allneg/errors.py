@@ -1,12 +1,16 @@
-"""What can go wrong in a way a person can mend: one line of what and where, one of what to do.
+"""Errors that a user can fix, and the exit code of each.
 
-AllnegError                 1  anything below; the number is the exit code
-├── RecipeError           2  a setting or an argument
-├── DataError             3  a file of triples, an archive, a download
-├── RunError              4  a run's folder: unreadable, damaged, of another version
-├── Diverged            5  a loss or a score that is not finite
-├── ResourceError      6  memory, disk, a device that went away
+AllnegError             1  base class; `str(error)` is the whole message
+├── UsageError          2  a wrong argument of a command or a function
+│   └── RecipeError     2  a wrong setting in a recipe
+├── DataError           3  a file of triples, an archive or a download
+├── RunError            4  the folder of a run: unreadable, damaged, or from a newer version
+├── Diverged            5  a loss or a score is not finite
+├── ResourceError       6  memory, disk, or a device that stopped working
+│   └── OutOfMemoryError
 └── Interrupted   130/143  Ctrl-C or SIGTERM, after the run was saved
+
+A message tells what is wrong, where, and what to do, in one or two lines.
 """
 
 from __future__ import annotations
@@ -17,13 +21,17 @@ from collections.abc import Iterable
 
 
 class AllnegError(Exception):
-    """Something a person can mend. `str()` of it is the whole message."""
+    """An error that a user can fix."""
 
     exit_code = 1
 
 
-class RecipeError(AllnegError):
+class UsageError(AllnegError):
     exit_code = 2
+
+
+class RecipeError(UsageError):
+    pass
 
 
 class DataError(AllnegError):
@@ -43,7 +51,7 @@ class ResourceError(AllnegError):
 
 
 class OutOfMemoryError(ResourceError):
-    """Of a device or this machine, by what was asked for and not by what happened there."""
+    """The model or a batch is too large for a device, so another attempt fails again."""
 
 
 class Interrupted(AllnegError):
@@ -52,16 +60,19 @@ class Interrupted(AllnegError):
         self.exit_code = 128 + signal_number
 
 
+Problem = AllnegError  # its name in earlier versions
+
+
 def error_for_exit_code(exit_code: int, message: str) -> AllnegError:
-    """A problem of the kind that ends with `exit_code`."""
-    kinds = {2: RecipeError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
-    return kinds.get(exit_code, AllnegError)(message)
+    """An error of the class that has this exit code."""
+    classes = {2: RecipeError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
+    return classes.get(exit_code, AllnegError)(message)
 
 
 def printable(text: str, limit: int = 80) -> str:
-    """`text` in quotes, with control characters escaped and the middle of a long one left out.
+    """`text` in quotes, with control characters escaped and the middle of a long text cut out.
 
-    Names come from files: an escape sequence in one must not reach the terminal.
+    Names come from files: an escape sequence in a name must not reach the terminal.
     """
     if len(text) > limit:
         text = text[: limit // 2] + "…" + text[-limit // 4 :]
@@ -75,6 +86,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def close_names(word: str, words: Iterable[str], most: int = 3) -> str:
-    """The end of a message about an unknown `word`: '; close names: …', or nothing."""
+    """The end of a message about an unknown `word`: '; close names: …', or ''."""
     close = difflib.get_close_matches(word, list(words), n=most, cutoff=0.6)
-    return f"; close names: {', '.join(printable(each) for each in close)}" if close else ""
+    return f"; close names: {', '.join(map(printable, close))}" if close else ""

@@ -103,7 +103,7 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-def forget_peak(device: torch.device) -> None:
+def reset_peak(device: torch.device) -> None:
     """Begin to measure the peak of memory anew, where the device can."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

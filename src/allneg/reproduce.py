@@ -21,7 +21,7 @@ from allneg.recipe import Hardware, Recipe
 from allneg.recipe.text import shown
 from allneg.runs import Run
 from allneg.runs.epochs import best_of
-from allneg.runs.files import full_disk_named, read_json, write_json, write_text
+from allneg.runs.files import read_json, write_errors, write_json, write_text
 
 UNAVAILABLE = {"yago3-10": "not run: the split is not available"}
 _VERSION = 1  # of the format of result files
@@ -125,7 +125,7 @@ class Result:
         return cls(*(content[name] for name in _TYPES))
 
     def write(self, path: Path) -> None:
-        with full_disk_named(path):
+        with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"schema_version": _VERSION, **vars(self)})
 
@@ -276,7 +276,7 @@ class Task:
             return ["resume", str(self.folder), "--quiet"]
         shutil.rmtree(self.folder, ignore_errors=True)  # left by a process that was killed early
         recipe = self.folder.with_suffix(".toml")
-        with full_disk_named(recipe):
+        with write_errors(recipe):
             recipe.parent.mkdir(parents=True, exist_ok=True)
         write_text(recipe, self.recipe.to_toml())
         data, out = self.recipe.data.name, str(self.folder)

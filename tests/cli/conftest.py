@@ -1,4 +1,4 @@
-"""The command `allneg`, run inside the test's own process."""
+"""The command `allneg`, run in the process of the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from allneg.cli import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str  # on stdout
@@ -23,7 +23,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """The one JSON document on stdout; NaN and Infinity are none."""
+        """The JSON document on stdout; NaN and Infinity are not JSON."""
         return json.loads(self.out, parse_constant=_refuse)
 
 
@@ -35,7 +35,7 @@ def _refuse(word: str) -> None:
 def allneg(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
-    """`allneg("info", run, "--json")`; it leaves no traceback, whatever happens."""
+    """`allneg("info", run, "--json")` in this process; an uncaught exception fails the test."""
 
     def command(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["allneg", *map(str, arguments)])
@@ -43,8 +43,8 @@ def allneg(
         capsys.readouterr()
         try:
             main()
-        except SystemExit as leave:
-            code = leave.code
+        except SystemExit as error:
+            code = error.code
         printed = capsys.readouterr()
         assert isinstance(code, int)
         return Outcome(code, printed.out, printed.err)

@@ -13,7 +13,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
 
-Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+Command = Callable[..., Any]  # runs `allneg` with these arguments
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def other_run(tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path) -
     return run
 
 
-def test_compare_says_who_is_better_and_how_sure_that_is(
+def test_compare_prints_the_difference_and_its_interval(
     allneg: Command, toy_run: Run, other_run: Run
 ) -> None:
     done = allneg("compare", toy_run.folder, other_run.folder, "--device", "cpu")
@@ -35,22 +35,22 @@ def test_compare_says_who_is_better_and_how_sure_that_is(
 
 
 @pytest.mark.parametrize("split", ["test", "valid"])
-def test_compare_has_the_fields_that_scripts_rely_on(
+def test_compare_json_has_its_documented_fields(
     allneg: Command, toy_run: Run, other_run: Run, split: str
 ) -> None:
-    said = allneg("compare", toy_run.folder, other_run.folder, "--split", split, "--json").json
+    shown = allneg("compare", toy_run.folder, other_run.folder, "--split", split, "--json").json
     mrrs = [evaluate(run.model, run.tables(), run.graph, split).mrr for run in (toy_run, other_run)]
-    assert said["mrr"] == pytest.approx(mrrs)
-    assert said["schema_version"] == 1
-    assert said["runs"] == [str(toy_run.folder), str(other_run.folder)]
-    assert said["split"] == split
-    assert said["difference"].keys() == {"mean", "low", "high", "p", "triples"}
-    assert said["difference"]["mean"] == pytest.approx(mrrs[0] - mrrs[1])
-    for each in said["by_relation"].values():
-        assert each.keys() == {"mean", "low", "high", "p", "triples", "adjusted_p"}
+    assert shown["mrr"] == pytest.approx(mrrs)
+    assert shown["schema_version"] == 1
+    assert shown["runs"] == [str(toy_run.folder), str(other_run.folder)]
+    assert shown["split"] == split
+    assert shown["difference"].keys() == {"mean", "low", "high", "p", "triples"}
+    assert shown["difference"]["mean"] == pytest.approx(mrrs[0] - mrrs[1])
+    for difference in shown["by_relation"].values():
+        assert difference.keys() == {"mean", "low", "high", "p", "triples", "adjusted_p"}
 
 
-def test_runs_on_other_data_are_not_compared(
+def test_runs_on_different_data_are_refused(
     allneg: Command, toy_run: Run, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     fewer = replace(tiny_graph, train=tiny_graph.train[1:])
@@ -61,7 +61,7 @@ def test_runs_on_other_data_are_not_compared(
     assert "SHA-256 of train" in done.err
 
 
-def test_one_run_alone_is_answered_with_the_usage(allneg: Command, toy_run: Run) -> None:
+def test_compare_with_one_run_prints_the_usage(allneg: Command, toy_run: Run) -> None:
     done = allneg("compare", toy_run.folder)
     assert done.code == 2
     assert "Usage: allneg compare [OPTIONS] RUN RUN" in done.err

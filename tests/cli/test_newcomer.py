@@ -1,4 +1,4 @@
-"""What people meet in their first hour: typos, leftovers, and numbers that need a word."""
+"""What a new user meets: typos, killed runs, read-only folders and explanations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from allneg.cli.train import UNSET
 from allneg.recipe import Recipe
 from allneg.runs import Run
 
-Command = Callable[..., Any]  # arguments of `allneg` to how it ended
-HOUSE = Path(__file__).parents[2]
+Command = Callable[..., Any]  # runs `allneg` with these arguments
+ROOT = Path(__file__).parents[2]
 
 
-def test_a_killed_run_says_that_it_was_cut_off(
+def test_info_shows_that_a_run_was_killed(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -33,7 +33,7 @@ def test_a_killed_run_says_that_it_was_cut_off(
         [sys.executable, "-m", "allneg", "train", tiny_folder, "--out", run, "--quiet",
          "--set", "training.epochs=1000000", "--set", "evaluation.patience=1000000",
          "--device", "cpu"],
-        env={**os.environ, "PYTHONPATH": str(HOUSE / "src"), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         for _ in range(1200):
@@ -46,18 +46,18 @@ def test_a_killed_run_says_that_it_was_cut_off(
         process.kill()
         process.wait(20)
     assert allneg("info", run, "--json").json["status"]["state"] == "cut off"
-    said = " ".join(allneg("info", run).out.replace("│", " ").split())
-    assert "was cut off; `allneg resume" in said
+    shown = " ".join(allneg("info", run).out.replace("│", " ").split())
+    assert "was cut off; `allneg resume" in shown
 
 
-def test_a_run_that_is_cut_off_is_only_looked_at(toy_copy: Run) -> None:
-    toy_copy.set_status("running")
-    assert toy_copy.live_status["state"] == "cut off"
+def test_reading_the_state_of_a_killed_run_does_not_change_it(toy_copy: Run) -> None:
+    toy_copy.say("running")
+    assert toy_copy.standing["state"] == "cut off"
     assert toy_copy.status["state"] == "running"
     with toy_copy.locked():
-        assert Run.open(toy_copy.folder).live_status["state"] == "running"
-    toy_copy.set_status("finished")
-    assert toy_copy.live_status == {"state": "finished"}
+        assert Run.open(toy_copy.folder).standing["state"] == "running"
+    toy_copy.say("finished")
+    assert toy_copy.standing == {"state": "finished"}
 
 
 @pytest.fixture
@@ -68,24 +68,24 @@ def recipe(tiny_folder: Path, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_plan_is_compared_with_the_memory_there_is(
+def test_a_plan_is_compared_with_the_available_memory(
     allneg: Command, recipe: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert allneg("plan", recipe).out.splitlines()[-1].endswith("MiB: fits")
-    said = allneg("plan", recipe, "--json").json
-    assert said["fits"]
+    shown = allneg("plan", recipe, "--json").json
+    assert shown["fits"]
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(hardware, "_LIMIT", limit)
     limit.write_text("1000\n")
     assert "cpu has 0.0 MiB: does not fit; lower model.dim" in allneg("plan", recipe).out
-    limit.write_text(f"{sum(said['kept'].values()) + 1}\n")
+    limit.write_text(f"{sum(shown['kept'].values()) + 1}\n")
     assert "does not fit; lower training.micro_batch" in allneg("plan", recipe).out
     assert not allneg("plan", recipe, "--json").json["fits"]
     limit.write_text("max\n")
-    assert allneg("plan", recipe, "--json").json["available"] == said["available"]
+    assert allneg("plan", recipe, "--json").json["available"] == shown["available"]
 
 
-def test_an_unknown_name_in_a_file_of_questions_is_said_with_its_line(
+def test_an_unknown_name_in_a_file_of_queries_is_reported_with_its_line(
     allneg: Command, toy_run: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "asked.tsv"
@@ -99,25 +99,23 @@ def test_an_unknown_name_in_a_file_of_questions_is_said_with_its_line(
     ).err  # fmt: skip
 
 
-def test_check_says_what_training_does_with_duplicates(
+def test_check_reports_what_training_does_with_duplicates(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("France\tborders\tSpain\n")
     checked = allneg("data", "check", tiny_folder)
-    said = "1 duplicate triple in train is removed"
-    assert said in checked.err
+    shown = "1 duplicate triple in train is left out"
+    assert shown in checked.err
     kept = allneg("data", "check", tiny_folder, "--set", "data.keep_duplicates=true")
     assert "1 duplicate triple in train is kept" in kept.err
     trained = allneg("train", tiny_folder, "--out", tmp_path / "run", "--set", "training.epochs=1",
                      "--set", "model.dim=2", "--device", "cpu")  # fmt: skip
-    assert said in trained.err
+    assert shown in trained.err
 
 
 @pytest.mark.parametrize("kind", ["a run", "below a file"])
-def test_the_place_of_a_run_is_checked_before_data_are_read(
-    allneg: Command, toy_copy: Run, kind: str
-) -> None:
+def test_out_is_checked_before_data_are_read(allneg: Command, toy_copy: Run, kind: str) -> None:
     out = toy_copy.folder if kind == "a run" else toy_copy.folder / "run.json" / "below"
     done = allneg("train", "no-such-data", "--out", out)
     assert done.code == (2 if kind == "a run" else 6)
@@ -126,9 +124,7 @@ def test_the_place_of_a_run_is_checked_before_data_are_read(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_is_not_ours_is_said_before_data_are_read(
-    allneg: Command, tmp_path: Path
-) -> None:
+def test_a_read_only_out_is_reported_before_data_are_read(allneg: Command, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = allneg("train", "no-such-data", "--out", tmp_path / "run")
     tmp_path.chmod(0o700)
@@ -136,9 +132,7 @@ def test_a_place_that_is_not_ours_is_said_before_data_are_read(
     assert "cannot be written" in done.err
 
 
-def test_choices_may_be_written_in_capitals_and_typos_get_the_nearest(
-    allneg: Command, toy_run: Run
-) -> None:
+def test_choices_ignore_case_and_typos_get_a_suggestion(allneg: Command, toy_run: Run) -> None:
     done = allneg("train", "countries", "--model", "ComplEx", "--set", "loss.name=Softmax",
                   "--print-recipe")  # fmt: skip
     assert tomllib.loads(done.out)["model"]["name"] == "complex"
@@ -152,7 +146,7 @@ def test_choices_may_be_written_in_capitals_and_typos_get_the_nearest(
     assert "No such command 'Trian'; close names: 'train'" in command.err
 
 
-def test_the_end_of_a_training_says_why_valid_and_test_differ(
+def test_training_explains_why_valid_and_test_mrr_differ(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu")
@@ -166,7 +160,7 @@ def test_the_end_of_a_training_says_why_valid_and_test_differ(
     assert word not in allneg("train", alone, "--out", tmp_path / "three", *quick).err
 
 
-def test_a_printed_recipe_names_what_is_not_set(allneg: Command) -> None:
+def test_a_printed_recipe_lists_unset_settings(allneg: Command) -> None:
     printed = allneg("train", "countries", "--print-recipe").out
     lines = printed.splitlines()
     assert "# micro_batch = …  unset: the whole batch at once" in lines
@@ -178,7 +172,7 @@ def test_a_printed_recipe_names_what_is_not_set(allneg: Command) -> None:
     assert "micro_batch = 7" in chosen
 
 
-def test_every_setting_that_may_be_unset_has_its_meaning() -> None:
+def test_every_unset_setting_has_an_explanation() -> None:
     recipe = Recipe()
     unset = {
         (part.name, field.name)

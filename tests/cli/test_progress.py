@@ -8,27 +8,27 @@ import sys
 import pytest
 
 from allneg.cli import progress
-from allneg.cli.progress import watched
+from allneg.cli.progress import stop_signal, training_progress
 from allneg.runs.checkpoint import State
 
 
 @pytest.mark.battery(24)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_the_second_ends_at_once(
+def test_the_first_signal_is_recorded_and_the_second_ends_the_process(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with watched(quiet=True) as (_, stopped_by):
+    with stop_signal() as stopped_by:
         assert stopped_by() == 0
         os.kill(os.getpid(), number)
         assert stopped_by() == number
         assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(number) == before
-    assert "once more ends at once" in capfd.readouterr().err
+    assert "repeat the signal to end at once" in capfd.readouterr().err
 
 
-def test_a_signal_in_the_middle_of_a_line_is_noted(
+def test_a_signal_during_a_print_is_recorded(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A stream that is being written to refuses a second writer."""
@@ -38,26 +38,26 @@ def test_a_signal_in_the_middle_of_a_line_is_noted(
             raise RuntimeError("reentrant call")
 
     monkeypatch.setattr(sys, "stderr", Busy())
-    with watched(quiet=True) as (_, stopped_by):
+    with stop_signal() as stopped_by:
         os.kill(os.getpid(), signal.SIGINT)
         assert stopped_by() == signal.SIGINT
-    assert "once more ends at once" in capfd.readouterr().err
+    assert "repeat the signal to end at once" in capfd.readouterr().err
 
 
-def test_without_a_terminal_there_is_a_plain_line_now_and_then(
+def test_without_a_terminal_progress_is_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_A_LINE", 0.0)
-    with watched(quiet=False) as (callbacks, _):
-        callbacks.said("a note \x1b[2J")
-        callbacks.stepped(State(epoch=2, step=5), 9)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    with training_progress(quiet=False) as (callbacks, _):
+        callbacks.on_message("a note \x1b[2J")
+        callbacks.on_step(State(epoch=2, step=5), 9)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "a note \\x1b[2J\nepoch 3, step 5 of 9\n"
 
 
-def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with watched(quiet=True) as (callbacks, _):
-        callbacks.said("a note")
-        callbacks.stepped(State(), 1)
+def test_quiet_progress_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with training_progress(quiet=True) as (callbacks, _):
+        callbacks.on_message("a note")
+        callbacks.on_step(State(), 1)
     assert capsys.readouterr().err == ""

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from allneg import cli, recipes, reproduce
-from allneg.cli import trainings
-from allneg.cli.trainings import Trainings
+from allneg.cli import parallel
+from allneg.cli.parallel import ParallelTraining
 from allneg.errors import AllnegError
 from allneg.reproduce import Cell, Printed, Results, make_tasks
 from allneg.runs import Run
@@ -67,20 +67,20 @@ def write_recipes(
 class Here:
     """Runs the command of a worker in this process, at once."""
 
-    is_at_work = False
+    is_running = False
 
     def __init__(self, arguments: list[str]) -> None:
         self._message = ""
         self.process = SimpleNamespace(returncode=0)
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                cli.allneg(arguments[: arguments.index("--worker-of")], standalone_mode=False)
+                cli.allneg(arguments, standalone_mode=False)
             except AllnegError as error:
                 self.process.returncode, self._message = error.exit_code, str(error)
 
     @classmethod
-    def start(cls, command: list[str], environment: object) -> Here:
-        return cls(command[command.index("allneg") + 1 :])
+    def start_allneg(cls, arguments: list[str], environment: object) -> Here:
+        return cls(list(arguments))
 
     def lines(self) -> list[str]:
         return self._message.splitlines()
@@ -89,7 +89,7 @@ class Here:
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train in this process: starting others is slow."""
-    monkeypatch.setattr(trainings, "Worker", Here)
+    monkeypatch.setattr(parallel, "Worker", Here)
 
 
 @pytest.fixture
@@ -180,10 +180,11 @@ def test_an_interrupted_run_is_saved_and_resumed(
     def far() -> bool:
         return task.epochs > reached
 
-    def work() -> Trainings:
-        found = Trainings([task], 1, lambda: signal.SIGTERM * (by == "signal" and far()), print)
+    def work() -> ParallelTraining:
+        by_signal = by == "signal"
+        found = ParallelTraining([task], 1, lambda: signal.SIGTERM * (by_signal and far()), print)
         if by == "limit":
-            found.looked = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
+            found.on_poll = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
         found.train()
         assert found.waiting == [task]
         assert not found.failed
@@ -209,8 +210,8 @@ def test_a_run_that_is_stopped_before_it_handles_signals_is_not_a_failure(
 ) -> None:
     write_recipes(epochs=100_000)
     (task,) = make_tasks(CELLS[:1], [0], Path("runs"), quick=False)
-    found = Trainings([task], 1, lambda: 0, print)
-    found.looked = lambda at: setattr(at, "limit_seconds", 0.0)  # the process has just started
+    found = ParallelTraining([task], 1, lambda: 0, print)
+    found.on_poll = lambda at: setattr(at, "limit_seconds", 0.0)  # the process has just started
     found.train()
     assert found.waiting == [task]
     assert not found.failed

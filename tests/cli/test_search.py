@@ -8,22 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from rich.console import Console
 
-from allneg.cli.search import _live
-from allneg.cli.workers import Worker, oversee, with_parent
+from allneg.cli import search as module
+from allneg.cli.workers import Worker, or_parent_ended, wait_for_trials
 from allneg.errors import Interrupted, ResourceError
 from allneg.runs import Run
-from allneg.training.search import read_space, standings
-from allneg.training.search.trial import Place
+from allneg.tuning import Search, TrialFolder, read_space
 
-Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+Command = Callable[..., Any]  # runs `allneg` with these arguments
 
 BASE = """
 [model]
@@ -54,12 +51,17 @@ def space(tiny_folder: Path, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
+
+
 def test_a_search_prints_its_results_and_keeps_them(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     before = allneg("search", space, "--out", out, "--status", "--json").json
-    assert {each["state"] for each in before["trials"]} == {"waiting"}
+    assert {trial["state"] for trial in before["trials"]} == {"waiting"}
     assert not out.exists()
     done = allneg("search", space, "--out", out)
     assert done.code == 0
@@ -69,105 +71,90 @@ def test_a_search_prints_its_results_and_keeps_them(
     assert "6 of 6: regularizer.weight" in done.err
     assert re.search(r"finished, valid MRR 0\.\d{4}", done.err)
     again = allneg("search", space, "--out", out, "-q", "--json")
-    assert (again.code, again.err) == (0, "")
-    said = again.json
-    assert said.keys() == {
+    assert again.code == 0
+    results = again.json
+    assert results.keys() == {
         "schema_version", "space", "data", "selected_by", "halving", "trials", "search",
     }  # fmt: skip
-    best = said["trials"][0]
-    assert best["valid_mrr"] == max(each["valid_mrr"] for each in said["trials"])
+    best = results["trials"][0]
+    assert best["valid_mrr"] == max(trial["valid_mrr"] for trial in results["trials"])
     assert f"allneg evaluate {out}/trials/{best['trial']}" in done.out.replace("\n", "")
-    assert allneg("search", space, "--out", out, "--status", "--json").json == said
+    assert allneg("search", space, "--out", out, "--status", "--json").json == results
 
 
-def test_the_picture_is_the_same_bytes_for_the_same_results(
+def test_the_plot_is_the_same_bytes_for_the_same_results(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
+    pytest.importorskip("optuna")
     out = tmp_path / "out"
     assert allneg("search", space, "--out", out, "-q").code == 0
-    picture = (out / "search.svg").read_bytes()
+    plot = (out / "search.svg").read_bytes()
     (out / "search.svg").unlink()
-    assert allneg("search", space, "--out", out, "-q").code == 0
-    assert (out / "search.svg").read_bytes() == picture
+    again = allneg("search", space, "--out", out, "-q")
+    assert (again.code, again.err) == (0, "")
+    assert (out / "search.svg").read_bytes() == plot
     for word in (b"regularizer.weight", b"optimizer.learning_rate", b"valid MRR", b"6 of 6 trials"):
-        assert word in picture
-    assert b"dc:date" not in picture
-
-
-def test_without_matplotlib_there_is_a_note_and_no_picture(
-    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = allneg("search", space, "--out", tmp_path / "out", "-q")
-    assert (done.code, done.err) == (
-        0,
-        "no search.svg: it takes matplotlib, which is not installed\n",
-    )
-    assert not (tmp_path / "out" / "search.svg").exists()
-
-
-def test_halving_says_who_was_dropped(allneg: Command, space: Path, tmp_path: Path) -> None:
-    flags = ("--out", tmp_path / "out", "--halving", "--set", "training.epochs=18")
-    done = allneg("search", space, *flags)
-    assert done.code == 0
-    assert "6 trials: 1 finished, 5 dropped" in done.out
-    assert done.err.count(": dropped, valid MRR") == 5
+        assert word in plot
+    assert b"dc:date" not in plot
 
 
 @pytest.mark.parametrize(
-    "flags, message",
-    [
-        ((), "search.model.dim is a range: say how many to try by --trials"),
-        (("--trials", 3, "--halving"), "--halving is for lists of values"),
-    ],
+    "missing, install", [("matplotlib", "allneg[plots]"), ("optuna", "allneg[search]")]
 )
-def test_ranges_take_trials_and_no_halving(
-    allneg: Command, space: Path, tmp_path: Path, flags: tuple[object, ...], message: str
+def test_a_grid_needs_neither_optuna_nor_matplotlib(
+    allneg: Command,
+    space: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    install: str,
 ) -> None:
-    space.write_text(space.read_text() + '"model.dim" = { low = 2, high = 6 }\n')
-    done = allneg("search", space, "--out", tmp_path / "out", *flags)
-    assert done.code == 2
-    assert message in done.err
-
-
-def test_ranges_are_searched_and_status_knows_how_many_are_left(
-    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def one_larger(axes: Any, told: Any) -> dict[str, Any]:
-        fixed = {"regularizer.weight": 0.1, "optimizer.learning_rate": 0.1}
-        return {**fixed, "model.dim": 2 + len(told)}
-
-    monkeypatch.setattr("allneg.training.search.asking.suggested", one_larger)
-    space.write_text(space.read_text() + '"model.dim" = { low = 2, high = 6 }\n')
-    flags = (space, "--out", tmp_path / "out", "--trials", 3)
-    before = allneg("search", *flags, "--status")
-    assert before.code == 0
-    assert "0 trials" in before.out
-    assert allneg("search", *flags, "--status", "--json").json["trials"] == []
-    done = allneg("search", *flags)
+    if missing == "matplotlib":
+        pytest.importorskip("optuna")
+    monkeypatch.setitem(sys.modules, missing, None)
+    done = allneg("search", space, "--out", tmp_path / "out", "-q")
     assert done.code == 0
-    assert "3 trials: 3 finished" in done.out
-    assert "3 of 3: " in done.err
-    for known in ((), ("--trials", 2)):  # how many were asked for is known without --trials
-        after = allneg("search", *flags[:-2], *known, "--status")
-        assert after.code == 0
-        assert "3 trials: 3 finished" in after.out
-    assert (tmp_path / "out" / "search.svg").exists()
+    assert f"pip install '{install}'" in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out" / "search.svg").exists()
 
 
-def test_a_range_of_few_values_says_that_there_are_no_more(
-    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_halving_prints_which_trials_were_dropped(
+    allneg: Command, space: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        "allneg.training.search.asking.suggested",
-        lambda _, told: {"model.dim": 2 + len(told) % 2},
-    )
+    pytest.importorskip("optuna")
+    flags = ("--out", tmp_path / "out", "--halving", "--set", "training.epochs=18")
+    done = allneg("search", space, *flags)
+    assert done.code == 0
+    dropped = done.err.count(": dropped, valid MRR")
+    assert dropped > 0
+    assert f"6 trials: {6 - dropped} finished, {dropped} dropped" in done.out
+
+
+def test_ranges_need_trials_and_status_counts_them(
+    allneg: Command, space: Path, tmp_path: Path
+) -> None:
     head = space.read_text().partition("[search]")[0]
     space.write_text(head + '[search]\n"model.dim" = { low = 2, high = 3 }\n')
-    done = allneg("search", space, "--out", tmp_path / "out", "--trials", 5)
+    flags = (space, "--out", tmp_path / "out")
+    done = allneg("search", *flags)
+    assert done.code == 2
+    assert "[search] has ranges: give the number of trials by --trials" in done.err
+    pytest.importorskip("optuna")
+    before = allneg("search", *flags, "--trials", 5, "--status")
+    assert before.code == 0
+    assert "0 trials" in before.out
+    assert allneg("search", *flags, "--trials", 5, "--status", "--json").json["trials"] == []
+    done = allneg("search", *flags, "--trials", 5)
     assert done.code == 0
     assert "2 trials: 2 finished" in done.out
-    assert "3 suggestions had been tried before" in done.out
+    assert "3 suggestions of Optuna repeated an earlier one" in done.out
+    assert "2 of 5: " in done.err
+    for more in ((), ("--trials", 2)):  # the folder has the number of trials
+        after = allneg("search", *flags, *more, "--status")
+        assert after.code == 0
+        assert "2 trials: 2 finished" in after.out
+    assert (tmp_path / "out" / "search.svg").exists()
 
 
 def test_halving_without_a_rung_is_refused(allneg: Command, space: Path, tmp_path: Path) -> None:
@@ -178,7 +165,7 @@ def test_halving_without_a_rung_is_refused(allneg: Command, space: Path, tmp_pat
 
 
 @pytest.mark.battery(26)
-def test_a_result_of_the_wrong_kind_is_no_result(
+def test_a_result_of_the_wrong_type_does_not_count(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
     flags = (space, "--out", tmp_path / "out")
@@ -192,85 +179,69 @@ def test_a_result_of_the_wrong_kind_is_no_result(
 
 
 @pytest.mark.battery(30)
-def test_a_search_in_which_all_diverge_says_so(
+def test_a_search_in_which_all_trials_diverge_exits_with_5(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
     settings = ("optimizer.name=sgd", "model.scale=1e30", "regularizer.name=none")
-    flags = [part for each in settings for part in ("--set", each)]
+    flags = [part for setting in settings for part in ("--set", setting)]
     done = allneg("search", space, "--out", tmp_path / "out", *flags, "--json")
     assert done.code == 5
-    assert {each["state"] for each in done.json["trials"]} == {"diverged"}
-    assert "every trial has diverged" in done.err
+    assert {trial["state"] for trial in done.json["trials"]} == {"diverged"}
+    assert "all trials diverged" in done.err
 
 
 @pytest.mark.battery(31)
-def test_a_search_in_which_nothing_fits_says_so(
+def test_a_search_in_which_no_trial_fits_exits_with_6(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:
     done = allneg("search", space, "--out", tmp_path / "out", "--set", f"model.dim={10**15}")
     assert done.code == 6
-    assert "no trial has ended well; search lower model.dim" in done.err
+    assert "all trials failed; search a lower model.dim" in done.err
     assert "too large" in done.out
     assert "out of memory" in done.out
-    assert "To try that one again, remove " in done.out
+    assert "To run this trial again, remove " in done.out
 
 
-def test_a_mistake_in_the_space_is_a_mistake_in_the_command(
-    allneg: Command, space: Path, tmp_path: Path
-) -> None:
-    space.write_text(space.read_text().replace("regularizer.weight", "penalty.wait"))
+def test_an_error_in_the_space_exits_with_2(allneg: Command, space: Path, tmp_path: Path) -> None:
+    space.write_text(space.read_text().replace("regularizer.weight", "regularizer.wait"))
     done = allneg("search", space, "--out", tmp_path / "out")
     assert done.code == 2
-    assert "penalty.wait is not a setting" in done.err
+    assert "regularizer.wait is not a setting" in done.err
 
 
-def test_a_runs_folder_is_not_taken_for_a_searchs(
-    allneg: Command, space: Path, toy_copy: Run
-) -> None:
+def test_the_folder_of_a_run_is_refused(allneg: Command, space: Path, toy_copy: Run) -> None:
     before = sorted(toy_copy.folder.rglob("*"))
     done = allneg("search", space, "--out", toy_copy.folder)
     assert done.code == 2
-    assert f"{toy_copy.folder}: is a run, and no search; choose another --out" in done.err
+    assert f"{toy_copy.folder}: is a run, not a search; choose another --out" in done.err
     assert sorted(toy_copy.folder.rglob("*")) == before
 
 
-def test_the_live_table_shows_what_is_at_work_first(
-    allneg: Command, space: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    assert allneg("search", space, "--out", out, "-q").code == 0
-    found = standings(read_space(space), out)
-    page = StringIO()
-    Console(file=page, width=120).print(_live(found))
-    lines = page.getvalue().splitlines()
-    assert lines[0].startswith("6 trials: 6 finished")
-    assert found[0].trial.in_words() in lines[4]
-    assert f"{found[0].valid_mrr:.4f}" in lines[4]
-    assert "4 of 4" in lines[4]
-
-
 @pytest.mark.battery(36)
-def test_three_workers_try_each_point_once_though_one_is_killed(
+def test_three_workers_run_each_trial_once_even_if_one_is_killed(
     space: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
     space.write_text(BASE.format(epochs=40, data=tiny_folder))
-    out, asked = tmp_path / "out", read_space(space)
+    out = tmp_path / "out"
+    search = Search(read_space(space), out)
     command = [sys.executable, "-m", "allneg", "search", str(space), "--out", str(out), "-q"]
     workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(3)]
     try:
-        killed, cut, before = _kill_one(workers, [Place(out, trial) for trial in asked.trials])
-        for each in workers:
-            each.wait(timeout=120)
+        killed, cut, before = _kill_one(
+            workers, [TrialFolder(out, trial) for trial in search.trials()]
+        )
+        for worker in workers:
+            worker.wait(timeout=120)
     finally:
-        for each in workers:
-            each.kill()
-    assert sorted(each.returncode for each in workers) == [-signal.SIGKILL, 0, 0]
+        for worker in workers:
+            worker.kill()
+    assert sorted(worker.returncode for worker in workers) == [-signal.SIGKILL, 0, 0]
     assert killed.returncode == -signal.SIGKILL
-    assert [each.state for each in standings(asked, out)] == ["finished"] * 6
-    for trial in asked.trials:
+    assert [status.state for status in search.statuses()] == ["finished"] * 6
+    for trial in search.trials():
         metrics = Run.open(out / "trials" / trial.id).metrics()
         assert [entry["epoch"] for entry in metrics] == list(range(1, 41))
-        # Had a trial been tried twice, its clock would have gone back.
+        # A trial that ran twice would have seconds that decrease.
         seconds = [entry["seconds"] for entry in metrics]
         assert seconds == sorted(seconds)
     kept = Run.open(cut.folder).metrics()[: len(before)]
@@ -278,31 +249,31 @@ def test_three_workers_try_each_point_once_though_one_is_killed(
 
 
 def _kill_one(
-    workers: list[subprocess.Popen[bytes]], places: list[Place]
-) -> tuple[subprocess.Popen[bytes], Place, list[dict[str, Any]]]:
-    """Kill a worker in the middle of a trial; the trial, and the epochs its checkpoint has."""
-    by_pid = {each.pid: each for each in workers}
+    workers: list[subprocess.Popen[bytes]], folders: list[TrialFolder]
+) -> tuple[subprocess.Popen[bytes], TrialFolder, list[dict[str, Any]]]:
+    """Kill a worker during a trial; return it, the trial, and the epochs of its checkpoint."""
+    by_pid = {worker.pid: worker for worker in workers}
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        for place in places:
-            holder = place.folder / ".holder"
-            last = place.folder / "checkpoints" / "last"
+        for folder in folders:
+            holder = folder.folder / ".holder"
+            last = folder.folder / "checkpoints" / "last"
             try:
                 pid, name = int(holder.read_text().split()[1]), last.read_text()
             except (OSError, IndexError):
                 continue
             if int(name[6:12]) < 5:
                 continue
-            os.kill(pid, signal.SIGSTOP)  # so that it cannot end between our look and the kill
+            os.kill(pid, signal.SIGSTOP)  # it must not end before the kill
             epochs = int(last.read_text()[6:12])
-            if place.result() is None and holder.exists() and epochs < 40:
+            if folder.result() is None and holder.exists() and epochs < 40:
                 os.kill(pid, signal.SIGKILL)
                 by_pid[pid].wait(timeout=60)
-                metrics = Run(place.folder, place.trial.recipe).metrics()
-                return by_pid[pid], place, metrics[:epochs]
+                metrics = Run(folder.folder, folder.trial.recipe).metrics()
+                return by_pid[pid], folder, metrics[:epochs]
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.002)
-    pytest.fail("no worker came so far as five epochs")
+    pytest.fail("no worker reached five epochs")
 
 
 def test_workers_share_the_trials(space: Path, tmp_path: Path) -> None:
@@ -313,41 +284,42 @@ def test_workers_share_the_trials(space: Path, tmp_path: Path) -> None:
     assert "6 trials: 6 finished" in done.stdout
     assert len(re.findall(r"^\d of 6: .* finished, valid MRR", done.stderr, re.MULTILINE)) == 6
     assert "Traceback" not in done.stderr
-    assert (out / "search.svg").exists()
 
 
 def started(*scripts: str) -> list[Worker]:
     return [Worker.start(["sh", "-c", script], {}) for script in scripts]
 
 
-def test_a_killed_worker_is_no_trouble_while_there_are_others(
+def test_the_other_workers_replace_a_killed_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    oversee(started("kill -9 $$", "true"), lambda: 0, lambda: 0)
+    wait_for_trials(started("kill -9 $$", "true"), lambda: 0, lambda: 0)
     assert capsys.readouterr().err == "1 of 2 workers were killed (SIGKILL)\n"
-    with pytest.raises(ResourceError, match="3 trials are left and no worker") as caught:
-        oversee(started("kill -9 $$", "kill -9 $$"), lambda: 0, lambda: 3)
+    with pytest.raises(
+        ResourceError, match="3 trials are left and all workers have ended"
+    ) as caught:
+        wait_for_trials(started("kill -9 $$", "kill -9 $$"), lambda: 0, lambda: 3)
     assert caught.value.exit_code == 6
 
 
-def test_what_all_workers_complain_of_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_error_of_all_workers_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     script = "echo out of memory >&2; exit 6"
     with pytest.raises(click.exceptions.Exit) as caught:
-        oversee(started(script, script), lambda: 0, lambda: 1)
+        wait_for_trials(started(script, script), lambda: 0, lambda: 1)
     assert caught.value.exit_code == 6
     assert capsys.readouterr().err == "out of memory\n"
 
 
-def test_a_signal_is_passed_on_once_to_every_worker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_is_sent_once_to_every_worker(capsys: pytest.CaptureFixture[str]) -> None:
     workers = started("exec sleep 60", "exec sleep 60")
-    with pytest.raises(Interrupted, match="the same command goes on") as caught:
-        oversee(workers, lambda: signal.SIGTERM, lambda: 2)
+    with pytest.raises(Interrupted, match="run the same command to continue") as caught:
+        wait_for_trials(workers, lambda: signal.SIGTERM, lambda: 2)
     assert caught.value.exit_code == 143
-    assert [each.process.returncode for each in workers] == [-signal.SIGTERM] * 2
+    assert [worker.process.returncode for worker in workers] == [-signal.SIGTERM] * 2
     assert capsys.readouterr().err == ""
 
 
-def test_a_worker_whose_parent_has_gone_saves_and_ends() -> None:
-    assert with_parent(lambda: 0, os.getppid())() == 0
-    assert with_parent(lambda: 0, os.getppid() + 1)() == signal.SIGTERM
-    assert with_parent(lambda: signal.SIGINT, os.getppid() + 1)() == signal.SIGINT
+def test_a_worker_stops_when_its_parent_has_ended() -> None:
+    assert or_parent_ended(lambda: 0, os.getppid())() == 0
+    assert or_parent_ended(lambda: 0, os.getppid() + 1)() == signal.SIGTERM
+    assert or_parent_ended(lambda: signal.SIGINT, os.getppid() + 1)() == signal.SIGINT

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from allneg.scoring.shard import World
-from allneg.training.fit import StopAt, run_training
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
@@ -21,6 +20,7 @@ from allneg.graph.queries import batches
 from allneg.recipe import Recipe
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
+from allneg.training.loop import StopAt, run_training
 from allneg.training.trainer import Trainer
 
 PLAIN = (

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from allneg.training.fit import StopAt
 from torch import Tensor
 
 from allneg.errors import Diverged, RecipeError, RunError
@@ -16,6 +15,7 @@ from allneg.models import MODELS
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks, fit
+from allneg.training.loop import StopAt
 from allneg.training.trainer import Trainer
 
 Trained = Callable[..., Run]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from allneg.scoring.host import HostTables
+from allneg.training.captured import is_captured
 from torch import Generator
 
 from allneg.evaluation import evaluate
@@ -17,10 +19,8 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.scoring import feed, scores
-from allneg.scoring.host import HostTables
 from allneg.training import fit
-from allneg.training.captured import is_captured
-from allneg.training.plan import how, plan
+from allneg.training.memory import how, plan
 from allneg.training.trainer import Trainer
 
 CPU = torch.device("cpu")

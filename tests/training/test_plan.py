@@ -11,8 +11,8 @@ import pytest
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
-from allneg.training.cost import Counts
-from allneg.training.plan import how, plan
+from allneg.training.counts import Counts
+from allneg.training.memory import how, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
 _MEASURE = """
@@ -28,7 +28,7 @@ from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs.checkpoint import State
 from allneg.training.trainer import Trainer
-from allneg.training.plan import plan
+from allneg.training.memory import plan
 
 def peak():
     if CUDA:

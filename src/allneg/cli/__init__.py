@@ -1,6 +1,6 @@
 """The command line: one thin function per command, one file per family of commands.
 
-Commands import what they need when they run, so that `--help` does not wait for torch.
+Commands import what they need when they run, so `--help` does not wait for torch.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import click
 from allneg import __version__
 from allneg.errors import AllnegError, ResourceError, close_names, printable
 
-_SECONDS_FOR_THE_FIRST = 5.0
-# Each command and the module that holds it; the text is what `allneg --help` says of it.
+_SECONDS_FOR_RANK_ZERO = 5.0
+# The module of each command, and its line in `allneg --help`.
 _COMMANDS = {
     "train": "Train a model on a knowledge graph.",
-    "resume": "Go on with a run that was interrupted.",
-    "search": "Try the settings of a space, each once.",
-    "reproduce": "Set our numbers beside the paper's.",
+    "resume": "Continue an interrupted run.",
+    "search": "Search hyperparameters.",
+    "reproduce": "Compare our numbers with those of the paper.",
     "evaluate": "Rank a split and print the report.",
     "predict": "Answer queries by name.",
-    "compare": "Say whether one run ranks better than another.",
-    "info": "Say what a run is and how far it came.",
+    "compare": "Test whether one run ranks better than another.",
+    "info": "Print the data, recipe and progress of a run.",
     "verify": "Check every file of a run.",
     "export": "Join the shards of a run into one file or run.",
-    "plan": "Print the memory a recipe will take.",
-    "explore": "Open the explorer page on runs.",
-    "data": "List, get and check knowledge graphs.",
+    "plan": "Print the memory that a recipe needs.",
+    "explore": "Open a web page that explores runs.",
+    "data": "List, download and check knowledge graphs.",
 }
 
 
 class _Commands(click.Group):
-    """Loads a command's module when that command is asked for."""
+    """Imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -62,8 +62,8 @@ class _Commands(click.Group):
             result: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader of our output has gone (`allneg … | head`): end quietly.
-            _print_nowhere()
+            # The reader of the output has ended (`allneg … | head`), which is not an error.
+            _discard_stdout()
             ctx.exit(0)
         return result
 
@@ -72,13 +72,13 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-def _print_nowhere() -> None:
-    """What is still to be printed would fail again."""
+def _discard_stdout() -> None:
+    """Redirect stdout, as writing its buffer at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Told(io.FileIO):
-    """Stderr, where people are told things: when nobody reads them, the work goes on."""
+class _SafeStderr(io.FileIO):
+    """A stderr that ignores write errors: work continues when nobody reads the notes."""
 
     def write(self, data: Any) -> int:
         with contextlib.suppress(OSError):
@@ -87,12 +87,12 @@ class _Told(io.FileIO):
 
 
 def _stderr() -> TextIO:
-    if sys.stderr is None:  # closed (`2>&-`)
+    if sys.stderr is None:  # closed by the shell (`2>&-`)
         return open(os.devnull, "w")
     if not isinstance(sys.stderr, io.TextIOWrapper) or sys.stderr is not sys.__stderr__:
-        return sys.stderr  # somebody else listens
-    told = io.BufferedWriter(_Told(sys.stderr.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(told, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+        return sys.stderr  # replaced, for example by a test
+    safe = io.BufferedWriter(_SafeStderr(sys.stderr.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(safe, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,45 +102,48 @@ def allneg() -> None:
 
 
 def main() -> None:
-    """Run a command; a `AllnegError` becomes its message on stderr and its exit code."""
-    if sys.stdout is None:  # the shell closed it (`>&-`)
+    """Run a command. An `AllnegError` becomes its message on stderr and its exit code."""
+    if sys.stdout is None:  # closed by the shell (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = _stderr()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names may have letters that a terminal of another encoding has not.
+        # Names may have characters that the encoding of the terminal lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: object = allneg(prog_name="allneg", standalone_mode=False)
-        if isinstance(code, int):  # how click gives an `Exit` of a command back
+        if isinstance(code, int):  # how click returns an `Exit` of a command
             sys.exit(code)
-    except click.exceptions.Exit as leave:
-        sys.exit(leave.exit_code)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
     except OSError as error:
         if error.filename is None:
-            _print_nowhere()
+            _discard_stdout()
             sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
         else:
             sys.stderr.write(f"allneg: {error.filename}: cannot be used ({error.strerror})\n")
         sys.exit(ResourceError.exit_code)
-    except AllnegError as problem:
-        from allneg.cli.say import note
+    except AllnegError as error:
+        _report(error)
 
-        # Most problems are the same in every process of a machine; a full memory or disk is not.
-        alike = not isinstance(problem, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0"
-        if alike:
-            # The first one says it, and torchrun ends the others; where it does not, we do.
-            time.sleep(_SECONDS_FOR_THE_FIRST)
-        for line in f"allneg: {problem}".splitlines():
-            note(line)
-        if "WORLD_SIZE" in os.environ:
-            # Threads that talk to other processes may abort an interpreter that ends in order, and
-            # torchrun would name that as the cause.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(problem.exit_code)
-        sys.exit(problem.exit_code)
+
+def _report(error: AllnegError) -> None:
+    """Print an error and exit; of the processes of torchrun, only the first one prints it."""
+    from allneg.cli.output import note
+
+    # Most errors are the same in every process; a full memory or disk is not.
+    if not isinstance(error, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0":
+        time.sleep(_SECONDS_FOR_RANK_ZERO)  # meanwhile torchrun should end this process
+    for line in f"allneg: {error}".splitlines():
+        note(line)
+    if "WORLD_SIZE" in os.environ:
+        # A normal exit may abort in the threads that talk to other processes, and torchrun would
+        # report that as the cause.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+    sys.exit(error.exit_code)

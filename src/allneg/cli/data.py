@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli.options import json_option, set_option
-from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.cli.output import SCHEMA_VERSION, json_document, note, table
 from allneg.errors import DataError, close_names, counted
 
 if TYPE_CHECKING:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
-from allneg.cli.options import device_option, json_option, run_argument
+from allneg.cli.options import device_option, json_option, run_argument, split_option
 
 
 @click.command()
 @run_argument
-@click.option(
-    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
-)
+@split_option
 @click.option(
     "--protocol",
     "rules",
@@ -25,16 +23,16 @@ from allneg.cli.options import device_option, json_option, run_argument
 @device_option
 @json_option
 def command(run: Path, split: str, rules: str, device: str | None, as_json: bool) -> None:
-    """Rank a split by RUN's best weights and print the report."""
-    from allneg.cli.reports import note_if_unfinished, show
+    """Rank a split with the best weights of RUN and print the report."""
+    from allneg.cli.reports import note_if_unfinished, print_report
     from allneg.evaluation import evaluate, protocol
     from allneg.hardware import find_device, trouble_named
     from allneg.runs import Run
 
-    opened, place = Run.open(run), find_device(device or "auto")
+    opened, chosen = Run.open(run), find_device(device or "auto")
     block = opened.recipe.evaluation.block
-    with trouble_named(place):
-        tables = opened.tables().to(place)
+    with trouble_named(chosen):
+        tables = opened.tables().to(chosen)
         note_if_unfinished(opened)
         report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)
-    show(report, opened, as_json)
+    print_report(report, opened, as_json)

@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from allneg.cli.options import device_option
-from allneg.cli.say import note
+from allneg.cli.output import note
 from allneg.errors import Interrupted, RecipeError, printable
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+
+PATH = click.Path(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 set_option = click.option(
@@ -20,22 +22,33 @@ device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, 
 mesh_option = click.option(
     "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
 )
+split_option = click.option(
+    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent_option = click.option(
-    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has gone."
+    "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."
 )
-run_argument = click.argument("run", type=click.Path(path_type=Path))
+run_argument = click.argument("run", type=PATH)
+
+
+class ModelOption(click.Option):
+    """An option whose help lists the models; they are imported only when help is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from allneg.models import MODELS
+
+        self.help = f"One of {', '.join(MODELS)}."
+        return super().get_help_record(ctx)
 
 
 def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Refuse the nan that a `FloatRange` lets pass."""
+    """Refuse nan, which a `FloatRange` accepts."""
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is not a number; write one, such as 1500")
     return value
 
 
-def with_flags(settings: tuple[str, ...], **flags: Any) -> list[str]:
-    """Settings with the flags that were given on top: device="cpu" is hardware.device=cpu."""
-    names = {"device": "hardware.device", "seed": "training.seed", "mesh": "hardware.mesh"}
-    given = [f"{names[name]}={value}" for name, value in flags.items() if value is not None]
-    return [*settings, *given]
+def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:
+    """The settings, overridden by the flags that were given: {"hardware.device": "cpu"}."""
+    return [*settings, *(f"{name}={value}" for name, value in flags.items() if value is not None)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli.options import device_option, json_option, run_argument
-from allneg.cli.say import clean, json_document, note, table
+from allneg.cli.output import clean, json_document, note, table
 from allneg.errors import DataError, printable
 
 if TYPE_CHECKING:

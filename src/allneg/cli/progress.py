@@ -1,4 +1,4 @@
-"""Progress of a training on stderr, and the signals that end it."""
+"""Progress of a training on stderr, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -13,68 +13,69 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.say import clean, note, speaks
+from allneg.cli.output import clean, is_rank_zero, note
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks
 
-_SECONDS_A_LINE = 10.0  # between two lines where there is no terminal
+_LINE_SECONDS = 10.0  # between two lines of progress without a terminal
 
 
 @contextlib.contextmanager
-def watched(quiet: bool) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
-    """A callbacks for this terminal, and a function that says which signal came in, or 0."""
+def training_progress(quiet: bool) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
+    """Callbacks that show progress, and the function of `stop_signal`."""
     with contextlib.ExitStack() as stack:
         callbacks = Callbacks()
-        if not quiet and speaks():
+        if not quiet and is_rank_zero():
             callbacks = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
-        yield callbacks, stack.enter_context(_signals())
+        yield callbacks, stack.enter_context(stop_signal())
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], int]]:
-    """Note the first SIGINT or SIGTERM; a second one has its usual effect, at once.
+def stop_signal() -> Iterator[Callable[[], int]]:
+    """A function that returns the number of the first SIGINT or SIGTERM, or 0 before it.
 
-    Not under torchrun, which may pass one signal on twice, and ends who takes too long.
+    A second signal ends the process at once. Not under torchrun, which may pass a signal on twice
+    and kills processes that take too long.
     """
-    came: list[int] = []
-    once_more = "TORCHELASTIC_RUN_ID" not in os.environ
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    received: list[int] = []
+    second_ends = "TORCHELASTIC_RUN_ID" not in os.environ
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def take(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if once_more:
-            for each in before:
-                signal.signal(each, signal.SIG_DFL)
-            # Not by `print`: the signal may have come in the middle of one.
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if second_ends:
+            for handled in before:
+                signal.signal(handled, signal.SIG_DFL)
+            # Not by `print`: the signal may have interrupted one.
             with contextlib.suppress(OSError):
-                os.write(2, b"\nsaving; once more ends at once, unsaved\n")
+                os.write(2, b"\nsaving; repeat the signal to end at once, without saving\n")
 
-    for each in before:
-        signal.signal(each, take)
+    for number in before:
+        signal.signal(number, receive)
     try:
-        yield lambda: came[0] if came else 0
+        yield lambda: received[0] if received else 0
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Lines(Callbacks):
-    """A plain line now and then."""
+    """Plain lines, for files and pipes."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
-    def said(self, line: str) -> None:
-        for each in line.splitlines():
-            note(each)
+    def on_message(self, line: str) -> None:
+        for part in line.splitlines():
+            note(part)
 
-    def stepped(self, state: State, n_steps: int) -> None:
-        if time.monotonic() - self._last >= _SECONDS_A_LINE:
+    def on_step(self, state: State, n_steps: int) -> None:
+        if time.monotonic() - self._last >= _LINE_SECONDS:
             self._last = time.monotonic()
             note(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}")
 
-    def ranked(self, state: State, report: Report) -> None:
+    def on_evaluation(self, state: State, report: Report) -> None:
         best = " (best)" if state.stale == 0 else ""
         note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
 
@@ -104,14 +105,14 @@ class _Bar(Callbacks):
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def began(self, epochs: int) -> None:
+    def on_start(self, epochs: int) -> None:
         self._epochs = epochs
 
-    def said(self, line: str) -> None:
-        for each in line.splitlines():
-            self._console.print(clean(each), markup=False, highlight=False)
+    def on_message(self, line: str) -> None:
+        for part in line.splitlines():
+            self._console.print(clean(part), markup=False, highlight=False)
 
-    def stepped(self, state: State, n_steps: int) -> None:
+    def on_step(self, state: State, n_steps: int) -> None:
         self._progress.update(
             self._task,
             description=f"epoch {state.epoch + 1} of {self._epochs}",
@@ -119,7 +120,6 @@ class _Bar(Callbacks):
             total=self._epochs * n_steps,
         )
 
-    def ranked(self, state: State, report: Report) -> None:
-        self._progress.update(
-            self._task, mrr=f"valid MRR {report.mrr:.4f}, best {state.best_mrr:.4f}"
-        )
+    def on_evaluation(self, state: State, report: Report) -> None:
+        mrr = f"valid MRR {report.mrr:.4f}, best {state.best_mrr:.4f}"
+        self._progress.update(self._task, mrr=mrr)

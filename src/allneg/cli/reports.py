@@ -1,69 +1,62 @@
-"""A report as people read it and as programs do."""
+"""A report on stdout, as tables or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.cli.output import json_document, note, relation_table, table
 from allneg.errors import counted
 from allneg.evaluation import Report
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 
-_MOST_RELATIONS = 20
 
-
-def print_report(run: Run, as_json: bool) -> None:
-    """The report of a run; where there was nothing to rank, say so."""
-    if run.finished and not run.has_report:
-        why = "trained; there is no valid or test split, so there is no report"
-        if as_json:
-            about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}
-            json_document({**about, "mrr": None, "reason": why})
-        note(why)
-        note(f"run: {run.folder}")
+def print_run(run: Run, as_json: bool) -> None:
+    """Print the report of a run, or why there is none."""
+    if run.has_report or not run.finished:
+        print_report(run.report, run, as_json)
         return
-    show(run.report, run, as_json)
+    reason = "trained; there is no valid or test split, so there is no report"
+    if as_json:
+        json_document({"run": str(run.folder), "mrr": None, "reason": reason})
+    note(reason)
+    note(f"run: {run.folder}")
 
 
 def note_if_unfinished(run: Run) -> None:
-    """Say of a run that is asked before its end that there may be better weights yet."""
+    """Print a note if the weights of a run may still improve."""
     state = run.live_status["state"]
     if state != "finished":
         note(f"{run.folder} is not finished ({state}): these are its best weights so far")
 
 
-def show(report: Report, run: Run, as_json: bool) -> None:
-    """A report on stdout: one JSON document, or tables."""
+def print_report(report: Report, run: Run, as_json: bool) -> None:
     if as_json:
-        about = {"schema_version": SCHEMA_VERSION, "run": str(run.folder)}
-        json_document({**about, **report.to_json()})
+        json_document({"run": str(run.folder), **report.to_json()})
         return
-    rule, split = report.protocol, report.protocol["split"]
+    protocol, unseen = report.protocol, report.unseen
     rows = [
         ("all", *_cells(report.to_json())),
-        *(("? " + side, *_cells(report.by_side[side])) for side in ("tail", "head")),
-        *((name, *_cells(each)) for name, each in report.by_category.items()),
+        *((f"? {side}", *_cells(report.by_side[side])) for side in ("tail", "head")),
+        *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
     ]
+    title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
-    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", ("", *columns), rows)
-    relations = sorted(report.by_relation.items(), key=lambda each: -each[1]["count"])
-    rows = [(name, *_cells(each)) for name, each in relations[:_MOST_RELATIONS]]
-    table("by relation", ("relation", *columns), rows)
-    if len(relations) > _MOST_RELATIONS:
-        print(f"and {counted(len(relations) - _MOST_RELATIONS, 'relation')} more (--json has all)")
-    print(f"protocol {rule['name']}: {rule['in_words']}; {report.candidates:,} candidates")
-    spread = (report.optimistic["mrr"], report.pessimistic["mrr"])
-    print(f"MRR with ties for the answer {spread[0]:.4f}, against it {spread[1]:.4f}")
-    if report.unseen["triples"] or report.unseen["dropped"]:
-        few = report.unseen
-        touch = f"{counted(few['triples'], 'triple')} touch{'es' if few['triples'] == 1 else ''}"
-        out = f"{few['dropped']:,} left out for entities or relations not in train"
-        print(f"{touch} entities not in train, {out if few['dropped'] else 'none left out'}")
+    table(title, ("", *columns), rows)
+    relations = sorted(report.by_relation.items(), key=lambda item: -item[1]["count"])
+    relation_table(columns, [(name, *_cells(metrics)) for name, metrics in relations])
+    print(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
+    low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
+    print(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
+    if unseen["triples"] or unseen["dropped"]:
+        print(
+            f"{counted(unseen['triples'], 'triple')} with entities not in train; "
+            f"{unseen['dropped']:,} left out for entities or relations not in train"
+        )
     print(f"run: {run.folder}")
 
 
-def _cells(said: Mapping[str, Any]) -> tuple[object, ...]:
-    metrics = by_heading(said) | {"MR": f"{said['mr']:,.1f}"}
-    return (*metrics.values(), said["count"])
+def _cells(metrics: Mapping[str, Any]) -> tuple[object, ...]:
+    cells = by_heading(metrics) | {"MR": f"{metrics['mr']:,.1f}"}
+    return (*cells.values(), metrics["count"])

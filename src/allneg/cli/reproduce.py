@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli.options import a_number, json_option, quiet_option
-from allneg.cli.say import SCHEMA_VERSION, json_document, note, table
+from allneg.cli.output import json_document, note, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def _train(
     tasks: Sequence[Task], results: Results, parallel: int, limit: float | None, quiet: bool
 ) -> dict[str, AllnegError]:
     """Train the tasks without a result and write result files; what failed, by task."""
-    from allneg.cli.progress import watched
-    from allneg.cli.trainings import Shown, Trainings
+    from allneg.cli.parallel import ParallelProgress, ParallelTraining
+    from allneg.cli.progress import stop_signal
     from allneg.reproduce import entry
     from allneg.runs import Run
-    from allneg.runs.files import full_disk_named, need_writable
+    from allneg.runs.files import need_writable, write_errors
     from allneg.runs.folder import locked
 
     left = [task for task in tasks if not results.has(task)]
@@ -98,23 +98,21 @@ def _train(
     if not left:
         return {}
     for folder in (results.folder, left[0].runs):  # fail before the training, not after it
-        with full_disk_named(folder):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             need_writable(folder)
-    shown = Shown(left)
+    progress = ParallelProgress(left)
 
     def ended(task: Task) -> None:
         results.add(task.cell, task.recipe, entry(Run.open(task.folder)))
         if not quiet:
-            shown.ended(task, results.get(task.cell), trainings)
+            progress.finished(task, results.get(task.cell), trainings)
 
     why = "another `allneg reproduce` trains here; wait for it, or choose another --runs"
-    with (
-        locked(left[0].runs, lambda: why),
-        watched(quiet=True) as (_, stopped_by),
-        shown.bar(quiet) as looked,
-    ):
-        trainings = Trainings(left, parallel, stopped_by, ended, looked, limit)
+    with locked(left[0].runs, lambda: why), stop_signal() as stopped_by:
+        trainings = ParallelTraining(left, parallel, stopped_by, ended, limit_seconds=limit)
+        if not quiet:
+            trainings.on_poll = progress.poll
         trainings.train()
     message = f"{len(trainings.waiting)} runs are left; run the same command to continue"
     if trainings.signal_number:
@@ -149,7 +147,7 @@ def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_js
             )
         )
     if as_json:
-        json_document({"schema_version": SCHEMA_VERSION, "quick": results.quick, "numbers": output})
+        json_document({"quick": results.quick, "numbers": output})
     else:
         quick = "QUICK: small models of another graph; do not compare them with the paper"
         table(quick if results.quick else "filtered test MRR, mean over seeds", _COLUMNS, rows)

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from allneg.cli.options import (
-    json_option,
-    mesh_option,
-    parent_option,
-    quiet_option,
-    run_argument,
-)
+from allneg.cli.options import json_option, mesh_option, parent_option, quiet_option, run_argument
 
 
 @click.command()
@@ -22,20 +16,23 @@ from allneg.cli.options import (
 @quiet_option
 @parent_option
 def command(run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int | None) -> None:
-    """Go on with RUN from its last checkpoint, as if it had never stopped."""
-    from allneg.cli.progress import watched
-    from allneg.cli.reports import print_report
-    from allneg.cli.say import note, speaks
-    from allneg.cli.workers import with_parent
+    """Continue RUN from its last checkpoint.
+
+    The result is bit-identical to that of an uninterrupted run.
+    """
+    from allneg.cli.output import is_rank_zero, note
+    from allneg.cli.progress import training_progress
+    from allneg.cli.reports import print_run
+    from allneg.cli.workers import or_parent_ended
     from allneg.runs import Run
     from allneg.training.train import resume
 
     opened = Run.open(run)
     if not opened.finished:
-        with watched(quiet) as (callbacks, stopped_by):
-            stopped = with_parent(stopped_by, parent)
+        with training_progress(quiet) as (callbacks, stopped_by):
+            stopped = or_parent_ended(stopped_by, parent)
             resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped)
-    elif speaks():
-        note("it is finished already")
-    if speaks():
-        print_report(opened, as_json)
+    elif is_rank_zero():
+        note("the run is finished already")
+    if is_rank_zero():
+        print_run(opened, as_json)

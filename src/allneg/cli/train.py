@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli.options import (
+    PATH,
+    ModelOption,
     device_option,
     json_option,
     mesh_option,
@@ -20,7 +22,7 @@ from allneg.cli.options import (
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
 
-# What a setting without a value means.
+# What it means that a setting has no value.
 UNSET = {
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
@@ -31,18 +33,16 @@ UNSET = {
 
 @click.command()
 @click.argument("data")
-@click.option("--model", metavar="NAME", help="complex, distmult, simple, transe or rotate.")
+@click.option("--model", cls=ModelOption, metavar="NAME")
 @click.option(
-    "--recipe",
-    metavar="FILE|NAME",
-    help="A TOML file, or a shipped recipe such as fb15k-237/complex-n3.",
+    "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
 @set_option
-@click.option("--seed", type=int, help="Of first values, shuffling and sampling.")
+@click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @device_option
 @mesh_option
-@click.option("--out", type=click.Path(path_type=Path), help="The run's folder, to be made.")
-@click.option("--print-recipe", is_flag=True, help="Print the whole recipe and stop.")
+@click.option("--out", type=PATH, help="The folder of the run; it must not exist.")
+@click.option("--print-recipe", is_flag=True, help="Print the whole recipe and exit.")
 @json_option
 @quiet_option
 @parent_option
@@ -60,54 +60,48 @@ def command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known set (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known graph (`allneg data list`) or a path.
 
-    The run's folder holds the recipe, the weights, the metrics and the report. Many processes
-    train one run: `torchrun --nproc-per-node 4 -m allneg train …`.
+    The folder of the run holds the recipe, the weights, the metrics and the report. To train in
+    several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
-    from allneg.cli.progress import watched
-    from allneg.cli.reports import print_report
-    from allneg.cli.say import SCHEMA_VERSION, json_document, note, speaks
-    from allneg.cli.workers import with_parent
+    from allneg.cli.output import is_rank_zero, json_document, note
+    from allneg.cli.progress import training_progress
+    from allneg.cli.reports import print_run
+    from allneg.cli.workers import or_parent_ended
     from allneg.training.train import planned, train
 
-    chosen = with_flags(settings, device=device, seed=seed, mesh=mesh)
-    plan = planned(data, model=model, recipe=recipe, settings=chosen)
+    flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
+    plan = planned(data, model=model, recipe=recipe, settings=with_flags(settings, flags))
     if print_recipe:
         if as_json:
-            json_document({"schema_version": SCHEMA_VERSION, "recipe": plan.to_tables()})
+            json_document({"recipe": plan.to_tables()})
         else:
             click.echo(_with_unset(plan), nl=False)
         return
-    with watched(quiet) as (callbacks, stopped_by):
-        run = train(
-            data,
-            recipe=plan,
-            out=out,
-            callbacks=callbacks,
-            stopped_by=with_parent(stopped_by, parent),
-        )
-    if not speaks():
+    with training_progress(quiet) as (callbacks, stopped_by):
+        stopped = or_parent_ended(stopped_by, parent)
+        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped)
+    if not is_rank_zero():
         return
-    print_report(run, as_json)
-    if (
-        not quiet
-        and run.has_report
-        and run.report.protocol["split"] == "test"
-        and len(run.graph.valid)
-    ):
-        note("valid's MRR is of other queries, filtered by train and valid alone: test's differs")
+    print_run(run, as_json)
+    is_test = run.has_report and run.report.protocol["split"] == "test"
+    if is_test and len(run.graph.valid) and not quiet:
+        note(
+            "valid and test MRR differ: they rank other queries, and the ranks of valid are "
+            "filtered by train and valid alone"
+        )
 
 
 def _with_unset(recipe: Recipe) -> str:
-    """The recipe as TOML, with a comment for every setting that is not set."""
+    """The recipe as TOML, with a comment for every setting that has no value."""
     parts = []
-    for part in recipe.to_toml().rstrip("\n").split("\n\n"):
-        name = part[1 : part.index("]")]
+    for text in recipe.to_toml().rstrip("\n").split("\n\n"):
+        part = text[1 : text.index("]")]
         unset = [
             f"# {field} = …  unset: {meaning}"
-            for (home, field), meaning in UNSET.items()
-            if home == name and getattr(getattr(recipe, home), field) is None
+            for (name, field), meaning in UNSET.items()
+            if name == part and getattr(getattr(recipe, part), field) is None
         ]
-        parts.append("\n".join([part, *unset]) + "\n")
+        parts.append("\n".join([text, *unset]) + "\n")
     return "\n".join(parts)

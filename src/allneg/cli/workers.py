@@ -1,4 +1,4 @@
-"""The processes that share the trials of a search, or the numbers of a table."""
+"""Worker processes: the trials of a search, or the runs of `reproduce`."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import click
 
-from allneg.cli.say import note
+from allneg.cli.output import note
 from allneg.errors import Interrupted, ResourceError
 
-_SECONDS_A_LOOK = 0.1
+POLL_SECONDS = 0.1
+TO_CONTINUE = "run the same command to continue"
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A process, and the file that takes what it says on stderr."""
+    """A process, and the file that receives its stderr."""
 
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    stderr: IO[bytes]
 
     @classmethod
-    def start(cls, command: list[str], environment: Mapping[str, str]) -> Worker:
-        # In a session of its own: a Ctrl-C comes to us alone, and we pass it on once.
-        said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the worker)
+    def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> Worker:
+        """Start a command in its own session: a Ctrl-C must not reach it twice."""
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the worker)
         process = subprocess.Popen(
             command,
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
             start_new_session=True,
         )
-        return cls(process, said)
+        return cls(process, stderr)
+
+    @classmethod
+    def start_allneg(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Worker:
+        """Start `allneg` as a worker that stops when this process ends."""
+        command = [sys.executable, "-m", "allneg", *arguments, "--worker-of", str(os.getpid())]
+        return cls.start(command, environment)
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     def lines(self) -> list[str]:
-        self.said.seek(0)
-        return self.said.read().decode(errors="replace").splitlines()
+        self.stderr.seek(0)
+        return self.stderr.read().decode(errors="replace").splitlines()
 
 
-def start(count: int, arguments: list[str], share_gpus: bool) -> list[Worker]:
-    """`allneg` with these arguments, so many times; they share cores and, if told to, GPUs."""
-    places = shares(count, share_gpus)
-    command = [sys.executable, "-m", "allneg", *arguments]
-    return [Worker.start(command, environment) for environment in places]
-
-
-def shares(count: int, share_gpus: bool) -> list[dict[str, str]]:
-    """The environment of each of so many processes: its share of the cores, and its GPU."""
+def environments(count: int, share_gpus: bool) -> list[dict[str, str]]:
+    """The environment of each of `count` workers: its share of the cores, and its GPU."""
     import torch
 
     threads = os.environ.get("OMP_NUM_THREADS") or max(1, torch.get_num_threads() // count)
-    gpus = _gpus(torch.cuda.device_count()) if share_gpus else []
+    gpus = [str(i) for i in range(torch.cuda.device_count())] if share_gpus else []
+    if gpus and (named := os.environ.get("CUDA_VISIBLE_DEVICES")):
+        gpus = named.split(",")
     cores = {"OMP_NUM_THREADS": str(threads)}
     return [
         {**cores, "CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else cores
@@ -69,46 +71,39 @@ def shares(count: int, share_gpus: bool) -> list[dict[str, str]]:
     ]
 
 
-def oversee(
+def wait_for_trials(
     workers: list[Worker], stopped_by: Callable[[], int], n_left: Callable[[], int]
 ) -> None:
-    """Wait for the workers, and complain if trials are left when they have ended.
+    """Wait for the workers; an error if they ended and trials are left.
 
-    A worker that is killed is no trouble while there are others: they take up its trial.
+    The other workers take over the trial of a worker that was killed.
     """
-    told = 0
-    while any(each.is_at_work for each in workers):
-        if not told and (told := stopped_by()):
-            for each in workers:
-                if each.is_at_work:
-                    each.process.send_signal(told)
-        time.sleep(_SECONDS_A_LOOK)
-    if told:
-        raise Interrupted("stopped and saved; the same command goes on", told)
-    # They may all have met the same trouble: it is said once.
-    for line in dict.fromkeys(line for each in workers for line in each.lines()):
+    number = 0
+    while running := [worker for worker in workers if worker.is_running]:
+        if not number and (number := stopped_by()):
+            for worker in running:
+                worker.process.send_signal(number)
+        time.sleep(POLL_SECONDS)
+    if number:
+        raise Interrupted(f"stopped and saved; {TO_CONTINUE}", number)
+    # Workers often fail for the same reason: print it once.
+    for line in dict.fromkeys(line for worker in workers for line in worker.lines()):
         note(line)
-    codes = [each.process.returncode for each in workers if each.process.returncode]
+    codes = [worker.process.returncode for worker in workers if worker.process.returncode]
     killed = sorted(signal.Signals(-code).name for code in codes if code < 0)
     if killed:
         note(f"{len(killed)} of {len(workers)} workers were killed ({', '.join(killed)})")
     if (left := n_left()) and killed:
-        raise ResourceError(f"{left} trials are left and no worker; the same command goes on")
+        raise ResourceError(f"{left} trials are left and all workers have ended; {TO_CONTINUE}")
     if left:
         raise click.exceptions.Exit(max(codes, default=1))
 
 
-def with_parent(stopped_by: Callable[[], int], parent: int | None) -> Callable[[], int]:
-    """As `stopped_by`, and SIGTERM once the process that started this one has gone.
+def or_parent_ended(stopped_by: Callable[[], int], parent: int | None) -> Callable[[], int]:
+    """As `stopped_by`, and SIGTERM once the process that started this worker has ended.
 
-    A closed terminal ends that process alone; its workers must not go on unseen.
+    A closed terminal ends only that process; its workers must not continue unnoticed.
     """
     if parent is None:
         return stopped_by
     return lambda: stopped_by() or (signal.SIGTERM if os.getppid() != parent else 0)
-
-
-def _gpus(count: int) -> list[str]:
-    """The names of the GPUs that this process sees."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(i) for i in range(count)]

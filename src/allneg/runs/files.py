@@ -213,9 +213,6 @@ def write_errors(path: Path, size: int = 0) -> Iterator[None]:
         raise ResourceError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-full_disk_named = write_errors  # the earlier name, which other packages import
-
-
 @contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
     """Turn an `OSError` from reading into a `RunError` that names `path`."""

@@ -1,7 +1,7 @@
-"""Recipe → run: the loop, its optimiser and its patience."""
+"""Recipe → run: the training step, the loop around it, and the memory it takes."""
 
-from allneg.training.callbacks import Callbacks
+from allneg.training.callbacks import Callbacks, Watch
 from allneg.training.loop import fit
 from allneg.training.train import planned, train
 
-__all__ = ["Callbacks", "fit", "planned", "train"]
+__all__ = ["Callbacks", "Watch", "fit", "planned", "train"]

@@ -1,4 +1,4 @@
-"""The loop."""
+"""The training loop: epochs of steps, rankings of valid, checkpoints, the final report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -15,207 +15,212 @@ from torch import Generator
 from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import Report, evaluate
 from allneg.graph.queries import batches
-from allneg.hardware import forget_peak, peak_bytes, prepared, trouble_named
+from allneg.hardware import peak_bytes, prepared, reset_peak, trouble_named
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.scoring.distributed import SINGLE_PROCESS, World
-from allneg.scoring.tables import Tables, mixed_seed
+from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
 from allneg.training.launch import Decision
 from allneg.training.patience import should_stop, update_best
 from allneg.training.trainer import Trainer
 
-_AGAIN = "What was saved is kept; see that the device works, then `allneg resume` the run."
-_STEPS_A_LOOK = 50  # on a GPU, how often we wait for it to see whether the loss is finite
-
-
-@dataclass(frozen=True)
-class StopAt:
-    """How far to train, and what to report on at the end."""
-
-    split: str = "test"  # valid is reported on where this one is empty
-    epochs: int | None = None  # pause after so many; None goes on to the recipe's end
-
-
-_WHOLE = StopAt()
+_REMEDY = "What was saved is kept; check the device, then `allneg resume` the run."
+_CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
 
 
 def fit(
     run: Run,
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
-    aim: StopAt = _WHOLE,
+    split: str = "test",
 ) -> Report | None:
-    """Train a run from where it stands, and report on test; None where there is nothing to rank.
+    """Train a run from its last checkpoint to its end; the report on a split, if it has triples.
 
-    With an `aim` short of the recipe's end the run is saved there, and there is no report either.
-
-    `stopped_by` gives the number of a signal that came in, or 0; the run is then saved, and
-    `Interrupted` is raised. What happens next depends on the seed, the epoch and the step
-    alone, so a resumed run goes on as if it had never stopped, with as many processes as before
-    or with others. A run that is being trained already is refused.
+    Where the split is empty, valid is reported on. `stopped_by` returns the number of a signal
+    that came in, or 0; then the run is saved, and `Interrupted` is raised. What happens next
+    depends on the seed, the epoch and the step alone, so a resumed run equals an uninterrupted
+    one. A run that another process trains is refused.
     """
     with run.locked():
-        return run_training(run, callbacks, stopped_by, aim)
+        return run_training(run, callbacks, stopped_by, split)
 
 
 def run_training(
     run: Run,
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
-    aim: StopAt = _WHOLE,
+    split: str = "test",
     world: World = SINGLE_PROCESS,
 ) -> Report | None:
-    """As `fit`, with a run that its caller holds. Every process of a `world` calls this."""
+    """As `fit`, for a run that the caller has locked. Every process of `world` calls this."""
     if (status := run.status)["state"] == "diverged":
-        # The optimizer's memory is gone: what came next would not be the recipe's.
-        raise Diverged(status.get("reason", "it has diverged; train anew, at a lower rate"))
+        # The optimizer's state is gone: to continue would not follow the recipe.
+        raise Diverged(status.get("reason", "it has diverged; train again with a lower rate"))
     hardware = run.recipe.hardware
     with prepared(hardware) as device, using(hardware.engine), torch.enable_grad():
-        forget_peak(device)
+        reset_peak(device)
         try:
-            with trouble_named(device, _less(run.recipe), _AGAIN):
-                return _fit(run, device, callbacks or Callbacks(), Decision(world, stopped_by), aim)
-        except ResourceError as problem:
-            with contextlib.suppress(ResourceError):  # of a full disk, too
-                run.set_status("failed", reason=str(problem))
+            with trouble_named(device, _need_less(run.recipe), _REMEDY):
+                loop = _Loop(run, device, callbacks or Callbacks(), Decision(world, stopped_by))
+                loop.train()
+                return loop.finish(split)
+        except ResourceError as error:
+            with contextlib.suppress(ResourceError):  # the disk may be full, too
+                run.set_status("failed", reason=str(error))
             raise
 
 
-def _fit(
-    run: Run, device: torch.device, callbacks: Callbacks, decision: Decision, aim: StopAt
-) -> Report | None:
-    recipe, graph, world = run.recipe, run.graph, decision.world
-    trainer, checkpointer = (
-        Trainer(recipe, graph, device, world),
-        Checkpointer(run, callbacks, world),
-    )
-    state = State()
-    if (saved := run.last(callbacks.said, trainer.tables.shard)) is not None:
-        trainer.restore(saved)
-        state = saved.state
-    run.rewind(state.epoch)
-    run.set_status("running")
-    callbacks.began(recipe.training.epochs)
-    callbacks.said(str(trainer.plan))
+class _Loop:
+    """A training in progress."""
 
-    train = torch.from_numpy(graph.train).to(device)
-    size, seed = recipe.training.batch_size, recipe.training.seed
-    n_steps = math.ceil(2 * len(train) / size)
-    exact = torch.float32 if device.type == "mps" else torch.float64  # which MPS does not have
-    total = torch.tensor(state.loss, dtype=exact, device=device)
-    cost = _Cost(state, device)
-    until = min(recipe.training.epochs, aim.epochs or recipe.training.epochs)
-    while state.epoch < until and not should_stop(state, recipe):
-        rate = trainer.set_rate(state)
-        trainer.align()
-        order = Generator(device).manual_seed(mixed_seed(seed, 2, state.epoch))
-        chance = Generator(device)
-        for step, queries in enumerate(batches(train, size, order)):
-            if step < state.step:
-                continue  # done before the interruption
-            chance.manual_seed(mixed_seed(seed, 3, state.epoch, step))
-            total += trainer.step(queries, chance)
-            signal_number, due = decision(checkpointer.due())
-            due = due or step + 1 == n_steps  # what is saved is looked at
-            look = due or device.type == "cpu" or step % _STEPS_A_LOOK == 0
-            if look and not math.isfinite(total):
-                _diverge(run, trainer, state, f"the loss at epoch {state.epoch + 1}, step {step}")
-            state = replace(state, step=step + 1)
-            callbacks.stepped(state, n_steps)
-            if signal_number or (due and state.step < n_steps):
-                state = cost.of(replace(state, loss=float(total)))
-                checkpointer.save(trainer.checkpoint(state), must=signal_number != 0)
+    def __init__(
+        self, run: Run, device: torch.device, callbacks: Callbacks, decision: Decision
+    ) -> None:
+        self.run, self.device, self.callbacks, self.decision = run, device, callbacks, decision
+        self.recipe, self.graph, self.world = run.recipe, run.graph, decision.world
+        self.trainer = Trainer(self.recipe, self.graph, device, self.world)
+        self.checkpointer = Checkpointer(run, callbacks, self.world)
+        self.state = State()
+        saved = run.last(callbacks.on_message, self.trainer.tables.shard)
+        if saved is not None:
+            self.trainer.restore(saved)
+            self.state = saved.state
+        run.rewind(self.state.epoch)
+        run.set_status("running")
+        self.start = time.perf_counter() - self.state.seconds
+        callbacks.on_start(self.recipe.training.epochs)
+        callbacks.on_message(str(self.trainer.plan))
+
+    def train(self) -> None:
+        """Train to the recipe's last epoch, or until the validation MRR stops improving."""
+        triples = torch.from_numpy(self.graph.train).to(self.device)
+        exact = torch.float32 if self.device.type == "mps" else torch.float64
+        total = torch.tensor(self.state.loss, dtype=exact, device=self.device)
+        while self.state.epoch < self.recipe.training.epochs and not self._is_done():
+            rate = self.trainer.set_rate(self.state)
+            self.trainer.align()
+            n_steps = self._epoch(triples, total)
+            epoch = self.state.epoch + 1
+            self.state = replace(self.state, epoch=epoch, step=0, loss=0.0)
+            metrics = {"epoch": epoch, "loss": float(total) / n_steps, "rate": rate}
+            total.zero_()
+            self.checkpointer.add_metrics({**metrics, **self._evaluate(), "seconds": self.seconds})
+            is_last = epoch == self.recipe.training.epochs or self._is_done()
+            if is_last or self.world.max(self.world.is_rank_zero and self.checkpointer.is_due()):
+                self._save(required=is_last)
+
+    def _epoch(self, triples: torch.Tensor, total: torch.Tensor) -> int:
+        """The steps of an epoch that are left; adds their losses to `total`."""
+        training, epoch = self.recipe.training, self.state.epoch
+        n_steps = math.ceil(2 * len(triples) / training.batch_size)
+        order = Generator(self.device).manual_seed(mixed_seed(training.seed, 2, epoch))
+        generator = Generator(self.device)
+        for step, queries in enumerate(batches(triples, training.batch_size, order)):
+            if step < self.state.step:
+                continue  # done before an interruption
+            generator.manual_seed(mixed_seed(training.seed, 3, epoch, step))
+            total += self.trainer.step(queries, generator)
+            signal_number, is_due = self.decision(self.checkpointer.is_due())
+            is_last = step + 1 == n_steps
+            is_cheap = self.device.type == "cpu" or step % _CHECK_EVERY == 0
+            if (is_due or is_last or is_cheap) and not math.isfinite(total):
+                self._diverge(f"the loss at epoch {epoch + 1}, step {step}")
+            self.state = replace(self.state, step=step + 1)
+            self.callbacks.on_step(self.state, n_steps)
+            if signal_number or (is_due and not is_last):
+                self.state = replace(self.state, loss=float(total))
+                self._save(required=signal_number != 0)
             if signal_number:
-                run.set_status("interrupted", epoch=state.epoch, step=state.step)
-                world.max(0)  # whoever ends first may have the others killed
-                goes_on = f"stopped and saved; `allneg resume {run.folder}` goes on"
-                raise Interrupted(goes_on, signal_number)
+                self.run.set_status("interrupted", epoch=epoch, step=self.state.step)
+                self.world.max(0)  # the launcher may kill the others when one process ends
+                message = f"stopped and saved; `allneg resume {self.run.folder}` continues it"
+                raise Interrupted(message, signal_number)
+        return n_steps
 
-        state = replace(state, epoch=state.epoch + 1, step=0, loss=0.0)
-        entry: dict[str, Any] = {"epoch": state.epoch, "loss": float(total) / n_steps, "rate": rate}
-        total.zero_()
-        last = state.epoch == recipe.training.epochs
-        if len(graph.valid) and (last or state.epoch % recipe.evaluation.every == 0):
-            try:
-                report = evaluate(
-                    trainer.model, trainer.tables, graph, "valid", block=recipe.evaluation.block
-                )
-            except Diverged:
-                _diverge(run, trainer, state, f"a score of valid after epoch {state.epoch}")
-            state = update_best(state, report.mrr, recipe)
-            if state.best_epoch == state.epoch:
-                trainer.keep_best()
-            entry["valid"] = {"mrr": report.mrr, "mr": report.mr, "hits": dict(report.hits)}
-            callbacks.ranked(state, report)
-        elif last and _is_ruined(trainer.tables):
-            _diverge(run, trainer, state, f"a row after epoch {state.epoch}")
-        checkpointer.note({**entry, "seconds": cost.seconds})
-        ends = state.epoch == until or should_stop(state, recipe)
-        if ends or world.max(world.is_rank_zero and checkpointer.due()):
-            state = cost.of(state)
-            checkpointer.save(trainer.checkpoint(state), must=ends)
-    if state.epoch < recipe.training.epochs and not should_stop(state, recipe):
-        run.set_status("interrupted", epoch=state.epoch, step=0)
-        return None
-    return _finish(run, trainer, state, cost, aim.split)
+    def _evaluate(self) -> dict[str, Any]:
+        """Rank valid when it is time; the entry for the metrics."""
+        epoch, is_last = self.state.epoch, self.state.epoch == self.recipe.training.epochs
+        is_time = is_last or epoch % self.recipe.evaluation.every == 0
+        if len(self.graph.valid) and is_time:
+            report = self._report("valid")
+            self.state = update_best(self.state, report.mrr, self.recipe)
+            if self.state.best_epoch == epoch:
+                self.trainer.keep_best()
+            self.callbacks.on_evaluation(self.state, report)
+            metrics = report.metrics.items()
+            return {"valid": {name: value for name, value in metrics if name != "count"}}
+        if is_last and not self._is_finite():
+            self._diverge(f"a row after epoch {epoch}")
+        return {}
 
+    def finish(self, split: str) -> Report | None:
+        """Report on a split with the best weights; on valid where it is empty."""
+        self.trainer.return_to_best()
+        split = split if len(self.graph.split(split)) else "valid"
+        report = self._report(split) if len(self.graph.split(split)) else None
+        state = self._with_costs()
+        best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
+        self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)
+        return report
 
-def _finish(run: Run, trainer: Trainer, state: State, cost: _Cost, split: str) -> Report | None:
-    """Report on a split by the best weights; on valid where that one is empty."""
-    trainer.return_to_best()
-    graph = run.graph
-    split = split if len(graph.split(split)) else "valid"
-    report = None
-    if len(graph.split(split)):
-        block = run.recipe.evaluation.block
+    def _report(self, split: str) -> Report:
+        trainer, block = self.trainer, self.recipe.evaluation.block
         try:
-            report = evaluate(trainer.model, trainer.tables, graph, split, block=block)
+            return evaluate(trainer.model, trainer.tables, self.graph, split, block=block)
         except Diverged:
-            _diverge(run, trainer, state, f"a score of {split} after epoch {state.epoch}")
-    run.finish(
-        report,
-        epoch=state.epoch,
-        best_epoch=state.best_epoch or state.epoch,
-        peak_bytes=cost.of(state).peak_bytes or None,
-    )
-    return report
+            self._diverge(f"a score of {split} after epoch {self.state.epoch}")
+
+    def _is_done(self) -> bool:
+        return should_stop(self.state, self.recipe)
+
+    def _is_finite(self) -> bool:
+        """Are all rows finite after the last step, whose loss was computed before it?"""
+        ends = [torch.stack(p.aminmax()) for p in self.trainer.tables.parameters() if p.numel()]
+        return not self.world.max(not all(end.isfinite().all() for end in ends))
+
+    def _save(self, required: bool) -> None:
+        self.state = self._with_costs()
+        self.checkpointer.save(self.trainer.checkpoint(self.state), required)
+
+    def _diverge(self, what: str) -> NoReturn:
+        """Keep the best weights, if there are such, and end with an error.
+
+        The present tables are not worth keeping: their loss is not finite.
+        """
+        trainer, state, kept = self.trainer, self.state, "Only what was saved before is kept"
+        if trainer.best:
+            trainer.return_to_best()
+            trainer.optimizer.state.clear()  # it may be spoiled, too
+            state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
+            self.run.save(trainer.checkpoint(state), self.world)
+            kept = f"The best weights, of epoch {state.epoch}, are kept"
+        rate = self.recipe.optimizer.learning_rate
+        reason = (
+            f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n{kept}; "
+            "train again with a lower optimizer.learning_rate or a higher regularizer.weight."
+        )
+        self.run.set_status("diverged", epoch=state.epoch, step=state.step, reason=reason)
+        raise Diverged(reason)
+
+    @property
+    def seconds(self) -> float:
+        """Spent on training, earlier sessions included."""
+        return time.perf_counter() - self.start
+
+    def _with_costs(self) -> State:
+        """The state with the time and the memory that training has taken."""
+        peak = max(self.state.peak_bytes, peak_bytes(self.device) or 0)
+        return replace(self.state, seconds=self.seconds, peak_bytes=peak)
 
 
-def _is_ruined(tables: Tables) -> bool:
-    """Has the last step, whose loss was looked at before it, made a row that is not finite?"""
-    ends = [torch.stack(rows.aminmax()) for rows in tables.parameters() if rows.numel()]
-    return bool(tables.shard.world.max(not all(each.isfinite().all() for each in ends)))
-
-
-def _diverge(run: Run, trainer: Trainer, state: State, what: str) -> NoReturn:
-    """Keep the best weights, where a ranking of valid chose some, and end.
-
-    The tables of this moment are not worth keeping: their own loss is not finite.
-    """
-    kept = "Nothing but what was saved before is kept"
-    if trainer.best:
-        trainer.return_to_best()
-        trainer.optimizer.state.clear()  # it has seen what spoiled the tables
-        state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
-        run.save(trainer.checkpoint(state), trainer.tables.shard.world)
-        kept = f"The best weights, of epoch {state.epoch}, are kept"
-    rate = trainer.recipe.optimizer.learning_rate
-    reason = (
-        f"{what} is not finite: the model has diverged (learning rate {rate:g}).\n"
-        f"{kept}; train anew with a lower optimizer.learning_rate or a higher regularizer.weight."
-    )
-    run.set_status("diverged", epoch=state.epoch, step=state.step, reason=reason)
-    raise Diverged(reason)
-
-
-def _less(recipe: Recipe) -> str:
+def _need_less(recipe: Recipe) -> str:
     """What to lower when memory runs out in training."""
     size = recipe.training.micro_batch or recipe.training.batch_size
-    # A question's own rows are kept whole, whatever the block.
+    # The rows of per-query negatives are held whole, whatever the block.
     blocks = {
         "all": "loss.block",
         "shared": "loss.n_negatives, loss.block",
@@ -228,20 +233,3 @@ def _less(recipe: Recipe) -> str:
         f"What was saved is kept. Lower training.micro_batch to {size // 2}, which takes the same "
         f"steps in less memory; if that is not enough, {others}."
     )
-
-
-class _Cost:
-    """What training has taken, sessions before this one included."""
-
-    def __init__(self, before: State, device: torch.device) -> None:
-        self._start = time.perf_counter() - before.seconds
-        self._peak, self._device = before.peak_bytes, device
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._start
-
-    def of(self, state: State) -> State:
-        """A state that knows it."""
-        peak = max(self._peak, peak_bytes(self._device) or 0)
-        return replace(state, seconds=self.seconds, peak_bytes=peak)

@@ -17,7 +17,7 @@ from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
 from allneg.scoring.tables import MULTIPLE
-from allneg.training.cost import Counts
+from allneg.training.counts import Counts
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import OPTIMIZERS
 

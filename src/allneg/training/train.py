@@ -1,4 +1,4 @@
-"""From a graph's name to a finished run, in one call."""
+"""From the name of a dataset to a finished run, in one call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from allneg.errors import RecipeError
+from allneg.errors import UsageError
 from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.mesh import Mesh
@@ -30,38 +30,39 @@ def train(
     out: str | Path | None = None,
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
+    watch: Callbacks | None = None,
 ) -> Run:
-    """Train on `data`, a known set's name or a path, and return the finished run.
+    """Train on `data`, the name of a known dataset or a path, and return the finished run.
 
-    `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20", count above
-    the recipe, and `data` and `model` above them. The run is written to `out`, or to a new
-    folder under runs/. Started by torchrun, all processes train one run; where one has failed
-    and torchrun starts them anew, they go on with it.
+    `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20", override
+    the recipe; `data` and `model` override both. The run is written to `out`, or to a new folder
+    under runs/. Under torchrun, all processes train one run; if torchrun restarts them after a
+    failure, they continue it. `watch` is an earlier name of `callbacks`.
     """
     plan = planned(data, model=model, recipe=recipe, settings=settings)
-    # What is missing or taken is said before anything is read or written.
+    # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
     folder = new_folder(plan) if out is None else Path(out)
-    if is_first() and not is_ours(folder):  # only the first one's torchrun is known
+    if is_first() and not is_ours(folder):  # the others do not know the launcher's id
         check_new(folder)
     if out is None and may_restart():
-        raise RecipeError("torchrun may start this anew: say --out, so that it finds its run again")
+        raise UsageError("torchrun may restart this training: give --out, so that it is found")
     with launched(plan.hardware) as world, contextlib.ExitStack() as stack:
-        callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
+        callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
 
-        def begin() -> None:
+        def create() -> None:
             nonlocal folder
             if not is_ours(folder):
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
-                    callbacks.said(line)
+                    callbacks.on_message(line)
                 refuse_if_too_large(plan, graph, device, world.rows.size)
                 if out is None:
-                    folder = new_folder(plan)  # another training may have taken the name meanwhile
+                    folder = new_folder(plan)  # another training may have taken the name
                 Run.create(folder, plan, graph)
             stack.enter_context(Run.open(folder).locked())
 
-        world.on_rank_zero(begin)
+        world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
         run_training(run, callbacks, stopped_by, world=world)
@@ -75,9 +76,9 @@ def resume(
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
-    """Go on with a run, in as many processes as there are; one that is finished stays as it is.
+    """Continue a run, with as many processes as there are; a finished run stays as it is.
 
-    Without `mesh` that of the recipe counts, if it is of as many processes.
+    Without `mesh`, the recipe's is used if it has that many processes.
     """
     run = Run.open(folder)
     if run.finished:
@@ -90,9 +91,8 @@ def resume(
         world.on_rank_zero(lambda: stack.enter_context(run.locked()))
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
-            callbacks.said(
-                f"the recipe's mesh is {hardware.mesh}; it goes on as {Mesh.of(mesh, size)}"
-            )
+            now = Mesh.of(mesh, size)
+            callbacks.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
         run_training(replace(run, writes=world.is_rank_zero), callbacks, stopped_by, world=world)
     return run
 
@@ -104,18 +104,16 @@ def planned(
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
 ) -> Recipe:
-    """The whole recipe that these arguments ask for, checked as one."""
+    """The complete, checked recipe of these arguments."""
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
     elif recipe is not None:
         where, tables = str(recipe), load_tables(find_recipe(recipe))
-    said = parse_settings(settings)
-    if (other := said.get("data", {}).get("name", str(data))) != str(data):
-        raise RecipeError(
-            f"data.name is {other!r} in the settings, and {str(data)!r} is to be read"
-        )
-    tables = merged(merged(tables, said), {"data": {"name": str(data)}})
+    given = parse_settings(settings)
+    if (other := given.get("data", {}).get("name", str(data))) != str(data):
+        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {str(data)!r}")
+    tables = merged(merged(tables, given), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)

@@ -5,13 +5,19 @@ import math
 
 import pytest
 
-from allneg.cli.say import clean, json_document, note, table
+from allneg.cli.output import clean, json_document, note, table
 
 
 def test_numbers_that_are_not_finite_become_null(capsys: pytest.CaptureFixture[str]) -> None:
-    json_document({"a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}})
+    json_document(
+        {"schema_version": 1, "a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}}
+    )
     printed = capsys.readouterr().out
-    assert json.loads(printed) == {"a": [None, None, [1.5]], "b": {"c": None, "d": "é"}}
+    assert json.loads(printed) == {
+        "schema_version": 1,
+        "a": [None, None, [1.5]],
+        "b": {"c": None, "d": "é"},
+    }
     assert "é" in printed
 
 
@@ -25,7 +31,7 @@ def test_a_note_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert (printed.out, printed.err) == ("", "beware \\x07\n")
 
 
-def test_a_table_shows_cells_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_cells_are_formatted(capsys: pytest.CaptureFixture[str]) -> None:
     table("[b]title[/b]", ("name", "count#"), [("[i]x[/i]", 1234567), (None, 0.123456), (True, "")])
     printed = capsys.readouterr().out
     for part in ("[b]title[/b]", "[i]x[/i]", "1,234,567", "0.1235", " - ", " yes "):

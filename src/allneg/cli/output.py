@@ -1,0 +1,89 @@
+"""Output for people and programs: tables and JSON on stdout, notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from allneg.errors import counted
+
+SCHEMA_VERSION = 1
+MAX_RELATIONS = 20  # rows of a table; --json has all relations
+
+
+def json_document(value: Any) -> None:
+    """Print one JSON document; an object starts with `schema_version`.
+
+    A number that is not finite becomes null.
+    """
+    if isinstance(value, dict):
+        value = {"schema_version": SCHEMA_VERSION, **value}
+    is_utf8 = (sys.stdout.encoding or "utf-8").lower() in ("utf-8", "utf8")
+    json.dump(_finite(value), sys.stdout, ensure_ascii=not is_utf8, indent=2)
+    sys.stdout.write("\n")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. A column whose name ends with `#` is aligned to the right."""
+    out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
+    for column in columns:
+        is_right = column.endswith("#")
+        out.add_column(column.rstrip("#"), justify="right" if is_right else "left", overflow="fold")
+    for row in rows:
+        out.add_row(*(Text(clean(_format(cell))) for cell in row))
+    _Console(width=None if sys.stdout.isatty() else 120).print(out)
+
+
+def relation_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table with one row per relation, and how many rows were left out."""
+    table("by relation", ("relation", *columns), rows[:MAX_RELATIONS])
+    if len(rows) > MAX_RELATIONS:
+        print(f"and {counted(len(rows) - MAX_RELATIONS, 'relation')} more (--json has all)")
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # `main` handles it; rich would exit with 1
+
+
+def is_rank_zero() -> bool:
+    """Only this process prints if torchrun started several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def note(text: str) -> None:
+    """Print a line on stderr."""
+    print(clean(text), file=sys.stderr)
+
+
+def clean(text: str) -> str:
+    """`text` with control characters escaped: names from files must not control the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _format(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

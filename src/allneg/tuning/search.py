@@ -1,0 +1,162 @@
+"""A search: every trial runs once, in any number of processes that see the same folder."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from allneg.errors import DataError, Interrupted, UsageError
+from allneg.graph import read_graph
+from allneg.graph.graph import Graph
+from allneg.hardware import find_device
+from allneg.mesh import Mesh
+from allneg.runs.files import write_errors, write_json
+from allneg.tuning.space import Space, Trial
+from allneg.tuning.study import JOURNAL, Study, rungs
+from allneg.tuning.trial import STATES, TrialFolder, TrialStatus, data_hash
+
+SCHEMA_VERSION = 1
+_POLL_SECONDS = 0.5  # while other processes run the remaining trials
+
+
+@dataclass(frozen=True)
+class Search:
+    """A space, the folder of its trials, and how to search it.
+
+    A trial is done when it has a valid result file, and only the process that holds its lock runs
+    it. So any number of processes may call `run` at the same time, and any may be killed.
+    """
+
+    space: Space
+    out: Path
+    n_trials: int | None = None  # for ranges: how many trials to run
+    halving: bool = False
+
+    def __post_init__(self) -> None:
+        name, has_ranges = self.space.name, self.space.has_ranges
+        if not has_ranges and self.n_trials is not None:
+            raise UsageError(f"{name}: --trials is for ranges; leave it out for lists of values")
+        if has_ranges and self.n_trials is None and not (self.out / JOURNAL).exists():
+            raise UsageError(f"{name}: [search] has ranges: give the number of trials by --trials")
+        if self.halving:
+            rungs(self.space)
+
+    @cached_property
+    def study(self) -> Study:
+        return Study(self.space, self.out, self.halving)
+
+    def suggested(self) -> list[Trial]:
+        """The trials that Optuna suggested for ranges so far; it may repeat a suggestion."""
+        has_study = self.space.has_ranges and (self.out / JOURNAL).exists()
+        return self.study.trials() if has_study else []
+
+    def trials(self) -> Sequence[Trial]:
+        """All trials so far, without duplicates."""
+        if not self.space.has_ranges:
+            return self.space.trials
+        return list({trial.id: trial for trial in self.suggested()}.values())
+
+    def n_total(self) -> int:
+        """How many trials the search will have."""
+        return max(self.n_trials or 0, len(self.trials()))
+
+    def n_left(self) -> int:
+        """How many trials have not ended, those not yet suggested included."""
+        return len(self._pending()) + max(0, (self.n_trials or 0) - len(self.suggested()))
+
+    def statuses(self) -> list[TrialStatus]:
+        """The status of every trial: finished ones first, the best valid MRR first."""
+
+        def order(status: TrialStatus) -> tuple[int, float, str]:
+            return STATES.index(status.state), -(status.valid_mrr or 0.0), status.trial.id
+
+        folders = (TrialFolder(self.out, trial) for trial in self.trials())
+        return sorted((folder.status() for folder in folders), key=order)
+
+    def results(self) -> dict[str, Any]:
+        """The content of results.json."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "space": self.space.name,
+            "data": self.space.recipe.data.name,
+            "selected_by": "valid MRR",
+            "halving": rungs(self.space) if self.halving else None,
+            "trials": [status.to_json() for status in self.statuses()],
+        }
+
+    def check(self) -> Graph:
+        """Check devices, data and folder; return the graph."""
+        recipes = [trial.recipe for trial in self.space.trials]
+        for device in {recipe.hardware.device for recipe in recipes}:
+            find_device(device)
+        for mesh in {recipe.hardware.mesh for recipe in recipes}:
+            Mesh.of(mesh, 1)  # one process trains a trial
+        data = self.space.recipe.data
+        graph = read_graph(data.name, data)
+        if not len(graph.valid):
+            raise DataError(f"{graph.name}: valid has no triples; a search selects by valid MRR")
+        with write_errors(self.out):
+            for name in ("trials", "locks"):
+                (self.out / name).mkdir(parents=True, exist_ok=True)
+        for trial in self.trials():
+            folder = TrialFolder(self.out, trial)
+            if (result := folder.result()) is not None:
+                folder.check_data(result.data, data_hash(graph))
+        return graph
+
+    def run(self, stopped_by: Callable[[], int] = lambda: 0) -> None:
+        """Run trials until all have ended, in this process or in others.
+
+        A trial that a killed process left behind continues from its checkpoint. `stopped_by`
+        gives the number of a signal that arrived, or 0.
+        """
+        graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
+        while True:
+            if any(self._attempt(trial, graph, stopped_by) for trial in self._pending()):
+                continue
+            if uses_optuna and self.study.update(self.n_trials or 0, self._result):
+                continue
+            if not self._pending():  # looked up again: another process may have added a trial
+                break
+            _raise_if_stopped(stopped_by)
+            time.sleep(_POLL_SECONDS)
+        self._write_results()
+
+    def _pending(self) -> list[Trial]:
+        return [trial for trial in self.trials() if self._result(trial) is None]
+
+    def _result(self, trial: Trial) -> TrialStatus | None:
+        """The result of a trial. Without halving, a dropped trial has none: it continues."""
+        result = TrialFolder(self.out, trial).result()
+        return None if result and result.state == "dropped" and not self.halving else result
+
+    def _attempt(self, trial: Trial, graph: Graph, stopped_by: Callable[[], int]) -> bool:
+        """Run a trial; False if another process has it."""
+        _raise_if_stopped(stopped_by)
+        folder = TrialFolder(self.out, trial)
+        with folder.acquired() as acquired:
+            if not acquired:
+                return False
+            if self._result(trial) is None:  # no other process has run it meanwhile
+                pruning = self.study.pruning(trial) if self.halving else None
+                with contextlib.suppress(Interrupted):
+                    folder.train(graph, stopped_by, pruning)
+        _raise_if_stopped(stopped_by)
+        self._write_results()
+        return True
+
+    def _write_results(self) -> None:
+        with FileLock(self.out / "locks" / "results.lock"):
+            write_json(self.out / "results.json", self.results())
+
+
+def _raise_if_stopped(stopped_by: Callable[[], int]) -> None:
+    if number := stopped_by():
+        raise Interrupted("stopped and saved; run the same command to continue", number)
