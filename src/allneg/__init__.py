@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from allneg.graph import Graph, read_graph
     from allneg.recipe import Recipe
     from allneg.runs import Run
-    from allneg.serving.predictor import Predictor, load
+    from allneg.predict.predictor import Predictor, load
     from allneg.training.callbacks import Callbacks
     from allneg.training.fit import fit
     from allneg.training.train import train
@@ -46,7 +46,7 @@ __all__ = [
 
 _HOMES = {
     "Graph": "graph",
-    "Predictor": "serving.predictor",
+    "Predictor": "predict.predictor",
     "AllnegError": "errors",
     "Recipe": "recipe",
     "Report": "evaluation",
@@ -54,7 +54,7 @@ _HOMES = {
     "Callbacks": "training",
     "evaluate": "evaluation",
     "fit": "training",
-    "load": "serving.predictor",
+    "load": "predict.predictor",
     "read_graph": "graph",
     "train": "training",
 }
@@ -65,7 +65,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    # Names are looked up when they are used: importing allneg does not wait for torch.
+    # NameIndex are looked up when they are used: importing allneg does not wait for torch.
     if name not in _HOMES:
         raise AttributeError(f"module 'allneg' has no attribute {name!r}")
     return getattr(importlib.import_module(f"allneg.{_HOMES[name]}"), name)

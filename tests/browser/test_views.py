@@ -85,7 +85,7 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     numbers = page.locator(".bigs data").evaluate_all("all => all.map(d => Number(d.value))")
     hits = [report["hits"][k] for k in ("1", "3", "10")]
     assert numbers == [report["mrr"], *hits, report["mr"]]
-    assert report["protocol"]["in_words"] in page.locator(".protocol").inner_text()
+    assert report["protocol"]["description"] in page.locator(".protocol").inner_text()
     relations = page.locator(".heatmap tbody tr")
     assert relations.count() == len(report["by_relation"])
     for row in relations.all()[:4]:

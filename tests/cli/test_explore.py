@@ -10,7 +10,7 @@ import pytest
 
 from allneg.errors import Interrupted
 from allneg.runs import Run
-from allneg.serving.opened import Opened
+from allneg.serve.loaded_run import LoadedRun
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 
@@ -20,15 +20,15 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What would be served; nothing is, and the explorer ends as by a SIGTERM."""
     found: list[dict[str, Any]] = []
 
-    def make_app(models: dict[str, Opened], workers: object, hosts: list[str]) -> dict[str, Any]:
+    def make_app(models: dict[str, LoadedRun], workers: object, hosts: list[str]) -> dict[str, Any]:
         return {"models": models, "hosts": hosts}
 
     def serve(app: dict[str, Any], listener: Any) -> None:
         found.append({**app, "address": listener.getsockname()})
         raise Interrupted("the explorer has stopped", 15)
 
-    monkeypatch.setattr("allneg.serving.app.make_app", make_app)
-    monkeypatch.setattr("allneg.serving.server.serve", serve)
+    monkeypatch.setattr("allneg.serve.app.make_app", make_app)
+    monkeypatch.setattr("allneg.serve.server.serve", serve)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return found
 
@@ -67,8 +67,8 @@ def test_the_page_is_opened_unless_told_not_to(
             self.work()
 
     monkeypatch.setattr("allneg.cli.explore.threading.Thread", Now)
-    monkeypatch.setattr("allneg.serving.workers.Workers.__init__", lambda self: None)
-    monkeypatch.setattr("allneg.serving.workers.Workers.stop", lambda self, seconds: True)
+    monkeypatch.setattr("allneg.serve.workers.Workers.__init__", lambda self: None)
+    monkeypatch.setattr("allneg.serve.workers.Workers.stop", lambda self, seconds: True)
     monkeypatch.setattr("webbrowser.open", opened.append)
     allneg("explore", toy_run.folder, "--no-browser", "--port", 0)
     assert opened == []
@@ -97,7 +97,7 @@ def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
     assert "--allow-host NAME" in done.err
     assert served == []
     done = allneg("explore", toy_run.folder, *wide, "--allow-host", "kb.example")
-    assert "whoever reaches this machine can ask these runs" in done.err
+    assert "everyone who reaches this machine can query these runs" in done.err
     assert served[0]["hosts"][-1] == "kb.example"
     assert served[0]["address"][0] == "0.0.0.0"
 
@@ -107,7 +107,7 @@ def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
 def test_an_allowed_host_is_a_plain_name(allneg: Callable, toy_run: Run, name: str) -> None:
     done = allneg("explore", toy_run.folder, "--allow-host", name)
     assert done.code == 2
-    assert "a plain host name is expected" in done.err
+    assert "expected a plain host name" in done.err
 
 
 @pytest.mark.battery(40)
@@ -134,19 +134,19 @@ def test_without_the_extra_it_says_what_to_install(
     )
     done = allneg("explore", toy_run.folder)
     assert done.code == 2
-    assert "the explorer needs fastapi; install allneg[serve] to have them" in done.err
+    assert "the explorer needs fastapi; install allneg[serve]" in done.err
 
 
 @pytest.mark.parametrize("new", [False, True])
 def test_the_service_says_what_predict_says(allneg: Callable, toy_run: Run, new: bool) -> None:
     from starlette.testclient import TestClient
 
-    from allneg.serving.app import make_app
-    from allneg.serving.workers import Workers
+    from allneg.serve.app import make_app
+    from allneg.serve.workers import Workers
 
     said = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
                   "--json", "--device", "cpu", *(["--new"] if new else [])).json  # fmt: skip
-    opened = Opened.load(toy_run.folder, "run", {}, "cpu")
+    opened = LoadedRun.load(toy_run.folder, "run", {}, "cpu")
     with TestClient(make_app({"run": opened}, Workers(), ["testserver"])) as client:
         asked = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
         answers = client.get("/v1/predict", params=asked).json()["answers"]

@@ -11,7 +11,7 @@ from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.serving.predictor import load
+from allneg.predict.predictor import load
 from allneg.training import fit
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
@@ -55,7 +55,7 @@ def test_a_typo_is_answered_by_near_names(allneg: Command, toy_run: Run) -> None
         ["--head", "France", "--tail", "Spain", "--relation", "borders"],
         ["--relation", "borders"],
         ["--head", "France"],
-        ["--questions", "file", "--head", "France"],
+        ["--queries", "file", "--head", "France"],
         ["--head", "France", "--relation", "borders", "--top", "0"],
         ["--head", "France", "--relation", "borders", "--top", "x"],
     ],
@@ -70,9 +70,9 @@ def test_half_a_question_is_a_mistake_of_usage(
 def test_a_file_of_questions_is_answered_in_its_order(
     allneg: Command, toy_run: Run, tmp_path: Path
 ) -> None:
-    file = tmp_path / "questions.tsv"
+    file = tmp_path / "queries.tsv"
     file.write_bytes("\ufeffFrance\tborders\t?\r\n?\tin\tEurope\nRome\tcapital_of\t?".encode())
-    asked = ("predict", toy_run.folder, "--questions", file, "--top", "2")
+    asked = ("predict", toy_run.folder, "--queries", file, "--top", "2")
     said = allneg(*asked, "--json").json
     assert [(each["head"], each["relation"], each["tail"]) for each in said] == [
         ("France", "borders", None),
@@ -91,13 +91,13 @@ def test_a_file_of_questions_is_answered_in_its_order(
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"France\tborders\n", "questions:1: expected head, relation, tail"),
-        (b"France\tborders\t?\n\n", "questions:2: expected head"),
-        (b"?\tborders\t?\n", "questions:1: expected"),
-        (b"France\tborders\tSpain\n", "questions:1: expected"),
+        (b"France\tborders\n", "queries:1: expected head, relation, tail"),
+        (b"France\tborders\t?\n\n", "queries:2: expected head"),
+        (b"?\tborders\t?\n", "queries:1: expected"),
+        (b"France\tborders\tSpain\n", "queries:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
         (b"\xff\n", "not UTF-8 (byte 0)"),
-        (b"", "questions: no queries in it; write head, relation, tail a line"),
+        (b"", "queries: no queries; write head, relation, tail per line"),
         (None, "cannot be read"),
     ],
 )
@@ -105,8 +105,8 @@ def test_a_bad_file_of_questions_is_bad_data(
     allneg: Command, toy_run: Run, tmp_path: Path, content: bytes | None, said: str
 ) -> None:
     if content is not None:
-        (tmp_path / "questions").write_bytes(content)
-    done = allneg("predict", toy_run.folder, "--questions", tmp_path / "questions", "--json")
+        (tmp_path / "queries").write_bytes(content)
+    done = allneg("predict", toy_run.folder, "--queries", tmp_path / "queries", "--json")
     assert (done.code, done.out) == (3, "")
     assert said in done.err
     assert "\x1b" not in done.err
@@ -127,12 +127,12 @@ def rude_run(tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Reci
 @pytest.mark.battery(7)
 def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_path: Path) -> None:
     relation = rude_run.graph.vocabulary.relations[0]
-    queries = tmp_path / "questions"
+    queries = tmp_path / "queries"
     queries.write_text(f"\x1b[2Jwipe\t{relation}\t?\ntwo\u2028lines\t{relation}\t?\n")
     for arguments in (
         ("predict", "--head", "\x1b[2Jwipe", "--relation", relation),
         ("predict", "--head", "[red]red[/red]", "--relation", relation),
-        ("predict", "--questions", queries),
+        ("predict", "--queries", queries),
         ("predict", "--head", "\x1b[2Jwip", "--relation", relation),
         ("evaluate",),
         ("info",),

@@ -19,7 +19,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.export import export
 from allneg.runs.verify import verify
-from allneg.serving.predictor import Predictor
+from allneg.predict.predictor import Predictor
 from allneg.training import fit
 
 SETTINGS = (

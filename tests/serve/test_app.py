@@ -1,0 +1,337 @@
+"""The addresses, without a socket: what they say, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from allneg.runs import Run
+from allneg.serve.middleware import HEADERS
+from allneg.serve.loaded_run import LoadedRun
+from allneg.predict.predictor import load
+
+pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+
+PREDICT = "/v1/predict?relation=borders&head=France"
+
+
+def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+    """The error of an answer, which has the one shape that errors have."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    said = json.loads(answer.content)
+    assert list(said) == ["error"]
+    assert set(said["error"]) == {"code", "message", "near"}
+    assert said["error"]["code"] == code
+    assert "Traceback" not in answer.text
+    error: dict[str, Any] = said["error"]
+    return error
+
+
+def test_a_service_says_that_it_is_well(client) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_models_are_listed_with_their_examples(client, opened: LoadedRun) -> None:
+    said = client.get("/v1/models").json()
+    assert [each["id"] for each in said["models"]] == ["run", "run-2"]
+    assert said["models"][0]["mrr"] == opened.run.report.mrr
+    for example in said["examples"]["run"]:
+        asked = {name: value for name, value in example.items() if value is not None}
+        assert client.get("/v1/predict", params=asked).status_code == 200
+
+
+@pytest.mark.parametrize("hide", [False, True])
+@pytest.mark.parametrize("side, entity", [("head", "France"), ("tail", "Europe")])
+def test_predictions_equal_those_of_the_predictor(
+    client, toy_run: Run, side: str, entity: str, hide: bool
+) -> None:
+    asked = {side: entity, "relation": "in", "k": 5, "hide_known": hide, "model": "run-2"}
+    said = client.get("/v1/predict", params=asked).json()
+    predictor = load(toy_run.folder, device="cpu")
+    expected = (predictor.tails if side == "head" else predictor.heads)(entity, "in", 5, hide)
+    numbers = ("entity", "score", "probability", "known")
+    assert [{name: each[name] for name in numbers} for each in said["answers"]] == [
+        each.to_json() for each in expected
+    ]
+    assert [each["rank"] for each in said["answers"]] == list(range(1, len(expected) + 1))
+    assert said["question"] == {"head": None, "tail": None, "relation": "in", side: entity}
+
+
+def test_predictions_are_labelled_and_calibrated(client) -> None:
+    said = client.get("/v1/predict?relation=borders&tail=Spain&k=12").json()
+    assert {each["entity"]: each["label"] for each in said["answers"]}["France"] == (
+        "French Republic"
+    )
+    calibrated = [each["calibrated"] for each in said["answers"]]
+    assert calibrated == sorted(calibrated, reverse=True)
+    assert "valid" in said["calibration"]
+
+
+def test_without_valid_nothing_is_calibrated(opened: LoadedRun) -> None:
+    none = replace(opened, calibration=None)
+    found = none.predictor.ask([("tail", "France", "in")])[0]
+    said = none.predicted(("tail", "France", "in"), found, 0.0)
+    assert said.calibration is None
+    assert {each.calibrated for each in said.answers} == {None}
+
+
+def test_two_entities_ask_for_the_relation(client, opened: LoadedRun) -> None:
+    said = client.get("/v1/predict?head=Paris&tail=France").json()
+    assert said["question"] == {"head": "Paris", "relation": None, "tail": "France"}
+    assert {each["relation"]: each["known"] for each in said["answers"]} == {
+        "in": "train",
+        "capital_of": "train",
+        "borders": None,
+    }
+    assert sum(each["probability"] for each in said["answers"]) == pytest.approx(1)
+    for each in said["answers"]:
+        tails = opened.predictor.tails("Paris", each["relation"], k=12)
+        score = {other.entity: other.score for other in tails}["France"]
+        assert each["score"] == pytest.approx(score, rel=1e-5)
+    new = client.get("/v1/predict?head=Paris&tail=France&hide_known=true").json()
+    assert [each["relation"] for each in new["answers"]] == ["borders"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/v1/entities?q=fra",
+        "/v1/relations?head=Paris",
+        "/v1/explain?head=Paris&relation=in&tail=Europe&side=head",
+        "/v1/entity?name=France",
+        "/v1/neighbours?name=France&k=3",
+        "/v1/map?relation=in",
+        "/v1/metrics",
+    ],
+)
+def test_every_address_answers_in_json(client, address: str) -> None:
+    answer = client.get(address)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json()
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?head=Paris", "?relation=in", "?head=Paris&relation=in&tail=France"]
+)
+def test_a_question_says_two_of_three(client, query: str) -> None:
+    error = refused(client.get("/v1/predict" + query), 422, "bad_parameter")
+    assert "two of head, relation and tail" in error["message"]
+
+
+def test_unknown_names_come_with_names_like_them(client) -> None:
+    error = refused(client.get("/v1/predict?head=Frence&relation=in"), 404, "unknown_entity")
+    assert error["near"] == ["France"]
+    error = refused(client.get("/v1/predict?head=France&relation=im"), 404, "unknown_relation")
+    error = refused(client.get("/v1/metrics?model=other"), 404, "unknown_model")
+    assert error["near"] == ["run", "run-2"]
+
+
+def test_a_parameter_that_is_not_known_or_doubled_is_a_mistake(client) -> None:
+    error = refused(client.get(PREDICT + "&hide=1"), 422, "bad_parameter")
+    assert error["message"] == "'hide' is not a parameter of this URL"
+    refused(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
+
+
+def test_only_get_is_answered(client) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        answer = client.request(method, "/v1/models")
+        refused(answer, 405, "bad_method")
+        assert answer.headers["allow"] == "GET"
+
+
+def test_a_broken_model_says_so_and_a_broken_service_says_little(
+    client, opened: LoadedRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fall(*_: object) -> None:
+        raise ValueError("a secret /path")
+
+    monkeypatch.setattr("allneg.serve.app.entity_page", fall)
+    error = refused(client.get("/v1/entity?name=France"), 500, "internal")
+    assert "secret" not in json.dumps(error)
+    assert "a secret /path" in caplog.text  # the terminal has it
+    values = opened.predictor.tables.relations
+    before = values.clone()
+    try:
+        values[:, 0] = float("nan")
+        error = refused(client.get("/v1/predict?relation=in&head=Rome"), 500, "internal")
+        assert "diverged" in error["message"]
+    finally:
+        values.copy_(before)
+
+
+NASTY = {
+    "empty": "",
+    "long": "x" * 513,
+    "control": "\x1b[2J\x00\r\n",
+    "right to left": "‮ecnarF",
+    "zero width": "Fra​nce",
+    "markup": "<script>alert(1)</script>",
+    "quote": "'\"&<>",
+    "template": "{{7*7}}${7*7}",
+}
+
+
+@pytest.mark.battery(37)
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize(
+    "address, others",
+    [
+        ("/v1/predict", {"head": None, "relation": "in"}),
+        ("/v1/predict", {"head": "France", "relation": None}),
+        ("/v1/entity", {"name": None}),
+        ("/v1/neighbours", {"name": None}),
+        ("/v1/explain", {"head": "France", "relation": "in", "tail": None}),
+        ("/v1/map", {"relation": None}),
+        ("/v1/metrics", {"model": None}),
+        ("/v1/relations", {"head": None}),
+    ],
+)
+def test_nasty_names_are_unknown_or_bad(client, address: str, others: dict, text: str) -> None:
+    asked = {name: text if value is None else value for name, value in others.items()}
+    answer = client.get(address, params=asked)
+    assert answer.status_code in (404, 422)
+    error = refused(answer, answer.status_code, json.loads(answer.content)["error"]["code"])
+    assert error["code"].startswith(("unknown_", "bad_parameter"))
+    assert answer.headers["x-content-type-options"] == "nosniff"  # so it is never read as HTML
+
+
+@pytest.mark.battery(37)
+@pytest.mark.parametrize("typed", [text for text in NASTY.values() if len(text) <= 512])
+def test_anything_may_be_typed_into_a_search(client, typed: str) -> None:
+    assert client.get("/v1/entities", params={"q": typed}).status_code == 200
+    assert client.get("/v1/relations", params={"q": typed}).status_code == 200
+
+
+@pytest.mark.battery(37)
+@pytest.mark.parametrize("k", ["0", "-1", "1000000000", "x", "1.5", "", "1e3", "９" * 50, "null"])
+def test_only_a_sensible_number_of_answers_is_given(client, k: str) -> None:
+    refused(client.get(PREDICT, params={"head": "France", "relation": "in", "k": k}), 422,
+            "bad_parameter")  # fmt: skip
+    refused(client.get("/v1/neighbours", params={"name": "France", "k": k}), 422, "bad_parameter")
+
+
+@pytest.mark.battery(37)
+def test_a_long_text_is_too_large(client) -> None:
+    refused(client.get("/v1/entities?q=" + "x" * 60_000), 413, "too_large")
+    refused(client.get("/v1/entities?q=" + "x" * 513), 422, "bad_parameter")
+    assert client.get("/v1/entities?q=" + "x" * 512).status_code == 200
+    assert client.get(PREDICT + "&k=1000").status_code == 200
+
+
+PATHS = [
+    "/static/../app.py",
+    "/static/..%2fapp.py",
+    "/static/%2e%2e%2fapp.py",
+    "/static/%252e%252e%252fapp.py",
+    "/static/..%5capp.py",
+    "/static/index.html%00",
+    "/static//index.html",
+    "/static/",
+    "/static/%2fetc%2fpasswd",
+    "/static/INDEX.HTML",
+    "/../../etc/passwd",
+    "/v1/../healthz",
+    "/docs",
+    "/redoc",
+    "/index.html",
+    "//healthz",
+    "/healthz/",
+]
+
+
+@pytest.mark.battery(38)
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_outside_the_list_is_opened(
+    client, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a file was opened for a client")
+
+    monkeypatch.setattr("builtins.open", never)
+    monkeypatch.setattr("pathlib.Path.open", never)
+    refused(_raw(client, path), 404, "not_found")
+
+
+def _raw(client, path: str) -> Any:
+    """An answer to a path that is not tidied up on its way."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope = {**scope, "path": unquote(path), "raw_path": path.encode()}
+        await client.app(scope, receive, send)
+
+    return type(client)(app).get("/")
+
+
+@pytest.mark.battery(38)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "testserver.evil.example",
+        "",
+        "127.0.0.1@evil",
+        "[::1",
+        "testserver ",
+        "[::1]evil",
+        "testserver:99@evil",
+        "testserver:",
+        "testserver:123456",
+    ],
+)
+def test_a_foreign_host_is_refused(client, host: str) -> None:
+    for path in ("/", "/healthz", "/v1/models", "/nothing"):
+        refused(client.get(path, headers={"host": host}), 400, "bad_host")
+
+
+@pytest.mark.battery(38)
+def test_a_host_may_have_a_port_and_capitals(client) -> None:
+    assert client.get("/healthz", headers={"host": "TestServer:8000"}).status_code == 200
+
+
+@pytest.mark.battery(38)
+def test_a_foreign_origin_gets_no_leave_to_read(client) -> None:
+    answer = client.get("/v1/models", headers={"origin": "https://evil.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.battery(38)
+def test_a_large_body_is_refused(client) -> None:
+    for method in ("GET", "POST"):
+        refused(client.request(method, "/v1/models", content=b"x" * 30_000_000), 413, "too_large")
+    assert client.request("GET", "/v1/models", content=b"x" * 1024).status_code == 200
+
+
+@pytest.mark.battery(38)
+def test_a_body_without_end_is_refused(client) -> None:
+    def endless():
+        for _ in range(10**5):  # far more than is ever read
+            yield b"x" * 100
+
+    refused(client.request("GET", "/v1/models", content=endless()), 413, "too_large")
+
+
+@pytest.mark.battery(40)
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/openapi.json", "/v1/models", "/nothing", "/static/index.html",
+             "/v1/predict"]
+)  # fmt: skip
+def test_every_answer_has_the_headers(client, path: str) -> None:
+    answer = client.get(path)
+    for name, value in HEADERS.items():
+        assert answer.headers.get_list(name) == [value]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "server" not in answer.headers
+
+
+def test_the_page_is_served_from_the_package(client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.content == client.get("/static/index.html").content
+    assert page.text.lstrip().lower().startswith("<!doctype html>")
