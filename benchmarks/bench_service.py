@@ -26,15 +26,14 @@ from allneg.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.vocabulary import Vocabulary
 from allneg.models import ComplEx
+from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.serve.app import make_app
-from allneg.serve.middleware import LOOPBACK
-from allneg.serve.server import listen
+from allneg.serve.errors import LOOPBACK
 from allneg.serve.loaded_run import LoadedRun
-from allneg.predict.predictor import Predictor
-from allneg.serve.server import serve
+from allneg.serve.server import listen, serve
 from allneg.serve.workers import Workers
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from allneg.errors import AllnegError
     from allneg.evaluation import Report, evaluate
     from allneg.graph import Graph, read_graph
+    from allneg.predict.predictor import Predictor, load
     from allneg.recipe import Recipe
     from allneg.runs import Run
-    from allneg.predict.predictor import Predictor, load
     from allneg.training.callbacks import Callbacks
     from allneg.training.fit import fit
     from allneg.training.train import train

@@ -9,9 +9,9 @@ import pytest
 
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
+from allneg.predict.predictor import load
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.predict.predictor import load
 from allneg.training import fit
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended

@@ -13,9 +13,9 @@ from allneg.graph.queries import SIDES
 from allneg.graph.vocabulary import Vocabulary
 from allneg.kernels.packed import can_pack
 from allneg.models import MODELS
+from allneg.predict.predictor import Predictor, load
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables
-from allneg.predict.predictor import Predictor, load
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def test_the_rest_is_what_train_does_not_know(predictor: Predictor) -> None:
     expected = math.log(sum(math.exp(score) for score in unknown))
     assert answers.logsumexp == pytest.approx(expected, rel=1e-5)
     # What is left out of the list does not change it.
-    assert predictor.ask([("head", "Europe", "in")], k=1, new=True)[0].logsumexp == answers.logsumexp
+    assert (
+        predictor.ask([("head", "Europe", "in")], k=1, new=True)[0].logsumexp == answers.logsumexp
+    )
 
 
 def test_relations_between_two_entities_are_scored_as_tails_are(predictor: Predictor) -> None:

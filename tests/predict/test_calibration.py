@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph, Vocabulary
-from allneg.recipe import Recipe
-from allneg.runs import Run
 from allneg.predict.calibration import Calibration, isotonic
 from allneg.predict.predictor import Predictor, load
+from allneg.recipe import Recipe
+from allneg.runs import Run
 from allneg.training import fit
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allneg.errors import DataError
-from allneg.predict.labels import read_labels
+from allneg.predict.names import read_labels
 
 TEXT = "\ufeff/m/1\tDenton\r\n/m/2\tEl  Paso\n/m/1\tsecond\n/m/3\t" + "x" * 300 + "\n"
 

@@ -10,10 +10,10 @@ import torch
 
 from allneg.errors import DataError, Diverged, RecipeError, RunError
 from allneg.graph.queries import Queries
-from allneg.runs import Run
-from allneg.scoring import scores
 from allneg.predict import predictor as module
 from allneg.predict.predictor import Prediction, Predictor, load
+from allneg.runs import Run
+from allneg.scoring import scores
 
 
 @pytest.fixture(scope="module")

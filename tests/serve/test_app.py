@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from allneg.runs import Run
-from allneg.serve.middleware import HEADERS
-from allneg.serve.loaded_run import LoadedRun
 from allneg.predict.predictor import load
+from allneg.runs import Run
+from allneg.serve.errors import HEADERS
+from allneg.serve.loaded_run import LoadedRun
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 
@@ -132,7 +132,7 @@ def test_unknown_names_come_with_names_like_them(client) -> None:
 
 def test_a_parameter_that_is_not_known_or_doubled_is_a_mistake(client) -> None:
     error = refused(client.get(PREDICT + "&hide=1"), 422, "bad_parameter")
-    assert error["message"] == "'hide' is not a parameter of this URL"
+    assert error["message"] == "'hide': unknown or repeated parameter"
     refused(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from allneg.models import MODELS
-from allneg.scoring import Shard, Tables
 from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
 from allneg.serve.loaded_run import LoadedRun
 
@@ -78,9 +77,11 @@ def test_a_map_of_a_run_is_drawn_by_tsne(opened: LoadedRun) -> None:
     assert len(drawn.points) == len(drawn.names) == 12
     assert np.isfinite(np.array(drawn.points)).all()
     assert drawn.points != opened.map("in", "pca").points
+
+
 def test_a_bias_is_not_part_of_the_direction() -> None:
     model = MODELS["transe"](2, 0.1, 2, True, True)
     rows = torch.tensor([[1.0, 0.0, 3.0], [0.0, 1.0, 3.0], [1.0, 0.0, -3.0]])
-    vectors = EntityVectors.of(model, Tables(rows, torch.zeros(1, 2), Shard.whole(3), False))
+    vectors = EntityVectors(model.place(rows))
     assert vectors.nearest(0, 2) == [(2, 1.0), (1, 0.0)]
     assert vectors.similarities(0, [1, 2]) == [0.0, 1.0]

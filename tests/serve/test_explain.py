@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from allneg.serve.entity import entity_page
-from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.errors import ApiError
+from allneg.serve.explain import explain
+from allneg.serve.loaded_run import LoadedRun
 
 
 def test_supporters_have_the_same_answer_in_train_nearest_first(opened: LoadedRun) -> None:
-    found = opened.explain("Portugal", "in", "Europe", "tail").neighbours
+    found = explain(opened, ("Portugal", "in", "Europe"), "tail").neighbours
     # Italy (valid) and Sicily (test) are in Europe too, but the model has not learned it so.
     assert {each.entity for each in found} == {"France", "Spain", "Paris", "Madrid"}
     assert [each.similarity for each in found] == sorted(
@@ -18,7 +19,7 @@ def test_supporters_have_the_same_answer_in_train_nearest_first(opened: LoadedRu
 
 
 def test_a_head_is_supported_by_tails_like_the_asked_one(opened: LoadedRun) -> None:
-    found = opened.explain("France", "borders", "Portugal", "head").neighbours
+    found = explain(opened, ("France", "borders", "Portugal"), "head").neighbours
     assert sorted(each.fact for each in found) == [
         ["France", "borders", "Italy"],
         ["France", "borders", "Spain"],
@@ -26,7 +27,7 @@ def test_a_head_is_supported_by_tails_like_the_asked_one(opened: LoadedRun) -> N
 
 
 def test_facts_join_the_two_in_either_direction(opened: LoadedRun) -> None:
-    found = opened.explain("Italy", "borders", "France", "tail").facts
+    found = explain(opened, ("Italy", "borders", "France"), "tail").facts
     assert sorted(found) == [
         ["France", "borders", "Italy", "train"],
         ["Italy", "borders", "France", "valid"],
@@ -34,7 +35,7 @@ def test_facts_join_the_two_in_either_direction(opened: LoadedRun) -> None:
 
 
 def test_paths_of_two_steps_are_counted_by_their_relations(opened: LoadedRun) -> None:
-    found = opened.explain("Paris", "in", "Europe", "tail").paths
+    found = explain(opened, ("Paris", "in", "Europe"), "tail").paths
     ways = {tuple(each.relations): (each.count, each.example) for each in found}
     assert ways == {
         ("capital_of", "in"): (
@@ -46,7 +47,7 @@ def test_paths_of_two_steps_are_counted_by_their_relations(opened: LoadedRun) ->
 
 
 def test_a_reversed_step_has_a_mark_and_its_fact_as_it_is(opened: LoadedRun) -> None:
-    found = opened.explain("Madrid", "in", "Paris", "tail").paths
+    found = explain(opened, ("Madrid", "in", "Paris"), "tail").paths
     example = {tuple(each.relations): each.example for each in found}["in", "^in"]
     assert example == [["Madrid", "in", "Europe"], ["Paris", "in", "Europe"]]
 
@@ -95,9 +96,9 @@ def test_neighbours_are_the_cosines_of_rows(opened: LoadedRun) -> None:
 
 def test_unknown_names_are_refused_with_names_like_them(opened: LoadedRun) -> None:
     with pytest.raises(ApiError, match="no entity is called 'Frence'") as refused:
-        opened.explain("Frence", "in", "Europe", "tail")
+        explain(opened, ("Frence", "in", "Europe"), "tail")
     assert refused.value.code == "unknown_entity"
     assert refused.value.near == ["France"]
     with pytest.raises(ApiError, match="no relation is called 'border'") as refused:
-        opened.explain("France", "border", "Spain", "tail")
+        explain(opened, ("France", "border", "Spain"), "tail")
     assert (refused.value.code, refused.value.near) == ("unknown_relation", ["borders"])

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from allneg.serve.loaded_run import LoadedRun
 from allneg.predict.predictor import Answers, Predictor
 from allneg.serve.errors import ApiError
+from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.workers import Batcher, Workers
 
 
@@ -139,7 +139,9 @@ def test_workers_that_are_busy_do_not_hold_up_the_end() -> None:
     asyncio.run(main())
 
 
-def _asked(watched: LoadedRun, plan: Callable[[Batcher], list[asyncio.Task[Answers]]]) -> list[list]:
+def _asked(
+    watched: LoadedRun, plan: Callable[[Batcher], list[asyncio.Task[Answers]]]
+) -> list[list]:
     async def main() -> list[list]:
         workers = Workers()
         tasks = plan(Batcher(workers, max_size=3))

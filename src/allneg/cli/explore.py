@@ -49,10 +49,10 @@ def command(
 ) -> None:
     """Open a web page on RUNs: query them, compare them, look at their facts and quality."""
     _check_options(host, allowed)
-    from allneg.predict.labels import read_labels
+    from allneg.predict.names import read_labels
     from allneg.serve.app import make_app
+    from allneg.serve.errors import LOOPBACK
     from allneg.serve.loaded_run import load_runs
-    from allneg.serve.middleware import LOOPBACK
     from allneg.serve.server import listen, serve
     from allneg.serve.workers import Workers
 

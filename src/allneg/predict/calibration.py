@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from allneg.errors import counted
 from allneg.graph.queries import SIDES, Queries
@@ -31,7 +30,7 @@ _MAX_SHARE = 1 - 1e-9  # the largest share with finite log-odds
 class Calibration:
     """The rate of right answers as a function of the log-odds of the margin."""
 
-    log_odds: Numbers  # (n,): increasing
+    log_odds: npt.NDArray[np.floating]  # (n,): increasing
     rate: Numbers  # (n,): never decreasing, between 0 and 1
     n_queries: int
 
@@ -60,10 +59,7 @@ class Calibration:
 
     def __call__(self, margins: Sequence[float]) -> list[float]:
         """The rate of right answers at each margin."""
-        # As `_log_odds`, in NumPy, which is faster for a few numbers.
-        share = np.minimum(np.exp(np.clip(margins, -2 * _EDGE, 0)), _MAX_SHARE)
-        log_odds = np.log(share) - np.log1p(-share)
-        rates: list[float] = np.interp(log_odds, self.log_odds, self.rate).tolist()
+        rates: list[float] = np.interp(_log_odds(margins), self.log_odds, self.rate).tolist()
         return rates
 
     @property
@@ -91,25 +87,24 @@ def isotonic(right: Numbers, total: Numbers) -> Numbers:
     return np.repeat(rising, [int(members) for _, _, members in pools])
 
 
-@torch.no_grad()
 def _counts(predictor: Predictor, queries: Queries) -> tuple[Numbers, Numbers]:
     """Right answers and all answers per bin, without those of train and test: (_N_BINS,)."""
     values = predictor.scores(queries)
     values[predictor.known["train"].pairs(queries)] = -torch.inf
     values -= values.logsumexp(1, keepdim=True)
-    bins = ((_log_odds(values) + _EDGE) * (_N_BINS / (2 * _EDGE))).long().clamp(0, _N_BINS - 1)
     is_counted = values.isfinite()
     if "test" in predictor.known:
         is_counted[predictor.known["test"].pairs(queries)] = False
     is_right = torch.zeros_like(is_counted)
     is_right[predictor.known["valid"].pairs(queries)] = True
     right, total = (
-        torch.bincount(bins[mask], minlength=_N_BINS).cpu().numpy().astype(np.float64)
+        np.histogram(_log_odds(values[mask].cpu().numpy()), _N_BINS, (-_EDGE, _EDGE))[0]
         for mask in (is_counted & is_right, is_counted)
     )
     return right, total
 
 
-def _log_odds(log_share: Tensor) -> Tensor:
-    share = log_share.double().clamp(min=-2 * _EDGE).exp().clamp(max=_MAX_SHARE)
-    return share.logit().clamp(-_EDGE, _EDGE)
+def _log_odds(log_share: npt.ArrayLike) -> Numbers:
+    clipped = np.clip(np.asarray(log_share, dtype=np.float64), -_EDGE, 0)
+    share = np.minimum(np.exp(clipped), _MAX_SHARE)
+    return np.asarray(np.minimum(clipped - np.log1p(-share), _EDGE))

@@ -1,15 +1,25 @@
-"""Search for names: exact matches, then prefixes, then substrings, then similar names."""
+"""Names and labels of entities: reading labels, and search.
+
+A label is the readable name of an entity whose name is an id.
+"""
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from allneg.errors import DataError, printable
+from allneg.graph.files import DAMAGE
 
 Ids = npt.NDArray[np.int64]
 
@@ -18,6 +28,9 @@ _MIN_SIMILARITY = 0.6  # by difflib's measure
 _MAX_COMPARED = 100  # names that difflib compares
 _MAX_LENGTH = 64  # characters of a name that difflib compares
 _N_CODES = 1 << 18  # hash codes of three characters
+_MAX_LINE = 1 << 20  # bytes
+_MAX_LABEL = 200  # characters
+_OPENERS: dict[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -28,10 +41,11 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class NameIndex:
-    """All names and labels in one text, ordered by descending weight.
+    """Finds exact matches, then prefixes, then substrings, then similar names.
 
-    An entry is a line feed, the folded name and, if it has a label, a line feed and the folded
-    label. The first hits of a plain text search therefore have the largest weights.
+    All names and labels are in one text, ordered by descending weight, so that the first hits of
+    a text search have the largest weights. An entry is a line feed, the folded name and, if there
+    is a label, a line feed and the folded label.
     """
 
     order: Ids  # (N,): the id of each entry
@@ -127,3 +141,34 @@ def _trigram_codes(text: str) -> tuple[Ids, npt.NDArray[np.bool_]]:
     c = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
     code = (c[:-2] * 2654435761 + c[1:-1] * 40503 + c[2:] * 97) % _N_CODES
     return code, c[1:-1] != ord("\n")
+
+
+def read_labels(path: Path) -> dict[str, str]:
+    """The label of each name in a file of lines `name TAB label`, plain, .gz or .xz.
+
+    The first label of a name counts. Long labels are cut.
+    """
+    labels: dict[str, str] = {}
+    try:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE), b""), 1):
+                name, label = _fields(line, f"{path.name}:{number}")
+                labels.setdefault(name, label)
+    except DAMAGE as error:
+        why = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read ({why})") from None
+    return labels
+
+
+def _fields(line: bytes, where: str) -> tuple[str, str]:
+    if len(line) == _MAX_LINE:
+        raise DataError(f"{where}: the line has {_MAX_LINE:,} bytes or more; is this a label file?")
+    try:
+        text = line.decode().removeprefix("\ufeff").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: not UTF-8") from None
+    name, _, label = text.partition("\t")
+    label = " ".join(label.split())
+    if not name or not label:
+        raise DataError(f"{where}: expected name, tab, label; found {printable(text)}")
+    return name, label if len(label) <= _MAX_LABEL else label[: _MAX_LABEL - 1] + "…"

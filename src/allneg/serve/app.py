@@ -19,32 +19,23 @@ from allneg.errors import printable
 from allneg.graph.queries import Side
 from allneg.serve import schemas
 from allneg.serve.entity import entity_page
-from allneg.serve.errors import ApiError, error_response
+from allneg.serve.errors import ApiError, RequestChecks, error_response
+from allneg.serve.explain import explain as explain_answer
 from allneg.serve.loaded_run import LoadedRun
-from allneg.serve.middleware import RequestChecks
+from allneg.serve.quality import curves as run_curves
 from allneg.serve.schemas import JsonResponse
 from allneg.serve.workers import Batcher, Workers
 
+Model = Annotated[str | None, Query(max_length=512, description="by default the first")]
 Text = Annotated[str, Query(max_length=512)]
 Name = Annotated[str, Query(min_length=1, max_length=512)]
 OptionalName = Annotated[str | None, Query(min_length=1, max_length=512)]
 Count = Annotated[int, Query(ge=1, le=1000)]
+Method = Literal["pca", "tsne"]
 
-_MEDIA_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-}
+_MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Failure, "description": text}
-    for status, text in {
-        400: "a request for another host",
-        404: "an unknown name",
-        413: "too large",
-        422: "a wrong parameter",
-        500: "an error of the model or the service",
-        503: "busy",
-    }.items()
+    status: {"model": dict[str, schemas.Error]} for status in (400, 404, 413, 422, 500, 503)
 }
 
 api = APIRouter(responses=_ERRORS)
@@ -63,21 +54,17 @@ class Service:
 def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[str]) -> ASGIApp:
     """The service for some loaded runs, under the names of some hosts."""
     app = FastAPI(
-        title="allneg explorer",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
+        title="allneg explorer", version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False,
-    )
+    )  # fmt: skip
     models = schemas.Models(
         [run.card for run in runs.values()], {name: run.examples for name, run in runs.items()}
     )
     app.state.service = Service(runs, workers, Batcher(workers), models)
     app.include_router(api)
     _add_page(app)
-    for kind in (ApiError, HTTPException, Exception):
+    for kind in (ApiError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, error_response)
-    app.add_exception_handler(RequestValidationError, _bad_parameter)
     return RequestChecks(app, hosts)
 
 
@@ -86,24 +73,13 @@ async def _service(request: Request) -> Service:
     url = request.app.openapi()["paths"][request.url.path]["get"]
     known = {parameter["name"] for parameter in url.get("parameters", ())}
     names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if name not in known:
-            raise ApiError("bad_parameter", f"{printable(name)} is not a parameter of this URL")
-    if len(set(names)) < len(names):
-        raise ApiError("bad_parameter", "a parameter is repeated")
+    if wrong := [name for name in names if name not in known or names.count(name) > 1]:
+        raise ApiError("bad_parameter", f"{printable(wrong[0])}: unknown or repeated parameter")
     service: Service = request.app.state.service
     return service
 
 
-Shared = Annotated[Service, Depends(_service)]
-
-
-async def _chosen_run(
-    service: Shared,
-    model: Annotated[
-        str | None, Query(max_length=512, description="the id of a run; by default the first")
-    ] = None,
-) -> LoadedRun:
+async def _chosen_run(service: Shared, model: Model = None) -> LoadedRun:
     if model is None:
         return next(iter(service.runs.values()))
     if model not in service.runs:
@@ -111,12 +87,13 @@ async def _chosen_run(
     return service.runs[model]
 
 
+Shared = Annotated[Service, Depends(_service)]
 Chosen = Annotated[LoadedRun, Depends(_chosen_run)]
 
 
-@api.get("/healthz", response_model=schemas.Health)
+@api.get("/healthz", response_model=dict[str, str])
 async def healthz(_: Shared) -> JsonResponse:
-    return JsonResponse(schemas.Health("ok"))
+    return JsonResponse({"status": "ok"})
 
 
 @api.get("/v1/models", response_model=schemas.Models)
@@ -131,11 +108,12 @@ async def entities(
     return JsonResponse(await service.workers.run(lambda: run.entities(q, limit)))
 
 
-@api.get("/v1/relations", response_model=schemas.Relations)
+@api.get("/v1/relations", response_model=dict[str, list[schemas.RelationName]])
 async def relations(
     service: Shared, run: Chosen, q: Text = "", head: OptionalName = None
 ) -> JsonResponse:
-    return JsonResponse(await service.workers.run(lambda: run.relations(q, head)))
+    found = await service.workers.run(lambda: run.relations(q, head))
+    return JsonResponse({"relations": found})
 
 
 @api.get("/v1/predict", response_model=schemas.Predicted)
@@ -167,15 +145,10 @@ async def predict(
 
 @api.get("/v1/explain", response_model=schemas.Explanation)
 async def explain(
-    service: Shared,
-    run: Chosen,
-    head: Name,
-    relation: Name,
-    tail: Name,
-    side: Literal["tail", "head"] = "tail",
+    service: Shared, run: Chosen, head: Name, relation: Name, tail: Name, side: Side = "tail"
 ) -> JsonResponse:
-    found = await service.workers.run(lambda: run.explain(head, relation, tail, side))
-    return JsonResponse(found)
+    triple = head, relation, tail
+    return JsonResponse(await service.workers.run(lambda: explain_answer(run, triple, side)))
 
 
 @api.get("/v1/entity", response_model=schemas.EntityPage)
@@ -190,10 +163,7 @@ async def neighbours(service: Shared, run: Chosen, name: Name, k: Count = 10) ->
 
 @api.get("/v1/map", response_model=schemas.Map)
 async def projection(
-    service: Shared,
-    run: Chosen,
-    relation: OptionalName = None,
-    method: Literal["pca", "tsne"] = "pca",
+    service: Shared, run: Chosen, relation: OptionalName = None, method: Method = "pca"
 ) -> JsonResponse:
     return JsonResponse(await service.workers.run_long(lambda: run.map(relation, method)))
 
@@ -203,11 +173,11 @@ async def metrics(service: Shared, run: Chosen) -> JsonResponse:
     return JsonResponse(await service.workers.run_long(lambda: run.quality))
 
 
-@api.get("/v1/curves", response_model=schemas.AllCurves)
+@api.get("/v1/curves", response_model=dict[str, list[schemas.RunCurves]])
 async def curves(service: Shared) -> JsonResponse:
     """The curves of all runs."""
-    found = [schemas.RunCurves(name, run.curves()) for name, run in service.runs.items()]
-    return JsonResponse(schemas.AllCurves(found))
+    found = [schemas.RunCurves(name, run_curves(run.run)) for name, run in service.runs.items()]
+    return JsonResponse({"runs": found})
 
 
 def _add_page(app: FastAPI) -> None:
@@ -223,9 +193,3 @@ def _add_page(app: FastAPI) -> None:
 
     app.add_route("/", page)
     app.add_route("/static/{name}", page)
-
-
-async def _bad_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return ApiError("bad_parameter", f"{first['loc'][-1]}: {first['msg']}").response()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +10,17 @@ import torch
 from torch import Tensor
 
 from allneg.graph.graph import Triples
-from allneg.models import Model
-from allneg.scoring import Tables
 
 Ids = npt.NDArray[np.int64]
 
 _N_COLOURS = 9  # answers with a colour of their own
-_N_ITERATIONS = 12  # of the power iteration
 
 
-@dataclass(frozen=True)
 class EntityVectors:
-    """The vectors of all entities. Similarity is their cosine."""
+    """The vectors of all entities: (N, W). Similarity is their cosine."""
 
-    rows: Tensor  # float (N, W)
-    norms: Tensor  # float (N,)
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, model: Model, tables: Tables) -> EntityVectors:
-        rows = model.place(tables.entities.detach())
-        return cls(rows, rows.norm(dim=1).clamp(min=1e-12))
+    def __init__(self, rows: Tensor) -> None:
+        self.rows, self.norms = rows, rows.norm(dim=1).clamp(min=1e-12)
 
     @torch.no_grad()
     def nearest(self, entity: int, k: int) -> list[tuple[int, float]]:
@@ -52,18 +41,12 @@ class EntityVectors:
 
 @torch.no_grad()
 def pca(rows: Tensor) -> Tensor:
-    """The two principal components: (n, W) -> (n, 2), scaled to [-1, 1].
-
-    Power iteration from a fixed start: the same rows always give the same map.
-    """
+    """The two principal components: (n, W) -> (n, 2), scaled to [-1, 1]; always the same."""
     centred = rows.float() - rows.float().mean(0)
-    width = min(8, *centred.shape)
-    start = torch.randn(centred.shape[1], width, generator=torch.Generator().manual_seed(0))
-    basis = start.to(centred.device)
-    for _ in range(_N_ITERATIONS):
-        basis = torch.linalg.qr(centred.T @ (centred @ basis)).Q
-    projected = centred @ basis
-    points = projected @ torch.linalg.svd(projected, full_matrices=False).Vh[:2].T
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        axes = torch.pca_lowrank(centred, min(8, *centred.shape), center=False, niter=12)[2]
+    points = centred @ axes[:, :2]
     # The sign of a component is arbitrary: make its largest coordinate positive.
     points = points * points.gather(0, points.abs().argmax(0, keepdim=True)).sign()
     return _scaled(torch.nn.functional.pad(points, (0, 2 - points.shape[1])))

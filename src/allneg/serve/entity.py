@@ -33,7 +33,7 @@ def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:
         )
         for group, others in groups.items()
     ]
-    degree = int(run.degree[entity])
+    degree = int(run.facts.degree[entity])
     neighbours, graph = run.nearest(entity, _MAX_NEIGHBOURS), _drawing(run, name, groups)
     return schemas.EntityPage(name, run.labels.get(name), degree, facts, neighbours, graph)
 
@@ -42,7 +42,7 @@ def _groups(run: LoadedRun, entity: int) -> dict[Group, Others]:
     """Other entities by relation and direction; large groups and entities of many facts first."""
     facts, names = run.facts.of_entity(entity), run.predictor.graph.vocabulary
     groups: dict[tuple[int, bool], Others] = {}
-    order = np.argsort(-run.degree[facts.other], kind="stable")
+    order = np.argsort(-run.facts.degree[facts.other], kind="stable")
     for relation, other, split, reverse in facts.rows(order):
         groups.setdefault((relation, reverse), []).append((names.entities[other], SPLITS[split]))
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -57,7 +57,8 @@ def _triple(name: str, relation: str, other: str, outward: bool) -> Triple:
 
 
 def _drawing(run: LoadedRun, name: str, groups: dict[Group, Others]) -> schemas.Drawing:
-    nodes, edges = {name: None}, {}
+    nodes: dict[str, None] = {name: None}
+    edges: dict[Triple, bool] = {}  # whether it is predicted
     # The first fact of every group, then the second of every group, and so on.
     for group_row in islice(zip_longest(*groups.values()), _MAX_EDGES):
         for (relation, direction), item in zip(groups, group_row, strict=True):
@@ -72,7 +73,7 @@ def _drawing(run: LoadedRun, name: str, groups: dict[Group, Others]) -> schemas.
             nodes[other] = None
             edges[triple] = True
     return schemas.Drawing(
-        [schemas.Node(node, run.labels.get(node)) for node in nodes],
+        [schemas.Entity(node, run.labels.get(node)) for node in nodes],
         [schemas.Edge(*triple, predicted) for triple, predicted in edges.items()],
     )
 

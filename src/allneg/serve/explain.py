@@ -9,33 +9,34 @@ import numpy as np
 from allneg.graph.queries import Side
 from allneg.graph.vocabulary import Vocabulary
 from allneg.predict.facts import Facts
-from allneg.serve.embedding import EntityVectors
+from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.schemas import Explanation, Fact, Path, Supporter
 
 _MAX_SHOWN = 8  # entities, and kinds of paths
 _MAX_COMPARED = 20_000  # entities with the same answer
 _MAX_PATHS = 20_000  # that are counted
 
-Triple = tuple[int, int, int]
 Step = tuple[int, bool]  # a relation, and whether it is followed from tail to head
 
 
-def explain(
-    names: Vocabulary, facts: Facts, vectors: EntityVectors, triple: Triple, side: Side
-) -> Explanation:
+def explain(run: LoadedRun, triple: tuple[str, str, str], side: Side) -> Explanation:
     """What in train supports a triple as the answer on `side` of a query."""
-    head, relation, tail = triple
-    between = [[*_named(names, (h, r, t)), split] for h, r, t, split in facts.between(head, tail)]
+    head, tail = run.entity_id(triple[0]), run.entity_id(triple[2])
+    relation = run.relation_id(triple[1])
+    names, facts = run.predictor.graph.vocabulary, run.facts
+    between = [[*_named(names, *fact), split] for *fact, split in facts.between(head, tail)]
     entity, answer = (head, tail) if side == "tail" else (tail, head)
     around = facts.of_entity(answer)
     same = (around.relation == relation) & (around.split == 0) & (around.other != entity)
     holders = np.unique(around.other[same & (around.reverse == (side == "tail"))])
     others = holders[:_MAX_COMPARED].tolist()
-    ranked = sorted(zip(vectors.similarities(entity, others), others, strict=True), reverse=True)
+    similarities = run.vectors.similarities(entity, others)
+    ranked = sorted(zip(similarities, others, strict=True), reverse=True)
     supporters = []
     for similarity, other in ranked[:_MAX_SHOWN]:
-        fact = (other, relation, tail) if side == "tail" else (head, relation, other)
-        supporters.append(Supporter(names.entities[other], similarity, _named(names, fact)))
+        ends = (other, tail) if side == "tail" else (head, other)
+        fact = _named(names, ends[0], relation, ends[1])
+        supporters.append(Supporter(names.entities[other], similarity, fact))
     return Explanation(supporters, between, _paths(names, facts, head, tail))
 
 
@@ -61,7 +62,7 @@ def _paths(names: Vocabulary, facts: Facts, head: int, tail: int) -> list[Path]:
             (end, relation, start) if reverse else (start, relation, end)
             for (relation, reverse), (start, end) in zip(kind, ends, strict=True)
         ]
-        paths.append(Path(relations, number, [_named(names, step) for step in steps]))
+        paths.append(Path(relations, number, [_named(names, *step) for step in steps]))
     return paths
 
 
@@ -75,6 +76,5 @@ def _steps(facts: Facts, start: int, end: int) -> dict[int, list[Step]]:
     return steps
 
 
-def _named(names: Vocabulary, triple: Triple) -> Fact:
-    head, relation, tail = triple
+def _named(names: Vocabulary, head: int, relation: int, tail: int) -> Fact:
     return [names.entities[head], names.relations[relation], names.entities[tail]]

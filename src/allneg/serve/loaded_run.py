@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
 from allneg.graph.queries import Side
 from allneg.predict.calibration import Calibration
-from allneg.predict.facts import Facts, Ids
+from allneg.predict.facts import Facts
 from allneg.predict.names import NameIndex
 from allneg.predict.predictor import Answers, Predictor
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
 from allneg.serve.errors import ApiError
-from allneg.serve.explain import explain
-from allneg.serve.quality import curves, examples, quality
+from allneg.serve.quality import examples, quality
 
 MAX_POINTS = 20_000  # on the map
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedRun:
     """One run with all that its answers need."""
 
@@ -41,6 +39,7 @@ class LoadedRun:
     facts: Facts
     vectors: EntityVectors
     calibration: Calibration | None
+    points: dict[str, list[list[float]]] = field(default_factory=dict)  # of maps, by method
 
     @classmethod
     def load(cls, folder: Path, id: str, labels: Mapping[str, str], device: str) -> LoadedRun:
@@ -59,23 +58,16 @@ class LoadedRun:
             NameIndex.build(graph.vocabulary.entities, facts.degree, labels),
             NameIndex.build(graph.vocabulary.relations, count, {}),
             facts,
-            EntityVectors.of(predictor.model, predictor.tables),
+            EntityVectors(predictor.model.place(predictor.tables.entities.detach())),
             Calibration.fit(predictor),
         )
 
     def entity_id(self, name: str) -> int:
-        found = self.predictor.graph.vocabulary.entity_ids.get(name)
-        if found is None:
-            text, near = f"no entity is called {printable(name)}", self.entity_names
-            raise ApiError("unknown_entity", text, near.close_names(name))
-        return found
+        return _id("entity", name, self.predictor.graph.vocabulary.entity_ids, self.entity_names)
 
     def relation_id(self, name: str) -> int:
-        found = self.predictor.graph.vocabulary.relation_ids.get(name)
-        if found is None:
-            text, near = f"no relation is called {printable(name)}", self.relation_names
-            raise ApiError("unknown_relation", text, near.close_names(name))
-        return found
+        ids = self.predictor.graph.vocabulary.relation_ids
+        return _id("relation", name, ids, self.relation_names)
 
     def has_names(self, entity: str, relation: str) -> bool:
         vocabulary = self.predictor.graph.vocabulary
@@ -83,10 +75,6 @@ class LoadedRun:
 
     def name(self, entity: int) -> str:
         return self.predictor.graph.vocabulary.entities[entity]
-
-    @cached_property
-    def degree(self) -> Ids:
-        return self.facts.degree
 
     @cached_property
     def card(self) -> schemas.ModelCard:
@@ -99,7 +87,9 @@ class LoadedRun:
             recipe.model.dim,
             graph.n_entities,
             graph.n_relations,
-            *(len(graph.split(split)) for split in SPLITS),
+            len(graph.train),
+            len(graph.valid),
+            len(graph.test),
             report.mrr if report else None,
             dict(report.hits) if report else None,
             dict(report.protocol) if report else None,
@@ -111,22 +101,19 @@ class LoadedRun:
 
     @cached_property
     def examples(self) -> list[schemas.Query]:
-        return examples(self.predictor, self.degree)
+        return examples(self.predictor, self.facts.degree)
 
     @cached_property
     def quality(self) -> schemas.Quality:
         return quality(self.run, self.predictor)
 
-    def curves(self) -> list[schemas.Curve]:
-        return curves(self.run)
-
     def entities(self, typed: str, limit: int) -> schemas.Entities:
         found = self.entity_names.search(typed, limit)
-        names = [(self.name(i), int(self.degree[i])) for i in found.ids]
-        rows = [schemas.EntityName(name, self.labels.get(name), n) for name, n in names]
+        names = [(self.name(i), int(self.facts.degree[i])) for i in found.ids]
+        rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
         return schemas.Entities(rows, found.match)
 
-    def relations(self, typed: str, head: str | None) -> schemas.Relations:
+    def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
         """The relations that match `typed`; those that the head has in train come first."""
         graph, typical = self.predictor.graph, set()
         if head is not None:
@@ -135,11 +122,10 @@ class LoadedRun:
         found = self.relation_names.search(typed, graph.n_relations).ids
         names, categories = graph.vocabulary.relations, graph.categories
         count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
-        rows = [
+        return [
             schemas.RelationName(names[i], int(count[i]), categories[i], i in typical)
             for i in sorted(found, key=lambda i: i not in typical)
         ]
-        return schemas.Relations(rows)
 
     def predicted(
         self, query: tuple[Side, str, str], answers: Answers, seconds: float
@@ -150,7 +136,7 @@ class LoadedRun:
         pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
         rows = [
             schemas.EntityAnswer(
-                rank, p.entity, self.labels.get(p.entity), p.score, p.probability, rate, p.known
+                rank, self.labels.get(p.entity), p.score, p.probability, rate, p.known, p.entity
             )
             for rank, (p, rate) in enumerate(pairs, 1)
         ]
@@ -169,15 +155,11 @@ class LoadedRun:
         self.entity_id(head), self.entity_id(tail)
         began = time.perf_counter()
         rows = [
-            schemas.RelationAnswer(rank, p.relation, None, p.score, p.probability, None, p.known)
+            schemas.RelationAnswer(rank, None, p.score, p.probability, None, p.known, p.relation)
             for rank, p in enumerate(self.predictor.relations(head, tail, k, new), 1)
         ]
         asked = schemas.Query(head, None, tail)
         return schemas.Predicted(asked, rows, time.perf_counter() - began, None)
-
-    def explain(self, head: str, relation: str, tail: str, side: Side) -> schemas.Explanation:
-        triple = (self.entity_id(head), self.relation_id(relation), self.entity_id(tail))
-        return explain(self.predictor.graph.vocabulary, self.facts, self.vectors, triple, side)
 
     def neighbours(self, name: str, k: int) -> schemas.Neighbours:
         return schemas.Neighbours(name, self.nearest(self.entity_id(name), k))
@@ -194,7 +176,8 @@ class LoadedRun:
         if method == "tsne" and not has_tsne():
             text = "method: t-SNE needs openTSNE, which is not installed here; use pca"
             raise ApiError("bad_parameter", text)
-        graph, shown = self.predictor.graph, self._on_map
+        graph = self.predictor.graph
+        shown = np.argsort(-self.facts.degree, kind="stable")[:MAX_POINTS]
         legend, colour = ["all"], np.zeros(len(shown), dtype=np.int64)
         if by is not None:
             triples = np.concatenate([graph.split(split) for split in SPLITS])
@@ -204,24 +187,17 @@ class LoadedRun:
         if len(shown) < graph.n_entities:
             note = f"the {len(shown):,} of {graph.n_entities:,} entities with most facts; {note}"
         names = [self.name(i) for i in shown.tolist()]
-        points = self._pca if method == "pca" else self._tsne
-        return schemas.Map(method, points, names, colour.tolist(), legend, note)
-
-    @cached_property
-    def _on_map(self) -> Ids:
-        return np.argsort(-self.degree, kind="stable")[:MAX_POINTS]
-
-    @cached_property
-    def _pca(self) -> list[list[float]]:
-        return _rounded(pca(self.vectors.rows[self._on_map]))
-
-    @cached_property
-    def _tsne(self) -> list[list[float]]:
-        return _rounded(tsne(self.vectors.rows[self._on_map]))
+        if method not in self.points:
+            points = (pca if method == "pca" else tsne)(self.vectors.rows[shown])
+            self.points[method] = [[round(x, 3), round(y, 3)] for x, y in points.tolist()]
+        return schemas.Map(method, self.points[method], names, colour.tolist(), legend, note)
 
 
-def _rounded(points: torch.Tensor) -> list[list[float]]:
-    return [[round(x, 3), round(y, 3)] for x, y in points.tolist()]
+def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
+    if name not in ids:
+        text = f"no {kind} is called {printable(name)}"
+        raise ApiError(f"unknown_{kind}", text, index.close_names(name))
+    return ids[name]
 
 
 def load_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,6 @@ _MAX_WORST = 50
 _MAX_EXAMPLES = 6
 _N_SCORES_WORST = 1 << 25  # computed in the search for the worst queries
 _N_SCORES_EXAMPLES = 1 << 22
-_METRICS = ("mrr", "hits", "count")
 
 
 def quality(run: Run, predictor: Predictor) -> Quality:
@@ -32,11 +32,7 @@ def quality(run: Run, predictor: Predictor) -> Quality:
         ranking = _rank_sample(predictor, split, _N_SCORES_WORST)
         worst, n_ranked = _worst(ranking, run.graph), len(ranking.triples)
     by_relation = [
-        RelationMetrics(
-            name,
-            values["category"],
-            *({metric: values[side][metric] for metric in _METRICS} for side in ("head", "tail")),
-        )
+        RelationMetrics(name, values["category"], values["head"], values["tail"])
         for name, values in (report["by_relation"] if report else {}).items()
     ]
     return Quality(report, curves(run), by_relation, worst, n_ranked)
@@ -46,10 +42,9 @@ def curves(run: Run) -> list[Curve]:
     """The loss and the validation MRR of every epoch so far."""
     found = []
     for entry in run.metrics():
-        loss, valid = entry.get("loss"), entry.get("valid")
+        loss, valid = entry.get("loss"), entry.get("valid") or {}
         is_number = isinstance(loss, int | float) and math.isfinite(loss)
-        mrr = valid["mrr"] if valid else None
-        found.append(Curve(entry["epoch"], loss if is_number else None, mrr))
+        found.append(Curve(entry["epoch"], loss if is_number else None, valid.get("mrr")))
     return found
 
 
@@ -66,12 +61,11 @@ def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Query]
     asks_tail = ranks[:, 0] <= ranks[:, 1]
     entity = np.where(asks_tail, triples[:, 0], triples[:, 2])
     order = np.lexsort((-degree[entity], ranks.min(1)))
-    used: dict[int, int] = {}  # relation to the number of its queries so far
+    used: Counter[int] = Counter()  # queries of each relation so far
     rounds = []
     for i in order.tolist():
-        relation = int(triples[i, 1])
-        rounds.append((used.get(relation, 0), i))
-        used[relation] = rounds[-1][0] + 1
+        used[triples[i, 1]] += 1
+        rounds.append((used[triples[i, 1]], i))
     found: dict[Query, None] = {}
     for _, i in sorted(rounds, key=lambda item: item[0]):
         name, relation_name = names.entities[entity[i]], names.relations[triples[i, 1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, dataclass_transform
 
 from starlette.responses import Response
 
@@ -22,25 +22,21 @@ class JsonResponse(Response):
         ).encode("utf-8", "replace")
 
 
-@dataclass(frozen=True)
-class Health:
-    status: str
+@dataclass_transform(frozen_default=True)
+class Schema:
+    """Every subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True)
-class Error:
+class Error(Schema):
     code: str
     message: str
     near: list[str]  # names similar to the unknown one
 
 
-@dataclass(frozen=True)
-class Failure:
-    error: Error
-
-
-@dataclass(frozen=True)
-class Query:
+class Query(Schema):
     """A query; the part to be answered is null."""
 
     head: str | None
@@ -48,8 +44,7 @@ class Query:
     tail: str | None
 
 
-@dataclass(frozen=True)
-class ModelCard:
+class ModelCard(Schema):
     id: str
     data: str
     model: str
@@ -68,42 +63,34 @@ class ModelCard:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Models:
+class Models(Schema):
     models: list[ModelCard]
     examples: dict[str, list[Query]]  # by model id
 
 
-@dataclass(frozen=True)
-class EntityName:
+class Entity(Schema):
     name: str
     label: str | None
+
+
+class FoundEntity(Entity):
     degree: int  # the number of its facts
 
 
-@dataclass(frozen=True)
-class Entities:
-    entities: list[EntityName]
+class Entities(Schema):
+    entities: list[FoundEntity]
     match: str  # how the first was found: all, exact, prefix, infix, fuzzy or none
 
 
-@dataclass(frozen=True)
-class RelationName:
+class RelationName(Schema):
     name: str
     count: int  # facts in train
     category: str
     typical: bool  # the head has it in train
 
 
-@dataclass(frozen=True)
-class Relations:
-    relations: list[RelationName]
-
-
-@dataclass(frozen=True)
-class EntityAnswer:
+class Answer(Schema):
     rank: int
-    entity: str
     label: str | None
     score: float
     probability: float
@@ -111,106 +98,79 @@ class EntityAnswer:
     known: str | None
 
 
-@dataclass(frozen=True)
-class RelationAnswer:
-    rank: int
+class EntityAnswer(Answer):
+    entity: str
+
+
+class RelationAnswer(Answer):
     relation: str
-    label: None
-    score: float
-    probability: float
-    calibrated: None
-    known: str | None
 
 
-@dataclass(frozen=True)
-class Predicted:
+class Predicted(Schema):
     question: Query
     answers: list[EntityAnswer] | list[RelationAnswer]
     seconds: float
     calibration: str | None  # how `calibrated` was computed
 
 
-@dataclass(frozen=True)
-class Supporter:
+class Supporter(Schema):
     entity: str
     similarity: float
     fact: Fact
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(Schema):
     relations: list[str]  # with ^ before a relation that is followed from tail to head
     count: int
     example: list[Fact]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Schema):
     neighbours: list[Supporter]
     facts: list[list[str]]  # head, relation, tail, split
     paths: list[Path]
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    name: str
-    label: str | None
+class Neighbour(Entity):
     similarity: float
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(Schema):
     name: str
     neighbours: list[Neighbour]
 
 
-@dataclass(frozen=True)
-class OtherEntity:
-    name: str
-    label: str | None
+class OtherEntity(Entity):
     split: str
 
 
-@dataclass(frozen=True)
-class FactGroup:
+class FactGroup(Schema):
     relation: str
     direction: str  # out: the entity is the head; in: it is the tail
     total: int
     entities: list[OtherEntity]
 
 
-@dataclass(frozen=True)
-class Node:
-    name: str
-    label: str | None
-
-
-@dataclass(frozen=True)
-class Edge:
+class Edge(Schema):
     head: str
     relation: str
     tail: str
     predicted: bool
 
 
-@dataclass(frozen=True)
-class Drawing:
-    nodes: list[Node]
+class Drawing(Schema):
+    nodes: list[Entity]
     edges: list[Edge]
 
 
-@dataclass(frozen=True)
-class EntityPage:
-    name: str
-    label: str | None
+class EntityPage(Entity):
     degree: int
     facts: list[FactGroup]
     neighbours: list[Neighbour]
     graph: Drawing
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(Schema):
     method: str
     points: list[list[float]]  # x and y of each entity, between -1 and 1
     names: list[str]
@@ -219,34 +179,25 @@ class Map:
     note: str
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Schema):
     epoch: int
     loss: float | None
     valid_mrr: float | None
 
 
-@dataclass(frozen=True)
-class RunCurves:
+class RunCurves(Schema):
     model: str  # its id
     curves: list[Curve]
 
 
-@dataclass(frozen=True)
-class AllCurves:
-    runs: list[RunCurves]
-
-
-@dataclass(frozen=True)
-class RelationMetrics:
+class RelationMetrics(Schema):
     relation: str
     category: str
     head: dict[str, Any]
     tail: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RankedQuery:
+class RankedQuery(Schema):
     head: str
     relation: str
     tail: str
@@ -254,8 +205,7 @@ class RankedQuery:
     rank: float
 
 
-@dataclass(frozen=True)
-class Quality:
+class Quality(Schema):
     report: dict[str, Any] | None  # as in `allneg evaluate --json`; null with nothing to rank
     curves: list[Curve]
     heat: list[RelationMetrics]

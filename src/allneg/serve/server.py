@@ -11,8 +11,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from allneg.errors import RecipeError
-from allneg.serve.errors import ApiError
-from allneg.serve.middleware import RAW_HEADERS
+from allneg.serve.errors import RAW_HEADERS, ApiError
 
 MAX_CONNECTIONS = 256
 MAX_HEADER = 16 << 10  # bytes of a request line and its headers
@@ -22,21 +21,15 @@ STOP_SECONDS = 3  # for requests that are being answered when the service stops
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; `RecipeError` if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = info[0]
-        # asyncio sets TCP_NODELAY only if the protocol is given; else a response takes 40 ms.
-        listener = socket.socket(family, kind, protocol)
+        listener = socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as error:
-        raise RecipeError(f"--host {host}: cannot listen there ({error})") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        text = f"port {port} on {host}: {error.strerror}; choose another --port"
+        reason = str(getattr(error, "strerror", error)).partition(" (")[0]
+        text = f"port {port} on {host}: {reason}; choose another --port or --host"
         raise RecipeError(text) from None
+    # Accepted connections inherit it. Without it a response takes 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
@@ -46,12 +39,9 @@ def serve(app: ASGIApp, listener: socket.socket) -> None:
         app,
         http=Connection,
         ws="none",
-        lifespan="off",
         log_config=None,
         log_level="critical",  # the app logs its own errors
-        access_log=False,
         server_header=False,
-        proxy_headers=False,
         timeout_keep_alive=int(TIMEOUT),
         timeout_graceful_shutdown=STOP_SECONDS,
         h11_max_incomplete_event_size=MAX_HEADER,

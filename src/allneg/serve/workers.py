@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from allneg.graph.queries import Side
@@ -16,8 +14,10 @@ from allneg.serve.loaded_run import LoadedRun
 
 T = TypeVar("T")
 Query: TypeAlias = tuple[Side, str, str]  # side of the answer, known entity, relation
+Request: TypeAlias = tuple[Query, asyncio.Future[Answers]]
+Kind: TypeAlias = tuple[LoadedRun, int, bool]  # run, k, new: one batch answers one kind
 
-_MAX_DELAY = 0.003  # seconds that a batch waits for as many queries as the last one had
+_DELAY = 0.002  # seconds that a batch waits for more queries, if the last one had more
 
 
 class Workers:
@@ -52,19 +52,6 @@ class Workers:
         return not concurrent.futures.wait(self._jobs.copy(), seconds).not_done
 
 
-@dataclass(frozen=True, eq=False)
-class _Request:
-    run: LoadedRun
-    query: Query
-    k: int
-    new: bool
-    answers: asyncio.Future[Answers]
-
-    @property
-    def kind(self) -> tuple[str, int, bool]:
-        return self.run.id, self.k, self.new
-
-
 class Batcher:
     """Answers the queries that arrive during a batch together, in the next batch.
 
@@ -74,48 +61,44 @@ class Batcher:
 
     def __init__(self, workers: Workers, max_size: int = 32) -> None:
         self._workers, self._max_size = workers, max_size
-        self._waiting: list[_Request] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: dict[Kind, list[Request]] = {}
+        self._n_waiting = 0
         self._last_size = 1
-        self._full = asyncio.Event()  # as many queries wait as the last batch had
+        self._task: asyncio.Task[None] | None = None
 
     async def ask(self, run: LoadedRun, query: Query, k: int, new: bool) -> Answers:
-        self._workers.check_busy(len(self._waiting))
-        request = _Request(run, query, k, new, asyncio.get_running_loop().create_future())
-        self._waiting.append(request)
-        if len(self._waiting) >= self._last_size:
-            self._full.set()
+        self._workers.check_busy(self._n_waiting)
+        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault((run, k, new), []).append((query, future))
+        self._n_waiting += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._answer_all())
-        return await request.answers
+        return await future
 
     async def _answer_all(self) -> None:
         while self._waiting:
-            if len(self._waiting) < self._last_size:
-                self._full.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._full.wait(), _MAX_DELAY)
-            kind = self._waiting[0].kind
-            batch = [request for request in self._waiting if request.kind == kind]
-            batch = batch[: self._max_size]
-            self._waiting = [request for request in self._waiting if request not in batch]
+            if self._n_waiting < self._last_size:
+                await asyncio.sleep(_DELAY)
+            kind = next(iter(self._waiting))
+            requests = self._waiting.pop(kind)
+            batch, rest = requests[: self._max_size], requests[self._max_size :]
+            if rest:
+                self._waiting[kind] = rest
             self._last_size = len(batch)
-            await self._answer(batch)
+            self._n_waiting -= len(batch)
+            await self._answer(kind, batch)
             # Clients that got an answer may send their next query now.
             await asyncio.sleep(0)
 
-    async def _answer(self, batch: list[_Request]) -> None:
-        first, queries = batch[0], [request.query for request in batch]
-        pending = (request.answers for request in batch)
+    async def _answer(self, kind: Kind, batch: list[Request]) -> None:
+        (run, k, new), queries = kind, [query for query, _ in batch]
         try:
-            found = await self._workers.run(
-                lambda: first.run.predictor.ask(queries, first.k, first.new)
-            )
+            found = await self._workers.run(lambda: run.predictor.ask(queries, k, new))
         except Exception as error:
-            for future in pending:
+            for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
             return
-        for future, answers in zip(pending, found, strict=True):
+        for (_, future), answers in zip(batch, found, strict=True):
             if not future.done():
                 future.set_result(answers)
