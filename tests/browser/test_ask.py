@@ -108,7 +108,7 @@ def test_suggestions_are_prefix_then_infix_then_fuzzy(explorer: Explorer, page: 
     page.keyboard.press("Escape")
     assert options.count() == 0
     box.fill("xqzxqzxqz")
-    page.get_by_role("listbox").get_by_text("No name like this").wait_for()
+    page.get_by_role("listbox").get_by_text("No similar name").wait_for()
 
 
 def test_relations_of_the_head_come_first(explorer: Explorer, page: Page) -> None:
@@ -201,7 +201,7 @@ def test_answers_are_copied_as_tsv_json_and_python(
 
     def copied(kind: str) -> str:
         page.get_by_role("button", name=f"Copy as {kind}").click()
-        page.locator("#said").filter(has_text=f"Copied as {kind}").wait_for(state="attached")
+        page.locator("#status").filter(has_text=f"Copied as {kind}").wait_for(state="attached")
         text: str = page.evaluate("navigator.clipboard.readText()")
         return text
 
@@ -224,7 +224,7 @@ def test_why_gives_likes_facts_and_paths_and_is_a_link(explorer: Explorer, page:
     row = page.locator("tr[data-answer=Germany]")
     row.get_by_role("button", name="Why?").click()
     reasons = page.locator("div.why")
-    reasons.get_by_role("heading", name="Like France, with this answer").wait_for()
+    reasons.get_by_role("heading", name="Similar to France, with the same answer").wait_for()
     assert reasons.get_by_text("France borders Germany").count() >= 1
     assert reasons.locator(".path").count() >= 1
     assert state(page)["why"] == "Germany"

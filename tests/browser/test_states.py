@@ -44,7 +44,7 @@ def test_a_service_that_is_gone_is_said_and_tried_again(explorer: Explorer, page
     page.context.set_offline(True)
     page.get_by_role("button", name="Swap direction").click()
     alert = page.get_by_role("alert")
-    alert.get_by_text("The service is gone").wait_for()
+    alert.get_by_text("The service does not respond").wait_for()
     page.context.set_offline(False)
     alert.get_by_role("button", name="Try again").click()
     page.get_by_role("heading", name="? — borders — France").wait_for()
@@ -179,7 +179,7 @@ def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:
 
     page.route("**/v1/models?*", one)
     page.goto(explorer.at(view="compare", head="France", relation="borders"))
-    page.get_by_text("There is one model only").wait_for()
+    page.get_by_text("Only one model is loaded").wait_for()
 
 
 def test_where_one_model_has_no_answers_nothing_is_said_to_have_moved(
@@ -205,4 +205,4 @@ def test_nothing_is_left_when_all_is_known(explorer: Explorer, page: Page) -> No
 
     page.route("**/v1/predict?*", none)
     page.goto(explorer.at(head="France", relation="borders", fresh="1"))
-    page.get_by_text("Nothing is new here").wait_for()
+    page.get_by_text("No new answers").wait_for()

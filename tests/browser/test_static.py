@@ -10,7 +10,7 @@ import pytest
 
 import allneg
 
-STATIC = Path(allneg.__file__).parent / "serving" / "static"
+STATIC = Path(allneg.__file__).parent / "serve" / "static"
 FILES = sorted(STATIC.iterdir())
 NAMES = [path.name for path in FILES]
 

@@ -85,7 +85,7 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     numbers = page.locator(".bigs data").evaluate_all("all => all.map(d => Number(d.value))")
     hits = [report["hits"][k] for k in ("1", "3", "10")]
     assert numbers == [report["mrr"], *hits, report["mr"]]
-    assert report["protocol"]["description"] in page.locator(".protocol").inner_text()
+    assert report["protocol"]["in_words"] in page.locator(".protocol").inner_text()
     relations = page.locator(".heatmap tbody tr")
     assert relations.count() == len(report["by_relation"])
     for row in relations.all()[:4]:
@@ -140,7 +140,7 @@ def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> N
     page.goto(explorer.at(view="map"))
     canvas = page.locator("canvas")
     canvas.wait_for()
-    page.get_by_label("Colour by the answer of").select_option("city_in_subregion")
+    page.get_by_label("Colour by relation").select_option("city_in_subregion")
     page.get_by_role("list", name="Colours").get_by_text("Eastern Asia").wait_for()
     assert page.locator(".map-legend li").count() == 11
     box = canvas.bounding_box()

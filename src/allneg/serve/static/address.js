@@ -1,23 +1,23 @@
-/** The state of the page is in its address: every view is a link, and Back goes back.
+/** The state of the page is the part of its address after #.
  *
- * It is the part after #, which the browser keeps to itself, so the service serves one page only.
+ * Every view is a link, and the back button works. The service serves one page only.
  */
 
 /**
  * @typedef {Object} State
  * @property {string} [view] ask (when absent), entity, compare, quality, map
- * @property {string} [model] the run that is asked
+ * @property {string} [model] the run that answers
  * @property {string} [other] the run it is compared with
  * @property {string} [head]
- * @property {string} [relation] of a question, or what colours the map
+ * @property {string} [relation] of the query, or the one that colours the map
  * @property {string} [tail]
- * @property {string} [ask] the part that is asked for: head, relation, tail
+ * @property {string} [ask] the part to be answered: head, relation, tail
  * @property {string} [k] answers shown
  * @property {string} [fresh] "1" leaves out known facts
  * @property {string} [why] the answer that is explained
  * @property {string} [name] the entity of the entity page
  * @property {string} [method] of the map
- * @property {string} [at] where the map looks: x,y,zoom
+ * @property {string} [at] the section of the map: x,y,zoom
  */
 
 const FIELDS = [
@@ -39,8 +39,8 @@ const changed = new EventTarget();
 
 /** @returns {State} */
 export function state() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  return Object.fromEntries(FIELDS.filter((f) => said.get(f)).map((f) => [f, said.get(f)]));
+  const hash = new URLSearchParams(location.hash.slice(1));
+  return Object.fromEntries(FIELDS.filter((f) => hash.get(f)).map((f) => [f, hash.get(f)]));
 }
 
 /** The address of a state. @param {State} wanted */
@@ -50,7 +50,7 @@ export function address(wanted) {
   return `#${query}`;
 }
 
-/** Go to a state; `replace` leaves no step behind for the back button. @param {State} wanted */
+/** Go to a state; `replace` adds no step to the history. @param {State} wanted */
 export function go(wanted, { replace = false } = {}) {
   const to = address(wanted);
   if (to === location.hash) replace = true;
@@ -58,12 +58,12 @@ export function go(wanted, { replace = false } = {}) {
   changed.dispatchEvent(new Event("change"));
 }
 
-/** Note a state in the address of a view that shows it already. @param {State} wanted */
+/** Write a state that is shown already to the address. @param {State} wanted */
 export function note(wanted) {
   history.replaceState(null, "", address(wanted));
 }
 
-/** Call `listener` whenever the state is another; links inside the page no longer load it anew. */
+/** Call `listener` whenever the state changes. Links inside the page no longer reload it. */
 export function follow(listener) {
   changed.addEventListener("change", listener);
   addEventListener("popstate", listener);
@@ -72,7 +72,7 @@ export function follow(listener) {
     const plain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
     const to = link && link.getAttribute("href");
     if (link && link.classList.contains("skip")) {
-      event.preventDefault(); // the part after # is taken
+      event.preventDefault(); // the part after # is the state
       document.getElementById("page")?.focus();
       return;
     }
@@ -83,8 +83,8 @@ export function follow(listener) {
   });
 }
 
-/** The part of a question that is asked for: what the state says, or else what it leaves open. */
-export function asked({ head, relation, tail, ask }) {
+/** The part of a query to be answered: the one that the state names, or else a missing one. */
+export function unknownPart({ head, relation, tail, ask }) {
   if (ask === "head" || ask === "relation" || ask === "tail") return ask;
   if (head && tail && !relation) return "relation";
   return tail && !head ? "head" : "tail";

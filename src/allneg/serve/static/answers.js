@@ -1,14 +1,14 @@
 /** The ranked answers as a table. */
 
-import { address, asked, go, state } from "./address.js";
+import { address, unknownPart, go, state } from "./address.js";
 import { el } from "./dom.js";
 import * as numbers from "./numbers.js";
 
-/** @param {any} here the state @param {any} said what the service answered */
-export function answersTable(here, said) {
-  const part = asked(here);
+/** @param {any} here the state @param {any} data the response of the service */
+export function answersTable(here, data) {
+  const part = unknownPart(here);
   const key = part === "relation" ? "relation" : "entity";
-  const calibrated = said.answers.every((each) => each.calibrated !== null);
+  const calibrated = data.answers.every((item) => item.calibrated !== null);
   const columns = [
     "#",
     part,
@@ -18,7 +18,7 @@ export function answersTable(here, said) {
     "",
     "",
   ];
-  const rows = said.answers.map((each) => row(here, part, each, each[key], calibrated));
+  const rows = data.answers.map((item) => row(here, part, item, item[key], calibrated));
   return el(
     "table",
     { class: "ranked", role: "table" },
@@ -26,13 +26,13 @@ export function answersTable(here, said) {
     el(
       "thead",
       { role: "rowgroup" },
-      el("tr", { role: "row" }, columns.filter((each) => each !== false).map(heading)),
+      el("tr", { role: "row" }, columns.filter((item) => item !== false).map(heading)),
     ),
     el("tbody", { role: "rowgroup" }, rows),
   );
 }
 
-/** Known from a split, or new. */
+/** Whether a fact is known from a split, or new. */
 export function badge(known) {
   return el("span", { class: `badge ${known ?? "new"}` }, known ? `known-${known}` : "new");
 }

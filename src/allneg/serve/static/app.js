@@ -1,4 +1,4 @@
-/** Start: read which models there are, then show the view that the address names. */
+/** Load the list of models, then show the view that the address names. */
 
 import { address, follow, go, state } from "./address.js";
 import { ask } from "./ask.js";
@@ -7,9 +7,9 @@ import { el, put } from "./dom.js";
 import { entity } from "./entity.js";
 import { map } from "./map.js";
 import { count } from "./numbers.js";
-import { skeleton, trouble } from "./places.js";
+import { skeleton, errorMessage } from "./loading.js";
 import { quality } from "./quality.js";
-import { get, Trouble } from "./service.js";
+import { get, ServiceError } from "./service.js";
 
 const VIEWS = { ask, entity, compare, quality, map };
 const TABS = { ask: "Ask", entity: "Entity", compare: "Compare", quality: "Quality", map: "Map" };
@@ -17,7 +17,7 @@ const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const tabs = document.getElementById("tabs");
 const chooser = document.getElementById("models");
 
-let about = null; // what /v1/models says
+let about = null; // the response of /v1/models
 let shown = { name: "", view: null };
 let running = new AbortController();
 
@@ -47,25 +47,25 @@ async function render() {
   } catch (error) {
     if (signal.aborted) return;
     shown = { name: "", view: null };
-    put(page, el("h1", { class: "unseen", tabindex: "-1" }, "Trouble"), trouble(error, render));
+    put(page, el("h1", { class: "unseen", tabindex: "-1" }, "Error"), errorMessage(error, render));
   }
 }
 
 function show(signal) {
   const here = state();
   if (!here.model) {
-    // At once something that works: the first model and its first example.
+    // Start with the first model and its first example.
     const model = about.models[0].id;
     const asks = !here.view && !here.head && !here.relation && !here.tail;
     const example = asks ? (about.examples[model] ?? [])[0] : {};
     go({ ...here, ...clean(example), model }, { replace: true });
     return;
   }
-  if (!about.models.some((each) => each.id === here.model)) {
-    throw new Trouble(
+  if (!about.models.some((item) => item.id === here.model)) {
+    throw new ServiceError(
       "unknown_model",
       `No model is called '${here.model}'.`,
-      about.models.map((each) => each.id),
+      about.models.map((item) => item.id),
     );
   }
   const name = Object.hasOwn(VIEWS, here.view ?? "ask") ? (here.view ?? "ask") : "ask";
@@ -87,11 +87,11 @@ function show(signal) {
 function drawTabs(here) {
   const { model, other, head, relation, tail } = here;
   const name = here.name ?? head ?? tail;
-  const asked = here.view === "map" ? {} : { head, relation, tail, ask: here.ask };
+  const query = here.view === "map" ? {} : { head, relation, tail, ask: here.ask };
   const targets = {
-    ask: { model, ...asked },
+    ask: { model, ...query },
     entity: { view: "entity", model, name },
-    compare: { view: "compare", model, other, ...asked },
+    compare: { view: "compare", model, other, ...query },
     quality: { view: "quality", model },
     map: { view: "map", model, name: here.view === "entity" ? here.name : undefined },
   };
@@ -107,12 +107,12 @@ function drawTabs(here) {
 }
 
 function drawModels(here) {
-  const model = about.models.find((each) => each.id === here.model);
+  const model = about.models.find((item) => item.id === here.model);
   const sizes = `${count(model.entities)} entities, ${count(model.relations)} relations`;
   const quality =
     model.mrr === null || model.mrr === undefined ? "" : `, MRR ${model.mrr.toFixed(3)}`;
-  const options = about.models.map((each) =>
-    el("option", { value: each.id, selected: each.id === here.model }, each.id),
+  const options = about.models.map((item) =>
+    el("option", { value: item.id, selected: item.id === here.model }, item.id),
   );
   const change = (event) =>
     go({ ...state(), why: undefined, at: undefined, model: event.target.value });

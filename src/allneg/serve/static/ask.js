@@ -1,12 +1,12 @@
-/** The first view: ask, read the ranked answers, ask why. */
+/** The first view: a query, its ranked answers and their reasons. */
 
-import { address, asked, go, state } from "./address.js";
+import { address, unknownPart, go, state } from "./address.js";
 import { answersTable, badge } from "./answers.js";
 import { copyButtons } from "./copy.js";
 import { el, put } from "./dom.js";
 import { count, seconds } from "./numbers.js";
-import { empty, fillFrom, skeleton } from "./places.js";
-import { chip, inWords, questionForm, unasked } from "./question.js";
+import { empty, fillFrom, skeleton } from "./loading.js";
+import { chip, queryText, queryForm, incomplete } from "./query.js";
 import { get } from "./service.js";
 import { why } from "./why.js";
 
@@ -14,13 +14,13 @@ const PAGES = [10, 25, 50, 100, 250, 1000];
 
 /** @param {{ models: any[], examples: Record<string, any[]> }} about */
 export function ask({ examples }) {
-  const form = questionForm();
+  const form = queryForm();
   const chips = el("ul", { class: "chips", "aria-label": "Examples" });
   const answers = el("section", { class: "card answers", "aria-label": "Answers" }, skeleton(11));
-  let had = "";
+  let loaded = "";
 
   return {
-    title: (here) => (here.head || here.tail ? inWords(here) : "Ask"),
+    title: (here) => (here.head || here.tail ? queryText(here) : "Ask"),
     element: el(
       "div",
       { class: "view" },
@@ -33,40 +33,40 @@ export function ask({ examples }) {
     async update(here, signal) {
       put(
         chips,
-        (examples[here.model] ?? []).map((each) => el("li", {}, chip(each, here.model))),
+        (examples[here.model] ?? []).map((item) => el("li", {}, chip(item, here.model))),
       );
       const missing = form.update(here);
       if (missing.length) {
-        put(answers, unasked(missing));
-        had = "";
+        put(answers, incomplete(missing));
+        loaded = "";
         return;
       }
-      const { why: _, ...question } = here;
-      if (address(question) !== had) {
+      const { why: _, ...query } = here;
+      if (address(query) !== loaded) {
         const load = () => get("/v1/predict", parameters(here), signal);
-        had = (await fillFrom(answers, signal, load, (said) => page(here, said)))
-          ? address(question)
+        loaded = (await fillFrom(answers, signal, load, (data) => page(here, data)))
+          ? address(query)
           : "";
       }
-      if (!signal.aborted && had) explain(answers, here, signal);
+      if (!signal.aborted && loaded) explain(answers, here, signal);
     },
   };
 }
 
-/** What `/v1/predict` is asked for a state. */
+/** The parameters of `/v1/predict` for a state. */
 export function parameters(here, model = here.model) {
-  const part = asked(here);
+  const part = unknownPart(here);
   const given = Object.fromEntries(
-    ["head", "relation", "tail"].filter((each) => each !== part).map((each) => [each, here[each]]),
+    ["head", "relation", "tail"].filter((item) => item !== part).map((item) => [item, here[item]]),
   );
   return { model, ...given, k: here.k ?? PAGES[0], hide_known: here.fresh ? "true" : "false" };
 }
 
-function page(here, said) {
-  const part = asked(here);
+function page(here, data) {
+  const part = unknownPart(here);
   const k = Number(here.k ?? PAGES[0]);
   const more = PAGES.find((size) => size > k);
-  const full = said.answers.length >= k;
+  const full = data.answers.length >= k;
   const hide = el("input", {
     type: "checkbox",
     checked: Boolean(here.fresh),
@@ -77,15 +77,15 @@ function page(here, said) {
     el(
       "div",
       { class: "answers-top" },
-      el("h2", {}, inWords(here)),
+      el("h2", {}, queryText(here)),
       el("label", { class: "check" }, hide, "Hide known facts"),
     ),
-    here[part] && expected(here, part, said),
-    said.answers.length
-      ? answersTable(here, said)
+    here[part] && expected(here, part, data),
+    data.answers.length
+      ? answersTable(here, data)
       : empty(
-          "Nothing is new here",
-          el("p", {}, "Every answer is known already. Show known facts to see them."),
+          "No new answers",
+          el("p", {}, "All answers are known facts. Show known facts to see them."),
         ),
     el(
       "div",
@@ -97,24 +97,24 @@ function page(here, said) {
           { class: "button", href: address({ ...here, why: undefined, k: String(more) }) },
           `Show ${count(more)}`,
         ),
-      copyButtons(here, said),
-      el("span", { class: "muted took" }, `answered in ${seconds(said.seconds)}`),
+      copyButtons(here, data),
+      el("span", { class: "muted took" }, `answered in ${seconds(data.seconds)}`),
     ),
     el(
       "p",
       { class: "muted notes" },
       `Probability: the softmax of the scores over all ${part === "relation" ? "relations" : "entities"}. `,
-      said.calibration
-        ? `Calibrated: ${said.calibration}`
-        : "No calibrated probability for this question.",
+      data.calibration
+        ? `Calibrated: ${data.calibration}`
+        : "There is no calibrated probability for this query.",
     ),
   ];
 }
 
-/** A question that came with its answer, as those that went worst do. */
-function expected(here, part, said) {
+/** The right answer of a query that has one, such as the worst queries. */
+function expected(here, part, data) {
   const key = part === "relation" ? "relation" : "entity";
-  const found = said.answers.find((each) => each[key] === here[part]);
+  const found = data.answers.find((item) => item[key] === here[part]);
   return el(
     "p",
     { class: "expected" },
@@ -128,20 +128,20 @@ function expected(here, part, said) {
         ),
     found
       ? ` — rank ${found.rank} here. `
-      : ` — not among the first ${count(said.answers.length)}. `,
+      : ` — not among the first ${count(data.answers.length)}. `,
     found && badge(found.known),
   );
 }
 
-/** Open the row that the state asks why of, close the others. */
+/** Show the reasons for the answer that the state names, and close the others. */
 function explain(answers, here, signal) {
   for (const button of answers.querySelectorAll("button.why")) {
     const row = button.closest("tr");
     const open = row.dataset.answer === here.why;
     if (open && button.getAttribute("aria-expanded") !== "true") {
-      const place = el("td", { colspan: 7, role: "cell" });
-      row.after(el("tr", { class: "why-row", role: "row" }, place));
-      why(place, here, row.dataset.answer, signal);
+      const container = el("td", { colspan: 7, role: "cell" });
+      row.after(el("tr", { class: "why-row", role: "row" }, container));
+      why(container, here, row.dataset.answer, signal);
     } else if (!open && button.getAttribute("aria-expanded") === "true") {
       row.nextElementSibling.remove();
     }

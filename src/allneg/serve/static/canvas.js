@@ -1,13 +1,13 @@
-/** Points on a canvas: pan, zoom, hover, click, by mouse, finger and keyboard. */
+/** Points on a canvas: pan, zoom, hover, click, with mouse, finger and keyboard. */
 
 import { el } from "./dom.js";
 
-const [LEAST, MOST] = [0.5, 200]; // zoom; at 1 the whole map is in view
+const [MIN_ZOOM, MAX_ZOOM] = [0.5, 200]; // at 1 the whole map is visible
 const REACH = 14; // pixels around the pointer in which a point is found
 
 /**
- * @param {{ points: number[][], names: string[], colours: number[], legend: string[] }} said
- * @param {{ keep: (at: string) => void, open: (name: string) => void }} doors
+ * @param {{ points: number[][], names: string[], colours: number[], legend: string[] }} data
+ * @param {{ keep: (at: string) => void, open: (name: string) => void }} callbacks
  */
 export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   const canvas = el("canvas", {
@@ -48,7 +48,7 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   let [over, found, pending] = [-1, -1, false];
 
   const scale = () => Math.min(size.w / bounds.wide, size.h / bounds.high) * 0.92 * look.z;
-  const place = (i) => [
+  const position = (i) => [
     size.w / 2 + (points[i][0] - look.x) * scale(),
     size.h / 2 - (points[i][1] - look.y) * scale(),
   ];
@@ -67,7 +67,7 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     );
     pen.globalAlpha = 0.85;
     for (const i of order) {
-      const [x, y] = place(i);
+      const [x, y] = position(i);
       if (x < -9 || y < -9 || x > size.w + 9 || y > size.h + 9) continue;
       pen.fillStyle = paints[colours[i]] ?? paints[0];
       pen.beginPath();
@@ -79,7 +79,7 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   }
 
   function named(i, style, radius) {
-    const [x, y] = place(i);
+    const [x, y] = position(i);
     pen.strokeStyle = style.getPropertyValue("--text");
     pen.lineWidth = 2;
     pen.beginPath();
@@ -105,10 +105,10 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     redraw();
   }
 
-  /** Zoom so that what is under (px, py) stays there. */
+  /** Zoom with (px, py) as the fixed point. */
   function zoom(factor, px, py) {
     const before = scale();
-    look.z = Math.max(LEAST, Math.min(MOST, look.z * factor));
+    look.z = Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, look.z * factor));
     const change = 1 / before - 1 / scale();
     look.x += (px - size.w / 2) * change;
     look.y -= (py - size.h / 2) * change;
@@ -129,7 +129,7 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
   function nearest(px, py) {
     let [best, least] = [-1, REACH * REACH];
     for (const i of names.keys()) {
-      const [x, y] = place(i);
+      const [x, y] = position(i);
       const far = (x - px) ** 2 + (y - py) ** 2;
       if (far < least) [best, least] = [i, far];
     }
@@ -202,15 +202,15 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
 
   return {
     element,
-    /** Look where a state says, and point at the entity it names. */
+    /** Show the section and mark the entity that a state names. */
     look({ at, name }) {
       const [x, y, z] = (at ?? "").split(",").map(Number);
-      const told = [x, y, z].every(Number.isFinite);
+      const isGiven = [x, y, z].every(Number.isFinite);
       found = name ? names.indexOf(name) : -1;
-      if (told) look = { x, y, z: Math.max(LEAST, Math.min(MOST, z)) };
+      if (isGiven) look = { x, y, z: Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, z)) };
       else if (found >= 0) look = { x: points[found][0], y: points[found][1], z: 4 };
       else look = { x: bounds.x, y: bounds.y, z: 1 };
-      measure(); // the observer is late: a key may come first
+      measure(); // a key may be pressed before the observer runs
     },
   };
 }
@@ -228,7 +228,7 @@ function box(points) {
   };
 }
 
-/** The class of a colour; the last two are for other answers and for none. */
+/** The class of a colour; the last two mean other answers and no answer. */
 export function swatch(names, i) {
   if (names.length < 2) return "c-0";
   if (i === names.length - 1) return "c-none";

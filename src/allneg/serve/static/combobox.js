@@ -1,23 +1,23 @@
-/** A text field with suggestions, after the ARIA combobox pattern; the keyboard alone suffices. */
+/** A text field with suggestions, by the ARIA combobox pattern; works with the keyboard alone. */
 
-import { el, fresh, put } from "./dom.js";
+import { el, uniqueId, put } from "./dom.js";
 import { count } from "./numbers.js";
 
-const DELAY = 60; // milliseconds without a key before the service is asked
+const DELAY = 60; // milliseconds between the last key and the request
 
 /**
  * @param {Object} about
  * @param {string} about.label
  * @param {string} about.placeholder
  * @param {(text: string, signal: AbortSignal) => Promise<Suggestion[]>} about.find
- * @param {(name: string) => void} about.choose called with the suggestion that was taken
+ * @param {(name: string) => void} about.choose called with the chosen suggestion
  *
  * @typedef {{ name: string, gloss?: string | null, aside?: string }} Suggestion
  */
 export function combobox({ label, placeholder, find, choose }) {
-  const [id, list] = [fresh("box"), fresh("list")];
+  const [id, list] = [uniqueId("box"), uniqueId("list")];
   const options = el("ul", { id: list, role: "listbox", "aria-label": label, hidden: true });
-  const told = el("span", { class: "unseen", role: "status" });
+  const status = el("span", { class: "unseen", role: "status" });
   const input = el("input", {
     id,
     type: "text",
@@ -37,7 +37,7 @@ export function combobox({ label, placeholder, find, choose }) {
 
   function set(name) {
     input.value = name;
-    input.dataset.set = name; // the arrow keys then show all names, not only those like it
+    input.dataset.set = name; // the arrow keys then show all names
   }
 
   function close() {
@@ -49,15 +49,15 @@ export function combobox({ label, placeholder, find, choose }) {
     input.setAttribute("aria-expanded", "false");
   }
 
-  function mark(place) {
-    active = place;
+  function mark(index) {
+    active = index;
     [...options.children].forEach((option, i) => {
       if (option.role !== "option") return;
-      option.setAttribute("aria-selected", String(i === place));
-      if (i === place) option.scrollIntoView({ block: "nearest" });
+      option.setAttribute("aria-selected", String(i === index));
+      if (i === index) option.scrollIntoView({ block: "nearest" });
     });
-    if (place < 0) input.removeAttribute("aria-activedescendant");
-    else input.setAttribute("aria-activedescendant", options.children[place].id);
+    if (index < 0) input.removeAttribute("aria-activedescendant");
+    else input.setAttribute("aria-activedescendant", options.children[index].id);
   }
 
   function take(name) {
@@ -70,10 +70,10 @@ export function combobox({ label, placeholder, find, choose }) {
     return el(
       "li",
       {
-        id: fresh("option"),
+        id: uniqueId("option"),
         role: "option",
         "aria-selected": "false",
-        // On mousedown, so that the field keeps its focus.
+        // On mousedown: the field keeps its focus.
         onmousedown: (event) => (event.preventDefault(), take(name)),
       },
       el("span", { class: "option-name" }, name, gloss && el("small", {}, gloss)),
@@ -90,15 +90,15 @@ export function combobox({ label, placeholder, find, choose }) {
       await pause(first === undefined ? DELAY : 0, signal);
       found = await find(text, signal);
     } catch {
-      return; // given up for a newer text, or the service is gone, which the answers will say
+      return; // replaced by a newer request, or failed: then the answers show the error
     }
     if (signal.aborted || document.activeElement !== input) return;
     put(options, found.map(option));
     if (found.length === 0)
-      put(options, el("li", { class: "none", role: "presentation" }, "No name like this"));
+      put(options, el("li", { class: "none", role: "presentation" }, "No similar name"));
     options.hidden = false;
     input.setAttribute("aria-expanded", String(found.length > 0));
-    told.textContent = found.length ? `${count(found.length)} suggestions` : "No name like this";
+    status.textContent = found.length ? `${count(found.length)} suggestions` : "No similar name";
     mark(first === undefined || found.length === 0 ? -1 : first === "last" ? found.length - 1 : 0);
   }
 
@@ -129,7 +129,7 @@ export function combobox({ label, placeholder, find, choose }) {
     } else if (event.key === "Escape") {
       input.value = "";
     } else if (event.key === "Enter") {
-      close(); // and the form takes what was typed
+      close(); // the form submits the typed text
     }
   });
 
@@ -139,10 +139,10 @@ export function combobox({ label, placeholder, find, choose }) {
       { class: "field" },
       el("label", { for: id }, label),
       el("div", { class: "box" }, input, options),
-      told,
+      status,
     ),
     input,
-    /** A name as it is, spaces around it included, or what was typed without them. */
+    /** A chosen name unchanged, or the typed text without outer spaces. */
     get value() {
       return input.value === input.dataset.set ? input.value : input.value.trim();
     },

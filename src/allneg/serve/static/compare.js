@@ -1,54 +1,54 @@
-/** Two models, one question: both rankings, and lines for what moved. */
+/** Two models, one query: both rankings, and lines between equal answers. */
 
-import { address, asked, go, state } from "./address.js";
+import { address, unknownPart, go, state } from "./address.js";
 import { badge } from "./answers.js";
 import { parameters } from "./ask.js";
 import { el, put, svg } from "./dom.js";
 import * as numbers from "./numbers.js";
-import { empty, fillFrom, skeleton, trouble } from "./places.js";
-import { chip, inWords, questionForm, unasked } from "./question.js";
+import { empty, fillFrom, skeleton, errorMessage } from "./loading.js";
+import { chip, queryText, queryForm, incomplete } from "./query.js";
 import { get } from "./service.js";
 
-const ROW = 44; // pixels; the style sheet says the same
+const ROW = 44; // pixels; also in views.css
 
 /** @param {{ models: any[], examples: Record<string, any[]> }} about */
 export function compare({ models, examples }) {
-  const form = questionForm();
+  const form = queryForm();
   const chips = el("ul", { class: "chips", "aria-label": "Examples" });
-  const place = el(
+  const container = el(
     "section",
     { class: "card answers", "aria-label": "Both rankings" },
     skeleton(11),
   );
   return {
-    title: (here) => (here.head || here.tail ? `Compare: ${inWords(here)}` : "Compare"),
+    title: (here) => (here.head || here.tail ? `Compare: ${queryText(here)}` : "Compare"),
     element: el(
       "div",
       { class: "view" },
       el("h1", { class: "unseen", tabindex: "-1" }, "Compare two models"),
       form.element,
       el("div", { class: "examples" }, el("span", { class: "muted" }, "Try"), chips),
-      place,
+      container,
     ),
     async update(here, signal) {
-      const other = here.other ?? models.find((each) => each.id !== here.model)?.id;
+      const other = here.other ?? models.find((item) => item.id !== here.model)?.id;
       put(
         chips,
-        (examples[here.model] ?? []).map((each) => el("li", {}, compareChip(each, here, other))),
+        (examples[here.model] ?? []).map((item) => el("li", {}, compareChip(item, here, other))),
       );
       const missing = form.update(here);
       if (!other) {
         const call = el("code", {}, "allneg explore RUN RUN");
         return put(
-          place,
-          empty("There is one model only", el("p", {}, "Start the explorer with two runs: ", call)),
+          container,
+          empty("Only one model is loaded", el("p", {}, "Start the explorer with two runs: ", call)),
         );
       }
-      if (missing.length) return put(place, unasked(missing));
+      if (missing.length) return put(container, incomplete(missing));
       const ask = (model) =>
         get("/v1/predict", parameters(here, model), signal).catch((error) => ({ error }));
       return fillFrom(
-        place,
+        container,
         signal,
         () => Promise.all([ask(here.model), ask(other)]),
         ([left, right]) => page(here, models, [here.model, other], [left, right]),
@@ -69,18 +69,18 @@ function compareChip(example, here, other) {
 
 function page(here, models, ids, [left, right]) {
   if (left.error && right.error) throw left.error;
-  const key = asked(here) === "relation" ? "relation" : "entity";
-  const lists = [left, right].map((said) =>
-    (said.answers ?? []).map((each) => ({ ...each, name: each[key] })),
+  const key = unknownPart(here) === "relation" ? "relation" : "entity";
+  const lists = [left, right].map((data) =>
+    (data.answers ?? []).map((item) => ({ ...item, name: item[key] })),
   );
-  const both = Boolean(left.answers && right.answers); // else nothing moved anywhere
-  const shared = lists[0].filter((each) => lists[1].some((theirs) => theirs.name === each.name));
+  const both = Boolean(left.answers && right.answers); // else there are no moves
+  const shared = lists[0].filter((item) => lists[1].some((theirs) => theirs.name === item.name));
   const size = Math.max(lists[0].length, lists[1].length);
   return [
     el(
       "div",
       { class: "answers-top" },
-      el("h2", {}, inWords(here)),
+      el("h2", {}, queryText(here)),
       both &&
         el(
           "p",
@@ -98,10 +98,10 @@ function page(here, models, ids, [left, right]) {
   ];
 }
 
-function column(here, models, ids, side, said, lists, both) {
+function column(here, models, ids, side, data, lists, both) {
   const field = side === 0 ? "model" : "other";
-  const options = models.map((each) =>
-    el("option", { value: each.id, selected: each.id === ids[side] }, each.id),
+  const options = models.map((item) =>
+    el("option", { value: item.id, selected: item.id === ids[side] }, item.id),
   );
   const choose = (event) => go({ ...state(), other: ids[1], [field]: event.target.value });
   const label = side === 0 ? "Left model" : "Right model";
@@ -109,17 +109,17 @@ function column(here, models, ids, side, said, lists, both) {
     "div",
     { class: "side" },
     el("select", { "aria-label": label, onchange: choose }, options),
-    said.error
-      ? trouble(
-          said.error,
+    data.error
+      ? errorMessage(
+          data.error,
           () => go(state()),
-          said.error.code === "unknown_model" ? field : undefined,
+          data.error.code === "unknown_model" ? field : undefined,
         )
       : el(
           "ol",
           { class: "rows", "aria-label": ids[side] },
-          lists[side].map((each) =>
-            row(here, ids[side], each, both && move(each, lists[1 - side], side)),
+          lists[side].map((item) =>
+            row(here, ids[side], item, both && move(item, lists[1 - side], side)),
           ),
         ),
   );
@@ -127,7 +127,7 @@ function column(here, models, ids, side, said, lists, both) {
 
 function row(here, model, answer, moved) {
   const link =
-    asked(here) === "relation"
+    unknownPart(here) === "relation"
       ? address({ model, head: here.head, relation: answer.name })
       : address({ view: "entity", model, name: answer.name });
   return el(
@@ -151,9 +151,9 @@ function row(here, model, answer, moved) {
   );
 }
 
-/** How far an answer moved from left to right; told on the right, where it came to. */
+/** How far an answer moved from left to right; shown in the right list. */
 function move(answer, theirs, side) {
-  const before = theirs.find((each) => each.name === answer.name);
+  const before = theirs.find((item) => item.name === answer.name);
   if (!before)
     return side === 1
       ? el("span", { class: "move in", title: "not in the left list" }, "in")
@@ -166,8 +166,8 @@ function move(answer, theirs, side) {
 
 function moves([left, right]) {
   const height = ROW * Math.max(left.length, right.length, 1);
-  const lines = left.flatMap((each, i) => {
-    const j = right.findIndex((theirs) => theirs.name === each.name);
+  const lines = left.flatMap((item, i) => {
+    const j = right.findIndex((theirs) => theirs.name === item.name);
     if (j < 0) return [];
     const [y1, y2] = [(i + 0.5) * ROW, (j + 0.5) * ROW];
     const kind = i === j ? "same" : j < i ? "up" : "down";

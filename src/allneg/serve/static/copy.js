@@ -1,10 +1,10 @@
-/** The answers, to take along: as TSV, JSON, or the Python that asks the same. */
+/** Copies of the answers: as TSV, JSON, or the same query in Python. */
 
-import { asked } from "./address.js";
-import { el, say } from "./dom.js";
+import { unknownPart } from "./address.js";
+import { el, announce } from "./dom.js";
 
-export function copyButtons(here, said) {
-  const kinds = { TSV: () => tsv(said), JSON: () => json(said), Python: () => python(here) };
+export function copyButtons(here, data) {
+  const kinds = { TSV: () => tsv(data), JSON: () => json(data), Python: () => python(here) };
   return el(
     "span",
     { class: "copies", role: "group", "aria-label": "Copy the answers" },
@@ -24,9 +24,9 @@ export function copyButtons(here, said) {
   );
 }
 
-/** A line of names, then one a line for every answer. */
-export function tsv(said) {
-  const { head, relation, tail } = said.question;
+/** A header line, then one line per answer. */
+export function tsv(data) {
+  const { head, relation, tail } = data.question;
   const columns = [
     "rank",
     "head",
@@ -37,23 +37,23 @@ export function tsv(said) {
     "calibrated",
     "known",
   ];
-  const lines = said.answers.map((each) => {
+  const lines = data.answers.map((item) => {
     const facts = {
-      head: head ?? each.entity,
-      relation: relation ?? each.relation,
-      tail: tail ?? each.entity,
-      ...each,
-      known: each.known ?? "new",
+      head: head ?? item.entity,
+      relation: relation ?? item.relation,
+      tail: tail ?? item.entity,
+      ...item,
+      known: item.known ?? "new",
     };
     return columns
-      .map((column) => plain(column === "relation" ? (relation ?? each.relation) : facts[column]))
+      .map((column) => plain(column === "relation" ? (relation ?? item.relation) : facts[column]))
       .join("\t");
   });
   return [columns.join("\t"), ...lines, ""].join("\n");
 }
 
-export function json(said) {
-  return `${JSON.stringify({ question: said.question, answers: said.answers }, null, 2)}\n`;
+export function json(data) {
+  return `${JSON.stringify({ question: data.question, answers: data.answers }, null, 2)}\n`;
 }
 
 export function python(here) {
@@ -66,7 +66,7 @@ export function python(here) {
     head: () => `heads(${quote(tail)}, ${quote(relation)}, ${options})`,
     relation: () => `relations(${quote(head)}, ${quote(tail)}, ${options})`,
   };
-  const part = asked(here);
+  const part = unknownPart(here);
   return [
     "import allneg",
     "",
@@ -83,8 +83,8 @@ function plain(value) {
 
 async function copy(button, name, text) {
   const done = await written(text);
-  say(done ? `Copied as ${name}` : "The browser did not let the page copy");
-  button.textContent = done ? "Copied" : "No";
+  announce(done ? `Copied as ${name}` : "The browser did not allow copying");
+  button.textContent = done ? "Copied" : "Failed";
   setTimeout(() => (button.textContent = name), 1200);
 }
 
@@ -93,7 +93,7 @@ async function written(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Pages that do not come from this machine have no clipboard; a selection does it there.
+    // Pages from another machine may not use the clipboard; copying a selection works there.
     const field = el("textarea", { class: "unseen", "aria-hidden": "true" }, text);
     document.body.append(field);
     field.select();

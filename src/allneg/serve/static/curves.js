@@ -1,12 +1,12 @@
-/** Curves over the epochs, a line for each run. */
+/** Curves over the epochs, one line per run. */
 
 import { el, svg } from "./dom.js";
 
 const [WIDTH, HEIGHT, LEFT, BOTTOM, EDGE] = [480, 220, 52, 28, 10];
-const LOOKS = 9; // lines that look different
+const N_STYLES = 9; // different line styles
 
 /**
- * @param {{ model: string, curves: any[] }[]} runs with one entry an epoch
+ * @param {{ model: string, curves: any[] }[]} runs with one entry per epoch
  * @param {string} field what is drawn
  * @param {string} name
  */
@@ -14,13 +14,13 @@ export function curves(runs, field, name) {
   const lines = runs
     .map(({ model, curves: entries }, i) => ({
       model,
-      look: `run-${i % LOOKS}`,
+      look: `run-${i % N_STYLES}`,
       points: entries
-        .filter((each) => Number.isFinite(each[field]))
-        .map((each) => [each.epoch, each[field]]),
+        .filter((item) => Number.isFinite(item[field]))
+        .map((item) => [item.epoch, item[field]]),
     }))
     .filter(({ points }) => points.length > 0);
-  if (lines.length === 0) return el("p", { class: "muted no-curve" }, `No ${name} was noted.`);
+  if (lines.length === 0) return el("p", { class: "muted no-curve" }, `No ${name} was recorded.`);
   const drawn = drawing(lines, name);
   return lines.length > 1 ? [drawn, legend(lines)] : drawn;
 }
@@ -33,10 +33,10 @@ function drawing(lines, name) {
   const [low, high] = [Math.min(ticks[0], ...ys), Math.max(ticks[ticks.length - 1], ...ys)];
   const x = (epoch) => LEFT + ((epoch - first) / Math.max(1, last - first)) * (WIDTH - LEFT - EDGE);
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - BOTTOM - EDGE);
-  const told = `${name} by epoch: ${lines.map((line) => inWords(line, lines.length > 1)).join("; ")}`;
+  const label = `${name} by epoch: ${lines.map((line) => describe(line, lines.length > 1)).join("; ")}`;
   return svg(
     "svg",
-    { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": told },
+    { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     ticks.map((tick) => [
       svg("line", { class: "grid", x1: LEFT, x2: WIDTH - EDGE, y1: y(tick), y2: y(tick) }),
       svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, String(tick)),
@@ -70,7 +70,7 @@ function drawing(lines, name) {
   );
 }
 
-function inWords({ model, points }, named) {
+function describe({ model, points }, named) {
   const [[first, start], [last, end]] = [points[0], points[points.length - 1]];
   const from = `from ${start.toPrecision(3)} in epoch ${first} to ${end.toPrecision(3)} in epoch ${last}`;
   return named ? `${model} ${from}` : from;
@@ -100,7 +100,7 @@ function steps(low, high) {
   if (high === low) [low, high] = [low - 0.5, high + 0.5];
   const rough = (high - low) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  const step = [1, 2, 5, 10].map((item) => item * power).find((item) => item >= rough);
   const found = [];
   for (let i = Math.floor(low / step); i <= Math.ceil(high / step); i += 1)
     found.push(Number((i * step).toPrecision(6)));

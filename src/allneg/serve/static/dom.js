@@ -1,4 +1,4 @@
-/** Elements from values. A string becomes text, never markup, whatever a name holds. */
+/** Elements from values. A string becomes text, never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,26 +13,26 @@ export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same, for what is drawn. @returns {any} */
+/** The same for SVG elements. @returns {any} */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Put `children` in the place of what an element holds. */
+/** Replace the children of an element. */
 export function put(element, ...children) {
   element.replaceChildren(...nodes(children));
 }
 
-/** Tell a screen reader something, once. */
-export function say(text) {
-  const place = document.getElementById("said");
-  if (place) place.textContent = text;
+/** Announce a text to screen readers. */
+export function announce(text) {
+  const status = document.getElementById("status");
+  if (status) status.textContent = text;
 }
 
 let count = 0;
 
-/** An id no other element has. */
-export function fresh(word) {
+/** An id that no other element has. */
+export function uniqueId(word) {
   count += 1;
   return `${word}-${count}`;
 }

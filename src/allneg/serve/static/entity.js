@@ -1,4 +1,4 @@
-/** The page of an entity: known facts by relation, neighbours in the model, a small graph. */
+/** The page of an entity: known facts by relation, similar entities, a small graph. */
 
 import { address, go, state } from "./address.js";
 import { badge } from "./answers.js";
@@ -6,8 +6,8 @@ import { combobox } from "./combobox.js";
 import { el, put } from "./dom.js";
 import { neighbourhood } from "./graph.js";
 import { count, metric } from "./numbers.js";
-import { empty, fillFrom, skeleton } from "./places.js";
-import { chip, entities } from "./question.js";
+import { empty, fillFrom, skeleton } from "./loading.js";
+import { chip, entities } from "./query.js";
 import { get } from "./service.js";
 
 export function entity() {
@@ -28,34 +28,34 @@ export function entity() {
     ),
   );
   const heading = el("h1", { tabindex: "-1" }, "Entity");
-  const place = el("div", { class: "entity" }, el("div", { class: "card" }, skeleton(14)));
+  const container = el("div", { class: "entity" }, el("div", { class: "card" }, skeleton(14)));
   return {
     title: (here) => here.name ?? "Entity",
-    element: el("div", { class: "view" }, form, heading, place),
+    element: el("div", { class: "view" }, form, heading, container),
     async update(here, signal) {
       box.value = here.name ?? "";
       heading.textContent = here.name ?? "Entity";
-      if (!here.name) return put(place, empty("No entity yet", el("p", {}, "Type a name above.")));
+      if (!here.name) return put(container, empty("No entity chosen", el("p", {}, "Type a name above.")));
       const load = () =>
         Promise.all([
           get("/v1/entity", { model: here.model, name: here.name }, signal),
           get("/v1/relations", { model: here.model, head: here.name }, signal),
         ]);
-      return fillFrom(place, signal, load, ([said, { relations }]) => page(here, said, relations));
+      return fillFrom(container, signal, load, ([data, { relations }]) => page(here, data, relations));
     },
   };
 }
 
-function page(here, said, relations) {
+function page(here, data, relations) {
   const { model } = here;
-  const typical = relations.filter((each) => each.typical).slice(0, 4);
-  const asks = typical.map(({ name }) => chip({ head: said.name, relation: name }, model));
-  const first = said.facts.find((each) => each.direction === "in");
-  if (first) asks.push(chip({ relation: first.relation, tail: said.name }, model));
+  const typical = relations.filter((item) => item.typical).slice(0, 4);
+  const asks = typical.map(({ name }) => chip({ head: data.name, relation: name }, model));
+  const first = data.facts.find((item) => item.direction === "in");
+  if (first) asks.push(chip({ relation: first.relation, tail: data.name }, model));
   asks.push(
     el(
       "a",
-      { class: "chip", href: address({ view: "map", model, name: said.name }) },
+      { class: "chip", href: address({ view: "map", model, name: data.name }) },
       "Show on the map",
     ),
   );
@@ -66,34 +66,34 @@ function page(here, said, relations) {
       el(
         "p",
         { class: "muted" },
-        said.label && `${said.label} · `,
-        `${count(said.degree)} known fact${said.degree === 1 ? "" : "s"}`,
+        data.label && `${data.label} · `,
+        `${count(data.degree)} known fact${data.degree === 1 ? "" : "s"}`,
       ),
       el(
         "ul",
-        { class: "chips", "aria-label": "Ask about it" },
-        asks.map((each) => el("li", {}, each)),
+        { class: "chips", "aria-label": "Queries about it" },
+        asks.map((item) => el("li", {}, item)),
       ),
     ),
     el(
       "section",
       { class: "card graph" },
-      el("h2", {}, "Around it"),
-      neighbourhood(said.graph, said.name, model),
+      el("h2", {}, "Neighbourhood"),
+      neighbourhood(data.graph, data.name, model),
     ),
     el(
       "div",
       { class: "halves" },
-      el("section", { class: "card" }, el("h2", {}, "Known facts"), facts(said, model)),
-      el("section", { class: "card" }, el("h2", {}, "Near in the model"), near(said, model)),
+      el("section", { class: "card" }, el("h2", {}, "Known facts"), facts(data, model)),
+      el("section", { class: "card" }, el("h2", {}, "Most similar entities"), near(data, model)),
     ),
   ];
 }
 
 function facts({ name, facts: groups }, model) {
-  if (groups.length === 0) return el("p", { class: "muted" }, "No fact is known of it.");
+  if (groups.length === 0) return el("p", { class: "muted" }, "There are no known facts.");
   return groups.map(({ relation, direction, total, entities }) => {
-    const question = direction === "out" ? { head: name, relation } : { relation, tail: name };
+    const query = direction === "out" ? { head: name, relation } : { relation, tail: name };
     const words =
       direction === "out"
         ? [relation, " …"]
@@ -104,15 +104,15 @@ function facts({ name, facts: groups }, model) {
       el(
         "h3",
         {},
-        el("a", { href: address({ model, ...question }) }, words),
+        el("a", { href: address({ model, ...query }) }, words),
         " ",
         el("span", { class: "muted" }, count(total)),
       ),
       el(
         "ul",
         { class: "flow" },
-        entities.map((each) =>
-          el("li", {}, link(model, each), each.split !== "train" && [" ", badge(each.split)]),
+        entities.map((item) =>
+          el("li", {}, link(model, item), item.split !== "train" && [" ", badge(item.split)]),
         ),
         total > entities.length &&
           el("li", { class: "muted" }, `and ${count(total - entities.length)} more`),
@@ -122,12 +122,12 @@ function facts({ name, facts: groups }, model) {
 }
 
 function near({ neighbours }, model) {
-  const rows = neighbours.map((each) =>
+  const rows = neighbours.map((item) =>
     el(
       "tr",
       {},
-      el("th", { scope: "row", class: "name" }, link(model, each)),
-      el("td", { class: "number" }, metric(each.similarity)),
+      el("th", { scope: "row", class: "name" }, link(model, item)),
+      el("td", { class: "number" }, metric(item.similarity)),
     ),
   );
   return el(

@@ -8,18 +8,18 @@ const ROUNDS = 240;
 
 /** @param {{ nodes: any[], edges: any[] }} graph @param {string} centre @param {string} model */
 export function neighbourhood(graph, centre, model) {
-  const place = el("div", { class: "drawn" });
+  const container = el("div", { class: "drawn" });
   let width = 0;
-  // Drawn at the size it has, so that its words keep theirs.
+  // Drawn at its actual size, so that the text is not scaled.
   new ResizeObserver(() => {
-    if (Math.abs(place.clientWidth - width) < 8) return;
-    width = place.clientWidth;
-    place.replaceChildren(draw(graph, centre, model, width));
-  }).observe(place);
+    if (Math.abs(container.clientWidth - width) < 8) return;
+    width = container.clientWidth;
+    container.replaceChildren(draw(graph, centre, model, width));
+  }).observe(container);
   const solid = graph.edges.some((edge) => !edge.predicted);
   const dashed = graph.edges.some((edge) => edge.predicted);
   return [
-    place,
+    container,
     el(
       "p",
       { class: "legend" },
@@ -29,7 +29,7 @@ export function neighbourhood(graph, centre, model) {
     el(
       "details",
       {},
-      el("summary", {}, "The same as a list"),
+      el("summary", {}, "Show as a list"),
       el(
         "ul",
         { class: "plain" },
@@ -96,10 +96,10 @@ function draw(graph, centre, model, width) {
           ),
       );
     });
-  const told = `${centre} and ${graph.nodes.length - 1} entities around it`;
+  const label = `${centre} and ${graph.nodes.length - 1} entities around it`;
   return svg(
     "svg",
-    { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": told },
+    { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": label },
     lines,
     nodes,
   );
@@ -122,7 +122,7 @@ function joined(edges) {
   return [...found.values()].map((line) => ({ ...line, bent: bent(line) }));
 }
 
-/** A way from a to b that keeps to one side by `bend` pixels. */
+/** A path from a to b, bent to one side by `bend` pixels. */
 function arc(a, b, bend) {
   const far = Math.hypot(b.x - a.x, b.y - a.y) || 1;
   const [x, y] = [
@@ -132,7 +132,7 @@ function arc(a, b, bend) {
   return `M${a.x} ${a.y} Q${x} ${y} ${b.x} ${b.y}`;
 }
 
-/** What joins a node to the one in the middle: the first relation, and how many more. */
+/** The first relation between a node and the centre, and the number of further ones. */
 function relations(edges, name, centre) {
   const own = edges.filter(
     ({ head, tail }) => (head === name && tail === centre) || (head === centre && tail === name),
@@ -141,7 +141,7 @@ function relations(edges, name, centre) {
   return cut(first, 22) + (more.length ? ` +${more.length}` : "");
 }
 
-/** Places that keep nodes apart and edges short; the same graph gives the same places. */
+/** Positions that keep nodes apart and edges short; always the same for the same graph. */
 function layout({ nodes, edges }, centre, width, height, margin) {
   const at = new Map();
   const others = nodes.filter((node) => node.name !== centre);

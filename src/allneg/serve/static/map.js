@@ -1,12 +1,12 @@
-/** The map: every entity's row in two dimensions, coloured by the answers of a relation. */
+/** The map: entity vectors in two dimensions, coloured by the answers of a relation. */
 
 import { address, go, note, state } from "./address.js";
 import { canvasMap, swatch } from "./canvas.js";
 import { combobox } from "./combobox.js";
 import { el, put } from "./dom.js";
 import { count } from "./numbers.js";
-import { fillFrom, skeleton } from "./places.js";
-import { entities } from "./question.js";
+import { fillFrom, skeleton } from "./loading.js";
+import { entities } from "./query.js";
 import { get } from "./service.js";
 
 export function map() {
@@ -30,7 +30,7 @@ export function map() {
   );
   const choose = (name) => go({ ...state(), name: name || undefined });
   const box = combobox({ label: "Find", placeholder: "an entity", find: entities, choose });
-  const place = el("div", { class: "map-place" }, skeleton(12));
+  const container = el("div", { class: "map-place" }, skeleton(12));
   let drawn = null; // { key, map }
   let listed = "";
 
@@ -39,7 +39,7 @@ export function map() {
       const { relations } = await get("/v1/relations", { model: here.model }, signal);
       put(
         relation,
-        el("option", { value: "" }, "nothing"),
+        el("option", { value: "" }, "none"),
         relations.map(({ name }) => el("option", { value: name }, name)),
       );
       listed = here.model;
@@ -67,13 +67,13 @@ export function map() {
           el(
             "div",
             { class: "field" },
-            el("label", { for: "map-relation" }, "Colour by the answer of"),
+            el("label", { for: "map-relation" }, "Colour by relation"),
             relation,
           ),
           el("div", { class: "field" }, el("label", { for: "map-method" }, "Projection"), method),
           box.element,
         ),
-        place,
+        container,
       ),
     ),
     async update(here, signal) {
@@ -91,11 +91,11 @@ export function map() {
       const keep = (at) => note({ ...state(), at });
       const open = (name) => go({ view: "entity", model: state().model, name });
       let made = null;
-      const done = await fillFrom(place, signal, load, (said) => {
-        made = canvasMap(said, { keep, open });
-        return [made.element, legend(said), below(here, said)];
+      const done = await fillFrom(container, signal, load, (data) => {
+        made = canvasMap(data, { keep, open });
+        return [made.element, legend(data), below(here, data)];
       });
-      if (signal.aborted) return; // what was drawn before still is
+      if (signal.aborted) return; // the old map stays
       drawn = done ? { key, map: made } : null;
       made?.look(here);
     },
@@ -105,7 +105,7 @@ export function map() {
 function legend({ legend: names, colours }) {
   if (names.length < 2)
     return el("p", { class: "legend map-legend muted" }, "Choose a relation to colour the points.");
-  const sizes = names.map((_, i) => colours.filter((each) => each === i).length);
+  const sizes = names.map((_, i) => colours.filter((item) => item === i).length);
   return el(
     "ul",
     { class: "legend map-legend", "aria-label": "Colours" },
@@ -122,11 +122,11 @@ function legend({ legend: names, colours }) {
   );
 }
 
-function below(here, said) {
+function below(here, data) {
   return el(
     "p",
     { class: "muted map-note" },
-    `${count(said.names.length)} entities. ${capital(said.note ?? "")}. Drag to pan, scroll or use + and − to zoom, click for the entity. `,
+    `${count(data.names.length)} entities. ${capital(data.note ?? "")}. Drag to pan, scroll or use + and − to zoom, click for the entity. `,
     here.name &&
       el(
         "a",

@@ -1,4 +1,4 @@
-/** Numbers as one reads them; the exact value stays in the element. */
+/** Rounded numbers; the exact value stays in the element. */
 
 import { el } from "./dom.js";
 
@@ -9,12 +9,12 @@ export function count(value) {
   return whole.format(value);
 }
 
-/** A share of 1 with four places; what is too small for them says so. */
+/** A share of 1 with four places, or "<0.0001". */
 export function share(value) {
   return exact(value, value > 0 && value < 0.00005 ? "<0.0001" : value.toFixed(4));
 }
 
-/** A score: three places, and no more digits than one can use. */
+/** A score: three places, or an exponent for large ones. */
 export function score(value) {
   return exact(value, Math.abs(value) < 1e5 ? value.toFixed(3) : value.toExponential(3));
 }
@@ -24,7 +24,7 @@ export function metric(value) {
   return exact(value, value.toFixed(3));
 }
 
-/** A rank: whole, or with its half where answers tie. */
+/** A rank: an integer, or a half if answers tie. */
 export function rank(value) {
   return exact(value, Number.isInteger(value) ? count(value) : value.toFixed(1));
 }

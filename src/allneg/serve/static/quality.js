@@ -1,34 +1,32 @@
-/** How good the model is: report card, heat map, training curves, the questions it did worst on. */
+/** The quality of a model: report, heat map, training curves and worst queries. */
 
 import { address } from "./address.js";
 import { curves } from "./curves.js";
 import { el } from "./dom.js";
 import * as numbers from "./numbers.js";
-import { empty, fillFrom, skeleton } from "./places.js";
-import { inWords } from "./question.js";
+import { empty, fillFrom, skeleton } from "./loading.js";
+import { queryText } from "./query.js";
 import { get } from "./service.js";
 
 const HITS = ["1", "3", "10"];
 
 /** @param {{ models: any[] }} about */
 export function quality({ models }) {
-  const place = el("div", { class: "quality" }, el("div", { class: "card" }, skeleton(16)));
-  let had = "";
+  const container = el("div", { class: "quality" }, el("div", { class: "card" }, skeleton(16)));
+  let loaded = "";
   return {
     title: () => "Quality",
-    element: el("div", { class: "view" }, el("h1", { tabindex: "-1" }, "Quality"), place),
+    element: el("div", { class: "view" }, el("h1", { tabindex: "-1" }, "Quality"), container),
     async update(here, signal) {
-      if (had === here.model) return;
-      const model = models.find((each) => each.id === here.model);
+      if (loaded === here.model) return;
+      const model = models.find((item) => item.id === here.model);
       const load = () =>
         Promise.all([
           get("/v1/metrics", { model: here.model }, signal),
           get("/v1/curves", {}, signal),
         ]);
-      const show = ([said, { runs }]) => page(here.model, model, said, runs);
-      had = (await fillFrom(place, signal, load, show))
-        ? here.model
-        : "";
+      const show = ([data, { runs }]) => page(here.model, model, data, runs);
+      loaded = (await fillFrom(container, signal, load, show)) ? here.model : "";
     },
   };
 }
@@ -41,7 +39,7 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
           "div",
           { class: "card" },
           empty(
-            "Nothing was ranked",
+            "No queries were ranked",
             el("p", {}, "The data has neither a test nor a valid split."),
           ),
         ),
@@ -57,7 +55,7 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
       ),
     ),
     el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
-    el("section", { class: "card" }, el("h2", {}, "Worst questions"), worstTable(id, worst, of)),
+    el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
   ];
 }
 
@@ -80,7 +78,7 @@ function card(model, report) {
     el(
       "p",
       { class: "muted" },
-      `${numbers.count(report.count)} questions, ${numbers.count(report.candidates)} candidates each. `,
+      `${numbers.count(report.count)} queries, ${numbers.count(report.candidates)} candidates per query. `,
       `Trained on ${numbers.count(model.train)} triples`,
       model.epochs ? `, ${numbers.count(model.epochs)} epochs` : "",
       model.seconds ? `, ${numbers.seconds(model.seconds)}.` : ".",
@@ -95,12 +93,12 @@ function card(model, report) {
 }
 
 function sides(report) {
-  const row = (name, each) =>
+  const row = (name, item) =>
     el(
       "tr",
       {},
       el("th", { scope: "row" }, name),
-      [each.mrr, ...HITS.map((k) => each.hits[k])].map((value) =>
+      [item.mrr, ...HITS.map((k) => item.hits[k])].map((value) =>
         el("td", { class: "number" }, numbers.metric(value)),
       ),
     );
@@ -114,7 +112,7 @@ function sides(report) {
       el(
         "tr",
         {},
-        ["asked for", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
+        ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
           el("th", { scope: "col", class: i > 0 && "number" }, text),
         ),
       ),
@@ -140,17 +138,17 @@ function list(rules) {
   );
 }
 
-/** Relation × metric, the two sides apart; the darker, the better. */
+/** Relation × metric, for each side; darker is better. */
 function heatMap(heat) {
   const metrics = [
-    ["MRR", (each) => each.mrr],
-    ...HITS.map((k) => [`H@${k}`, (each) => each.hits[k]]),
+    ["MRR", (item) => item.mrr],
+    ...HITS.map((k) => [`H@${k}`, (item) => item.hits[k]]),
   ];
   const cell = (value) =>
     el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
   const none = el("td", { class: "heat" }, "–");
-  const cells = (each) =>
-    metrics.map(([, pick]) => (each && each.count ? cell(pick(each)) : none.cloneNode(true)));
+  const cells = (item) =>
+    metrics.map(([, pick]) => (item && item.count ? cell(pick(item)) : none.cloneNode(true)));
   const rows = heat.map(({ relation, category, head, tail }) =>
     el(
       "tr",
@@ -176,14 +174,14 @@ function heatMap(heat) {
           {},
           el("th", { scope: "col", rowspan: 2 }, "relation"),
           el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"),
-          el("th", { scope: "colgroup", colspan: 4 }, "asked for the tail"),
-          el("th", { scope: "colgroup", colspan: 4 }, "asked for the head"),
+          el("th", { scope: "colgroup", colspan: 4 }, "tail queries"),
+          el("th", { scope: "colgroup", colspan: 4 }, "head queries"),
         ),
         el(
           "tr",
           {},
           names,
-          names.map((each) => each.cloneNode(true)),
+          names.map((item) => item.cloneNode(true)),
         ),
       ),
       el("tbody", {}, rows),
@@ -192,7 +190,7 @@ function heatMap(heat) {
 }
 
 function worstTable(model, worst, of) {
-  if (worst.length === 0) return el("p", { class: "muted" }, "No question was ranked.");
+  if (worst.length === 0) return el("p", { class: "muted" }, "No queries were ranked.");
   const rows = worst.map(({ head, relation, tail, side, rank }) =>
     el(
       "tr",
@@ -204,7 +202,7 @@ function worstTable(model, worst, of) {
         el(
           "a",
           { href: address({ model, head, relation, tail, ask: side }) },
-          inWords({ head, relation, tail, ask: side }),
+          queryText({ head, relation, tail, ask: side }),
         ),
       ),
       el("td", { class: "name" }, side === "tail" ? tail : head),
@@ -213,13 +211,13 @@ function worstTable(model, worst, of) {
   const note = el(
     "p",
     { class: "muted" },
-    `Of the questions of ${numbers.count(of)} triples, those whose right answer ranked lowest.`,
+    `Among the queries of ${numbers.count(of)} triples, those whose right answer has the worst rank.`,
   );
   return [
     note,
     el(
       "div",
-      { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst questions" },
+      { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst queries" },
       el(
         "table",
         {},
@@ -230,7 +228,7 @@ function worstTable(model, worst, of) {
             "tr",
             {},
             el("th", { scope: "col", class: "number" }, "rank"),
-            el("th", { scope: "col" }, "question"),
+            el("th", { scope: "col" }, "query"),
             el("th", { scope: "col" }, "right answer"),
           ),
         ),

@@ -1,10 +1,10 @@
-/** The service's answers, or the trouble it names. */
+/** Requests to the service: its answers, or its errors. */
 
-export class Trouble extends Error {
+export class ServiceError extends Error {
   /**
-   * @param {string} code one of the service's, or "gone" when nothing answers
+   * @param {string} code a code of the service, or "gone" if it does not respond
    * @param {string} message
-   * @param {string[]} near names like the one that is not known
+   * @param {string[]} near names similar to the unknown one
    */
   constructor(code, message, near = []) {
     super(message);
@@ -24,16 +24,16 @@ export async function get(path, parameters = {}, signal) {
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined && value !== null && value !== "") query.set(name, String(value));
   }
-  let response, said;
+  let response, data;
   try {
     response = await fetch(`${path}?${query}`, { signal, headers: { accept: "application/json" } });
-    said = await response.json();
+    data = await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
-    if (response) throw new Trouble("broken", `${path} gave no JSON (status ${response.status}).`);
-    throw new Trouble("gone", "The service does not answer. Is `allneg explore` still running?");
+    if (response) throw new ServiceError("broken", `${path} gave no JSON (status ${response.status}).`);
+    throw new ServiceError("gone", "The service does not answer. Is `allneg explore` still running?");
   }
-  if (response.ok) return said;
-  const { code = "broken", message = `status ${response.status}`, near = [] } = said.error ?? {};
-  throw new Trouble(code, message, near);
+  if (response.ok) return data;
+  const { code = "broken", message = `status ${response.status}`, near = [] } = data.error ?? {};
+  throw new ServiceError(code, message, near);
 }

@@ -1,25 +1,25 @@
-/** Why an answer: entities like the one asked about, facts that join the two, paths of two steps. */
+/** Reasons for an answer: similar entities, facts and paths between the two. */
 
-import { address, asked } from "./address.js";
+import { address, unknownPart } from "./address.js";
 import { badge } from "./answers.js";
 import { el, put } from "./dom.js";
 import { count, metric } from "./numbers.js";
-import { fillFrom, skeleton } from "./places.js";
+import { fillFrom, skeleton } from "./loading.js";
 import { get } from "./service.js";
 
-const FIRST = 4; // rows of a block that are shown at once
+const FIRST = 4; // rows of a block before "more"
 
-/** Fill a place with the reasons for an answer. */
-export function why(place, here, answer, signal) {
-  const part = asked(here);
+/** Fill a container with the reasons for an answer. */
+export function why(container, here, answer, signal) {
+  const part = unknownPart(here);
   const { model, head, relation, tail } = { ...here, [part]: answer };
   const side = part === "head" ? "head" : "tail";
-  put(place, el("div", { class: "why" }, skeleton(4)));
+  put(container, el("div", { class: "why" }, skeleton(4)));
   const load = () => get("/v1/explain", { model, head, relation, tail, side }, signal);
   const known = side === "head" ? tail : head;
-  const show = (said) =>
-    el("div", { class: "why" }, like(said, model, known), facts(said, model), paths(said, model));
-  return fillFrom(place, signal, load, show, () => why(place, here, answer, signal));
+  const show = (data) =>
+    el("div", { class: "why" }, like(data, model, known), facts(data, model), paths(data, model));
+  return fillFrom(container, signal, load, show, () => why(container, here, answer, signal));
 }
 
 function like({ neighbours }, model, known) {
@@ -36,9 +36,9 @@ function like({ neighbours }, model, known) {
     ),
   );
   return block(
-    `Like ${known}, with this answer`,
+    `Similar to ${known}, with the same answer`,
     rows,
-    "None of the nearest entities has this answer.",
+    "No other entity has this answer in train.",
   );
 }
 
@@ -46,7 +46,7 @@ function facts({ facts: known }, model) {
   const rows = known.map(([head, relation, tail, split]) =>
     el("li", {}, triple([head, relation, tail], model), " ", badge(split)),
   );
-  return block("Known facts that join the two", rows, "No known fact joins them.");
+  return block("Known facts between the two", rows, "There are no known facts between them.");
 }
 
 function paths({ paths: found }, model) {
@@ -68,8 +68,8 @@ function paths({ paths: found }, model) {
   return block(
     "Paths of two steps",
     rows,
-    "No path of two steps leads there.",
-    "^ reads a relation backwards",
+    "There are no paths of two steps.",
+    "^ marks a relation that is followed from tail to head",
   );
 }
 

@@ -1,26 +1,26 @@
-/** The form of a question: head, relation, tail, one of which is asked for. */
+/** The form of a query: head, relation and tail, one of which is the answer. */
 
-import { address, asked, go, state } from "./address.js";
+import { address, unknownPart, go, state } from "./address.js";
 import { combobox } from "./combobox.js";
-import { el, fresh, put, say } from "./dom.js";
+import { el, uniqueId, put, announce } from "./dom.js";
 import { count } from "./numbers.js";
-import { empty } from "./places.js";
+import { empty } from "./loading.js";
 import { get } from "./service.js";
 
 const PARTS = ["head", "relation", "tail"];
 
-/** Entities that begin with or hold a text, as a combobox suggests them. */
+/** Entities that match a text, as suggestions of a combobox. */
 export async function entities(q, signal) {
-  const said = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-  return said.entities.map(({ name, label, degree }) => ({
+  const data = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
+  return data.entities.map(({ name, label, degree }) => ({
     name,
     gloss: label,
     aside: count(degree),
   }));
 }
 
-/** The form; `update(state)` shows a question, and what is asked goes to the address. */
-export function questionForm() {
+/** The form; `update(state)` shows a query, and a submitted query goes to the address. */
+export function queryForm() {
   const boxes = {
     head: combobox({ label: "Head", placeholder: "an entity", find: entities, choose: submit }),
     relation: combobox({
@@ -37,7 +37,7 @@ export function questionForm() {
     el("span", { class: "label" }),
     el("output", { class: "unknown" }, "?"),
   );
-  const [group, slots] = [fresh("ask"), el("div", { class: "slots" })];
+  const [group, slots] = [uniqueId("ask"), el("div", { class: "slots" })];
   const radios = Object.fromEntries(
     PARTS.map((part) => [
       part,
@@ -50,7 +50,7 @@ export function questionForm() {
     "form",
     {
       class: "card question",
-      "aria-label": "Question",
+      "aria-label": "Query",
       onsubmit: (event) => (event.preventDefault(), submit()),
     },
     el(
@@ -78,7 +78,7 @@ export function questionForm() {
     unknown.firstChild.textContent = boxes[part].element.querySelector("label").textContent;
     put(
       slots,
-      PARTS.map((each) => (each === part ? unknown : boxes[each].element)),
+      PARTS.map((item) => (item === part ? unknown : boxes[item].element)),
     );
   }
 
@@ -90,11 +90,11 @@ export function questionForm() {
   function submit() {
     const { head: _h, relation: _r, tail: _t, ask: _a, why: _w, k: _k, ...rest } = state();
     const parts = given();
-    go({ ...rest, ...parts, ...(asked(parts) === ask ? {} : { ask }) });
+    go({ ...rest, ...parts, ...(unknownPart(parts) === ask ? {} : { ask }) });
   }
 
   function turn(part) {
-    // The radio keeps the focus: `slots` is arranged anew, the radios stay where they are.
+    // Only `slots` is filled again: the radio keeps the focus.
     arrange(part);
     submit();
   }
@@ -108,28 +108,28 @@ export function questionForm() {
 
   return {
     element,
-    /** Show the question of a state; gives the parts that are missing. */
+    /** Show the query of a state; returns the missing parts. */
     update(wanted) {
-      const part = asked(wanted);
+      const part = unknownPart(wanted);
       if (part !== ask || !slots.firstChild) arrange(part);
-      for (const each of PARTS) {
-        // What is asked for keeps its text: it may be asked about next.
-        if (each !== part) boxes[each].value = wanted[each] ?? "";
+      for (const item of PARTS) {
+        // The hidden field keeps its text for the next query.
+        if (item !== part) boxes[item].value = wanted[item] ?? "";
       }
-      return PARTS.filter((each) => each !== part && !wanted[each]);
+      return PARTS.filter((item) => item !== part && !wanted[item]);
     },
   };
 
   async function relations(q, signal) {
     const head = ask === "tail" ? boxes.head.value : undefined;
-    let said;
+    let data;
     try {
-      said = await get("/v1/relations", { model: state().model, q, head }, signal);
+      data = await get("/v1/relations", { model: state().model, q, head }, signal);
     } catch (error) {
       if (signal.aborted || !head) throw error;
-      said = await get("/v1/relations", { model: state().model, q }, signal); // the head is no name yet
+      data = await get("/v1/relations", { model: state().model, q }, signal); // the head is not a name yet
     }
-    return said.relations.map(({ name, count: facts, typical }) => ({
+    return data.relations.map(({ name, count: facts, typical }) => ({
       name,
       gloss: typical ? "typical here" : null,
       aside: count(facts),
@@ -137,22 +137,22 @@ export function questionForm() {
   }
 }
 
-/** The question in words, as a line: France — borders — ? */
-export function inWords({ head, relation, tail, ask }) {
-  const part = asked({ head, relation, tail, ask });
-  return PARTS.map((each) => (each === part ? "?" : { head, relation, tail }[each])).join(" — ");
+/** The query as a line: France — borders — ? */
+export function queryText({ head, relation, tail, ask }) {
+  const part = unknownPart({ head, relation, tail, ask });
+  return PARTS.map((item) => (item === part ? "?" : { head, relation, tail }[item])).join(" — ");
 }
 
-/** What stands in the place of answers while parts are missing. */
-export function unasked(missing) {
+/** The message in place of answers while parts are missing. */
+export function incomplete(missing) {
   const title = `Choose a ${missing.join(" and a ")}`;
-  say(title);
-  return empty(title, el("p", {}, "Fill in two of the three, or take an example above."));
+  announce(title);
+  return empty(title, el("p", {}, "Fill in two of the three fields, or choose an example above."));
 }
 
-/** A link that asks a question. */
-export function chip(question, model) {
-  const { head, relation, tail, ask } = question;
+/** A link to a query. */
+export function chip(query, model) {
+  const { head, relation, tail, ask } = query;
   const to = address({
     model,
     head: head ?? undefined,
@@ -160,5 +160,5 @@ export function chip(question, model) {
     tail: tail ?? undefined,
     ask,
   });
-  return el("a", { class: "chip", href: to }, inWords(question));
+  return el("a", { class: "chip", href: to }, queryText(query));
 }

@@ -1,38 +1,38 @@
-/** A place on the page that waits for the service: slow, wrong or empty, it says so. */
+/** Parts of the page that wait for the service: slow, failed or empty. */
 
 import { address, state } from "./address.js";
 import { el, put } from "./dom.js";
 
-const PATIENCE = 1500; // milliseconds until a wait is called slow
+const SLOW_AFTER = 1500; // milliseconds until the wait is shown as slow
 
 /**
- * Fill `place` with what `load` promises. What it shows stays, dimmed, until then, so that
- * nothing jumps. A wait that was given up for another one leaves no trace.
- * @param {HTMLElement} place
+ * Fill `container` with the result of `load`. The old content stays, dimmed, until then, so that
+ * nothing jumps. An aborted wait changes nothing.
+ * @param {HTMLElement} container
  * @param {AbortSignal} signal
  * @param {() => Promise<any>} load
- * @param {(said: any) => any} show gives the children of the place
+ * @param {(data: any) => any} show returns the children of the container
  * @param {() => any} again what "Try again" does
- * @returns {Promise<boolean>} whether it came to show
+ * @returns {Promise<boolean>} whether the result is shown
  */
-export async function fillFrom(place, signal, load, show, again = anew) {
-  place.setAttribute("aria-busy", "true");
-  place.classList.remove("slow");
-  const slow = setTimeout(() => place.classList.add("slow"), PATIENCE);
+export async function fillFrom(container, signal, load, show, again = reload) {
+  container.setAttribute("aria-busy", "true");
+  container.classList.remove("slow");
+  const slow = setTimeout(() => container.classList.add("slow"), SLOW_AFTER);
   const rest = () => {
     clearTimeout(slow);
-    place.removeAttribute("aria-busy");
-    place.classList.remove("slow");
+    container.removeAttribute("aria-busy");
+    container.classList.remove("slow");
   };
-  signal.addEventListener("abort", rest); // before another wait begins, if one does
+  signal.addEventListener("abort", rest); // runs before the next wait begins
   try {
-    const said = await load();
+    const data = await load();
     if (signal.aborted) return false;
-    put(place, show(said));
+    put(container, show(data));
     return true;
   } catch (error) {
     if (signal.aborted) return false;
-    put(place, trouble(error, again));
+    put(container, errorMessage(error, again));
     return false;
   } finally {
     if (!signal.aborted) rest();
@@ -40,9 +40,9 @@ export async function fillFrom(place, signal, load, show, again = anew) {
 }
 
 /** Update the whole view. */
-const anew = () => dispatchEvent(new Event("popstate"));
+const reload = () => dispatchEvent(new Event("popstate"));
 
-/** Grey lines of the height that is to come. */
+/** Grey lines of the expected height. */
 export function skeleton(lines) {
   const line = () => el("div", { class: "bone" });
   return el(
@@ -57,8 +57,8 @@ export function empty(title, ...more) {
   return el("div", { class: "empty" }, el("p", { class: "empty-title" }, title), ...more);
 }
 
-/** What went wrong, and what to do; `field` of the state is wrong, where that is known. */
-export function trouble(error, again, field) {
+/** An error and what to do; `field` is the wrong field of the state, if known. */
+export function errorMessage(error, again, field) {
   if (!error.code) console.error(error);
   const known = TITLES[error.code];
   const near = (error.near ?? []).map((name) => el("li", {}, close(error, name, field)));
@@ -83,17 +83,17 @@ const TITLES = {
   unknown_entity: "No such entity",
   unknown_relation: "No such relation",
   unknown_model: "No such model",
-  bad_parameter: "This cannot be asked",
+  bad_parameter: "Invalid query",
   busy: "The service is busy",
-  gone: "The service is gone",
+  gone: "The service does not respond",
 };
 const AGAIN = ["busy", "gone", "broken"];
 
-/** A link to the same view, with the name that was not known put right. */
+/** A link to the same view with a close name instead of the unknown one. */
 function close(error, name, field) {
   const here = state();
   const fields = FIELDS[error.code] ?? ["name"];
-  const named = fields.find((each) => here[each] && error.message.includes(`'${here[each]}'`));
+  const named = fields.find((item) => here[item] && error.message.includes(`'${here[item]}'`));
   const wrong = field ?? named ?? fields[0];
   return el("a", { class: "chip", href: address({ ...here, [wrong]: name }) }, name);
 }
