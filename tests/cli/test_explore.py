@@ -17,7 +17,7 @@ pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What would be served; nothing is, and the explorer ends as by a SIGTERM."""
+    """What would be served; the explorer ends at once as if by SIGTERM."""
     found: list[dict[str, Any]] = []
 
     def make_app(models: dict[str, LoadedRun], workers: object, hosts: list[str]) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def test_a_page_is_served_under_the_name_it_is_announced_by(
     assert "127.0.0.2" in served[0]["hosts"]
 
 
-def test_the_page_is_opened_unless_told_not_to(
+def test_the_page_is_opened_in_a_browser_by_default(
     allneg: Callable, toy_run: Run, served: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
 
     class Now:
-        """A thread that does its work at once."""
+        """A thread that runs its target in `start`."""
 
         def __init__(self, target: Callable, args: tuple, daemon: bool) -> None:
             self.work = lambda: target(*args)
@@ -88,7 +88,7 @@ def test_labels_are_read(allneg: Callable, toy_run: Run, served: list, tmp_path:
 
 
 @pytest.mark.battery(40)
-def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
+def test_other_machines_need_a_host_name_and_cause_a_warning(
     allneg: Callable, toy_run: Run, served: list
 ) -> None:
     wide = ("--host", "0.0.0.0", "--no-browser", "--port", 0)
@@ -111,7 +111,7 @@ def test_an_allowed_host_is_a_plain_name(allneg: Callable, toy_run: Run, name: s
 
 
 @pytest.mark.battery(40)
-def test_a_taken_port_is_said_before_anything_is_loaded(allneg: Callable, tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error_before_loading(allneg: Callable, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = allneg("explore", tmp_path / "no-run", "--no-browser", "--port", port)
@@ -125,7 +125,7 @@ def test_a_folder_that_is_no_run_is_named(allneg: Callable, tmp_path: Path) -> N
     assert "not a run" in done.err
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_extra_the_error_names_what_to_install(
     allneg: Callable, toy_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = importlib.util.find_spec
@@ -138,19 +138,19 @@ def test_without_the_extra_it_says_what_to_install(
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_the_service_says_what_predict_says(allneg: Callable, toy_run: Run, new: bool) -> None:
+def test_the_service_answers_like_predict(allneg: Callable, toy_run: Run, new: bool) -> None:
     from starlette.testclient import TestClient
 
     from allneg.serve.app import make_app
     from allneg.serve.workers import Workers
 
-    said = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
+    data = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
                   "--json", "--device", "cpu", *(["--new"] if new else [])).json  # fmt: skip
-    opened = LoadedRun.load(toy_run.folder, "run", {}, "cpu")
-    with TestClient(make_app({"run": opened}, Workers(), ["testserver"])) as client:
-        asked = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
-        answers = client.get("/v1/predict", params=asked).json()["answers"]
+    loaded = LoadedRun.load(toy_run.folder, "run", {}, "cpu")
+    with TestClient(make_app({"run": loaded}, Workers(), ["testserver"])) as client:
+        params = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
+        answers = client.get("/v1/predict", params=params).json()["answers"]
         report = client.get("/v1/metrics").json()["report"]
-    assert [{name: each[name] for name in said[0]} for each in answers] == said
+    assert [{name: item[name] for name in data[0]} for item in answers] == data
     evaluated = allneg("evaluate", toy_run.folder, "--json", "--device", "cpu").json
     assert {name: evaluated[name] for name in report} == report

@@ -47,7 +47,7 @@ def test_a_larger_margin_is_never_less_likely(predictor: Predictor) -> None:
     assert calibration is not None
     found = calibration(np.linspace(-40, 5, 400).tolist())
     assert found == sorted(found)
-    assert all(0 < each < 1 for each in found)
+    assert all(0 < item < 1 for item in found)
     assert found[0] < found[-1]
 
 
@@ -60,8 +60,8 @@ def test_valid_gives_the_rate_of_right_answers(predictor: Predictor) -> None:
     for head, relation, tail in predictor.graph.valid.tolist():
         names = predictor.graph.vocabulary
         for side, entity in (("tail", head), ("head", tail)):
-            asked = (side, names.entities[entity], names.relations[relation])
-            answers = predictor.ask([asked], k=12)[0]  # type: ignore[list-item]
+            queries = (side, names.entities[entity], names.relations[relation])
+            answers = predictor.ask([queries], k=12)[0]  # type: ignore[list-item]
             counted = [e.score - answers.logsumexp for e in answers.predictions
                        if e.known in (None, "valid")]  # fmt: skip
             expected += sum(calibration(counted))
@@ -74,21 +74,19 @@ def test_without_valid_there_is_no_calibration(predictor: Predictor) -> None:
     assert Calibration.fit(none) is None
 
 
-def test_it_says_what_it_was_made_of(predictor: Predictor) -> None:
+def test_the_description_names_the_data(predictor: Predictor) -> None:
     calibration = Calibration.fit(predictor)
     assert calibration is not None
     assert "isotonic" in calibration.description
     assert "4 queries of valid" in calibration.description
 
 
-def test_a_question_of_many_answers_counts_once(
-    tmp_path: Path, quick: Callable[..., Recipe]
-) -> None:
+def test_a_query_of_many_answers_counts_once(tmp_path: Path, quick: Callable[..., Recipe]) -> None:
     """Ten answers to one query and one to ten others: 20 of 11 queries, not 110 of 20."""
     names = tuple(f"e{i}" for i in range(60))
     some = [[i, 0, 30 + i] for i in range(30)]
     valid = [[0, 0, 40 + i] for i in range(10)] + [[i, 0, 50 - i] for i in range(1, 11)]
-    train, found = (np.array(each, dtype=np.int64) for each in (some, valid))
+    train, found = (np.array(item, dtype=np.int64) for item in (some, valid))
     graph = Graph("many", Vocabulary(names, ("r",)), train, found, found[:0])
     run = Run.create(tmp_path / "run", quick("training.epochs=1", "model.scale=1e-6"), graph)
     fit(run)
@@ -98,11 +96,11 @@ def test_a_question_of_many_answers_counts_once(
     heads = {(head, relation) for head, relation, _ in valid}
     tails = {(relation, tail) for _, relation, tail in valid}
     assert calibration.n_queries == len(heads) + len(tails)
-    asked = [("tail", names[head], "r") for head, _ in sorted(heads)]
-    asked += [("head", names[tail], "r") for _, tail in sorted(tails)]
+    queries = [("tail", names[head], "r") for head, _ in sorted(heads)]
+    queries += [("head", names[tail], "r") for _, tail in sorted(tails)]
     expected = sum(
-        sum(calibration([e.score - each.logsumexp for e in each.predictions if e.known != "train"]))
-        for each in predictor.ask(asked, k=60)  # type: ignore[arg-type]
+        sum(calibration([e.score - item.logsumexp for e in item.predictions if e.known != "train"]))
+        for item in predictor.ask(queries, k=60)  # type: ignore[arg-type]
     )
     assert expected == pytest.approx(2 * len(valid), abs=2)
 

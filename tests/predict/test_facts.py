@@ -9,7 +9,7 @@ from allneg.graph.graph import SPLITS
 from allneg.predict.facts import Facts
 
 
-def test_around_are_all_facts_of_an_entity(tiny_graph: Graph) -> None:
+def test_of_entity_returns_all_facts_of_an_entity(tiny_graph: Graph) -> None:
     facts, names = Facts.of(tiny_graph), tiny_graph.vocabulary
     for entity in range(tiny_graph.n_entities):
         around = facts.of_entity(entity)
@@ -33,7 +33,7 @@ def test_around_are_all_facts_of_an_entity(tiny_graph: Graph) -> None:
         assert facts.degree[entity] == len(expected)
 
 
-def test_joining_facts_go_either_way_with_their_split(tiny_graph: Graph) -> None:
+def test_facts_between_two_entities_have_either_direction_and_a_split(tiny_graph: Graph) -> None:
     facts, names = Facts.of(tiny_graph), tiny_graph.vocabulary
     france, italy = names.entity("France"), names.entity("Italy")
     borders = names.relation("borders")
@@ -43,14 +43,14 @@ def test_joining_facts_go_either_way_with_their_split(tiny_graph: Graph) -> None
     assert facts.between(france, names.entity("Lisbon")) == []
 
 
-def test_a_fact_in_two_splits_stands_once_in_the_first(tiny_graph: Graph) -> None:
+def test_a_fact_in_two_splits_counts_once_in_the_first(tiny_graph: Graph) -> None:
     twice = replace(tiny_graph, test=tiny_graph.train[:3])
     facts = Facts.of(twice)
     assert len(facts.triples) == len(twice.train) + len(twice.valid)
     assert set(facts.split.tolist()) == {0, 1}
 
 
-def test_a_loop_is_joined_once(tiny_graph: Graph) -> None:
+def test_a_loop_is_between_an_entity_and_itself_once(tiny_graph: Graph) -> None:
     looped = replace(tiny_graph, test=np.array([[0, 0, 0]]))
     assert Facts.of(looped).between(0, 0) == [(0, 0, 0, "test")]
 

@@ -1,4 +1,4 @@
-"""An opened run, and a client of the service over it."""
+"""A loaded run, and a client of the service for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABELS = {"France": "French Republic", "Sicily": "Sicilia", "Nowhere": "no entit
 
 
 @pytest.fixture(scope="session")
-def opened(toy_run: Run) -> LoadedRun:
+def loaded(toy_run: Run) -> LoadedRun:
     return LoadedRun.load(toy_run.folder, "run", LABELS, "cpu")
 
 
@@ -23,16 +23,16 @@ def unlabelled(toy_run: Run) -> LoadedRun:
     return LoadedRun.load(toy_run.folder, "run", {}, "cpu")
 
 
-@pytest.fixture(scope="module")
-def client(opened: LoadedRun) -> Iterator[object]:
-    """The service as a client sees it, without a socket."""
+@pytest.fixture(scope="session")
+def client(loaded: LoadedRun) -> Iterator[object]:
+    """A client of the service, without a socket."""
     pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
     testclient = pytest.importorskip("starlette.testclient")
     from allneg.serve.app import make_app
     from allneg.serve.workers import Workers
 
     workers = Workers()
-    app = make_app({"run": opened, "run-2": replace(opened, id="run-2")}, workers, ["testserver"])
+    app = make_app({"run": loaded, "run-2": replace(loaded, id="run-2")}, workers, ["testserver"])
     with testclient.TestClient(app, raise_server_exceptions=False) as found:
         yield found
     assert workers.stop(seconds=5)

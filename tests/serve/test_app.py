@@ -1,4 +1,4 @@
-"""The addresses, without a socket: what they say, and how they refuse."""
+"""The URLs, without a socket: their answers and their errors."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 PREDICT = "/v1/predict?relation=borders&head=France"
 
 
-def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
-    """The error of an answer, which has the one shape that errors have."""
+def api_error(answer: Any, status: int, code: str) -> dict[str, Any]:
+    """The error of a response, in the form of all errors."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
-    said = json.loads(answer.content)
-    assert list(said) == ["error"]
-    assert set(said["error"]) == {"code", "message", "near"}
-    assert said["error"]["code"] == code
+    data = json.loads(answer.content)
+    assert list(data) == ["error"]
+    assert set(data["error"]) == {"code", "message", "near"}
+    assert data["error"]["code"] == code
     assert "Traceback" not in answer.text
-    error: dict[str, Any] = said["error"]
+    error: dict[str, Any] = data["error"]
     return error
 
 
-def test_a_service_says_that_it_is_well(client) -> None:
+def test_healthz_answers_ok(client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_models_are_listed_with_their_examples(client, opened: LoadedRun) -> None:
-    said = client.get("/v1/models").json()
-    assert [each["id"] for each in said["models"]] == ["run", "run-2"]
-    assert said["models"][0]["mrr"] == opened.run.report.mrr
-    for example in said["examples"]["run"]:
-        asked = {name: value for name, value in example.items() if value is not None}
-        assert client.get("/v1/predict", params=asked).status_code == 200
+def test_models_are_listed_with_their_examples(client, loaded: LoadedRun) -> None:
+    data = client.get("/v1/models").json()
+    assert [item["id"] for item in data["models"]] == ["run", "run-2"]
+    assert data["models"][0]["mrr"] == loaded.run.report.mrr
+    for example in data["examples"]["run"]:
+        params = {name: value for name, value in example.items() if value is not None}
+        assert client.get("/v1/predict", params=params).status_code == 200
 
 
 @pytest.mark.parametrize("hide", [False, True])
@@ -49,51 +49,51 @@ def test_models_are_listed_with_their_examples(client, opened: LoadedRun) -> Non
 def test_predictions_equal_those_of_the_predictor(
     client, toy_run: Run, side: str, entity: str, hide: bool
 ) -> None:
-    asked = {side: entity, "relation": "in", "k": 5, "hide_known": hide, "model": "run-2"}
-    said = client.get("/v1/predict", params=asked).json()
+    params = {side: entity, "relation": "in", "k": 5, "hide_known": hide, "model": "run-2"}
+    data = client.get("/v1/predict", params=params).json()
     predictor = load(toy_run.folder, device="cpu")
     expected = (predictor.tails if side == "head" else predictor.heads)(entity, "in", 5, hide)
     numbers = ("entity", "score", "probability", "known")
-    assert [{name: each[name] for name in numbers} for each in said["answers"]] == [
-        each.to_json() for each in expected
+    assert [{name: item[name] for name in numbers} for item in data["answers"]] == [
+        item.to_json() for item in expected
     ]
-    assert [each["rank"] for each in said["answers"]] == list(range(1, len(expected) + 1))
-    assert said["question"] == {"head": None, "tail": None, "relation": "in", side: entity}
+    assert [item["rank"] for item in data["answers"]] == list(range(1, len(expected) + 1))
+    assert data["question"] == {"head": None, "tail": None, "relation": "in", side: entity}
 
 
 def test_predictions_are_labelled_and_calibrated(client) -> None:
-    said = client.get("/v1/predict?relation=borders&tail=Spain&k=12").json()
-    assert {each["entity"]: each["label"] for each in said["answers"]}["France"] == (
+    data = client.get("/v1/predict?relation=borders&tail=Spain&k=12").json()
+    assert {item["entity"]: item["label"] for item in data["answers"]}["France"] == (
         "French Republic"
     )
-    calibrated = [each["calibrated"] for each in said["answers"]]
+    calibrated = [item["calibrated"] for item in data["answers"]]
     assert calibrated == sorted(calibrated, reverse=True)
-    assert "valid" in said["calibration"]
+    assert "valid" in data["calibration"]
 
 
-def test_without_valid_nothing_is_calibrated(opened: LoadedRun) -> None:
-    none = replace(opened, calibration=None)
+def test_without_valid_nothing_is_calibrated(loaded: LoadedRun) -> None:
+    none = replace(loaded, calibration=None)
     found = none.predictor.ask([("tail", "France", "in")])[0]
-    said = none.predicted(("tail", "France", "in"), found, 0.0)
-    assert said.calibration is None
-    assert {each.calibrated for each in said.answers} == {None}
+    data = none.predicted(("tail", "France", "in"), found, 0.0)
+    assert data.calibration is None
+    assert {item.calibrated for item in data.answers} == {None}
 
 
-def test_two_entities_ask_for_the_relation(client, opened: LoadedRun) -> None:
-    said = client.get("/v1/predict?head=Paris&tail=France").json()
-    assert said["question"] == {"head": "Paris", "relation": None, "tail": "France"}
-    assert {each["relation"]: each["known"] for each in said["answers"]} == {
+def test_two_entities_ask_for_the_relation(client, loaded: LoadedRun) -> None:
+    data = client.get("/v1/predict?head=Paris&tail=France").json()
+    assert data["question"] == {"head": "Paris", "relation": None, "tail": "France"}
+    assert {item["relation"]: item["known"] for item in data["answers"]} == {
         "in": "train",
         "capital_of": "train",
         "borders": None,
     }
-    assert sum(each["probability"] for each in said["answers"]) == pytest.approx(1)
-    for each in said["answers"]:
-        tails = opened.predictor.tails("Paris", each["relation"], k=12)
+    assert sum(item["probability"] for item in data["answers"]) == pytest.approx(1)
+    for item in data["answers"]:
+        tails = loaded.predictor.tails("Paris", item["relation"], k=12)
         score = {other.entity: other.score for other in tails}["France"]
-        assert each["score"] == pytest.approx(score, rel=1e-5)
+        assert item["score"] == pytest.approx(score, rel=1e-5)
     new = client.get("/v1/predict?head=Paris&tail=France&hide_known=true").json()
-    assert [each["relation"] for each in new["answers"]] == ["borders"]
+    assert [item["relation"] for item in new["answers"]] == ["borders"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_two_entities_ask_for_the_relation(client, opened: LoadedRun) -> None:
         "/v1/metrics",
     ],
 )
-def test_every_address_answers_in_json(client, address: str) -> None:
+def test_every_url_answers_in_json(client, address: str) -> None:
     answer = client.get(address)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json()
@@ -117,53 +117,53 @@ def test_every_address_answers_in_json(client, address: str) -> None:
 @pytest.mark.parametrize(
     "query", ["", "?head=Paris", "?relation=in", "?head=Paris&relation=in&tail=France"]
 )
-def test_a_question_says_two_of_three(client, query: str) -> None:
-    error = refused(client.get("/v1/predict" + query), 422, "bad_parameter")
+def test_a_query_has_two_of_three_parts(client, query: str) -> None:
+    error = api_error(client.get("/v1/predict" + query), 422, "bad_parameter")
     assert "two of head, relation and tail" in error["message"]
 
 
-def test_unknown_names_come_with_names_like_them(client) -> None:
-    error = refused(client.get("/v1/predict?head=Frence&relation=in"), 404, "unknown_entity")
+def test_unknown_names_come_with_close_names(client) -> None:
+    error = api_error(client.get("/v1/predict?head=Frence&relation=in"), 404, "unknown_entity")
     assert error["near"] == ["France"]
-    error = refused(client.get("/v1/predict?head=France&relation=im"), 404, "unknown_relation")
-    error = refused(client.get("/v1/metrics?model=other"), 404, "unknown_model")
+    error = api_error(client.get("/v1/predict?head=France&relation=im"), 404, "unknown_relation")
+    error = api_error(client.get("/v1/metrics?model=other"), 404, "unknown_model")
     assert error["near"] == ["run", "run-2"]
 
 
-def test_a_parameter_that_is_not_known_or_doubled_is_a_mistake(client) -> None:
-    error = refused(client.get(PREDICT + "&hide=1"), 422, "bad_parameter")
+def test_an_unknown_or_repeated_parameter_is_an_error(client) -> None:
+    error = api_error(client.get(PREDICT + "&hide=1"), 422, "bad_parameter")
     assert error["message"] == "'hide': unknown or repeated parameter"
-    refused(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
+    api_error(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
 
 
 def test_only_get_is_answered(client) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         answer = client.request(method, "/v1/models")
-        refused(answer, 405, "bad_method")
+        api_error(answer, 405, "bad_method")
         assert answer.headers["allow"] == "GET"
 
 
-def test_a_broken_model_says_so_and_a_broken_service_says_little(
-    client, opened: LoadedRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_diverged_model_is_reported_and_an_unexpected_error_hides_its_details(
+    client, loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fall(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ValueError("a secret /path")
 
-    monkeypatch.setattr("allneg.serve.app.entity_page", fall)
-    error = refused(client.get("/v1/entity?name=France"), 500, "internal")
+    monkeypatch.setattr("allneg.serve.app.entity_page", fail)
+    error = api_error(client.get("/v1/entity?name=France"), 500, "internal")
     assert "secret" not in json.dumps(error)
-    assert "a secret /path" in caplog.text  # the terminal has it
-    values = opened.predictor.tables.relations
+    assert "a secret /path" in caplog.text  # the log has it
+    values = loaded.predictor.tables.relations
     before = values.clone()
     try:
         values[:, 0] = float("nan")
-        error = refused(client.get("/v1/predict?relation=in&head=Rome"), 500, "internal")
+        error = api_error(client.get("/v1/predict?relation=in&head=Rome"), 500, "internal")
         assert "diverged" in error["message"]
     finally:
         values.copy_(before)
 
 
-NASTY = {
+HOSTILE = {
     "empty": "",
     "long": "x" * 513,
     "control": "\x1b[2J\x00\r\n",
@@ -176,7 +176,7 @@ NASTY = {
 
 
 @pytest.mark.battery(37)
-@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize(
     "address, others",
     [
@@ -190,17 +190,17 @@ NASTY = {
         ("/v1/relations", {"head": None}),
     ],
 )
-def test_nasty_names_are_unknown_or_bad(client, address: str, others: dict, text: str) -> None:
-    asked = {name: text if value is None else value for name, value in others.items()}
-    answer = client.get(address, params=asked)
+def test_hostile_names_are_errors(client, address: str, others: dict, text: str) -> None:
+    params = {name: text if value is None else value for name, value in others.items()}
+    answer = client.get(address, params=params)
     assert answer.status_code in (404, 422)
-    error = refused(answer, answer.status_code, json.loads(answer.content)["error"]["code"])
+    error = api_error(answer, answer.status_code, json.loads(answer.content)["error"]["code"])
     assert error["code"].startswith(("unknown_", "bad_parameter"))
-    assert answer.headers["x-content-type-options"] == "nosniff"  # so it is never read as HTML
+    assert answer.headers["x-content-type-options"] == "nosniff"  # browsers never treat it as HTML
 
 
 @pytest.mark.battery(37)
-@pytest.mark.parametrize("typed", [text for text in NASTY.values() if len(text) <= 512])
+@pytest.mark.parametrize("typed", [text for text in HOSTILE.values() if len(text) <= 512])
 def test_anything_may_be_typed_into_a_search(client, typed: str) -> None:
     assert client.get("/v1/entities", params={"q": typed}).status_code == 200
     assert client.get("/v1/relations", params={"q": typed}).status_code == 200
@@ -208,16 +208,16 @@ def test_anything_may_be_typed_into_a_search(client, typed: str) -> None:
 
 @pytest.mark.battery(37)
 @pytest.mark.parametrize("k", ["0", "-1", "1000000000", "x", "1.5", "", "1e3", "９" * 50, "null"])
-def test_only_a_sensible_number_of_answers_is_given(client, k: str) -> None:
-    refused(client.get(PREDICT, params={"head": "France", "relation": "in", "k": k}), 422,
+def test_the_number_of_answers_is_limited(client, k: str) -> None:
+    api_error(client.get(PREDICT, params={"head": "France", "relation": "in", "k": k}), 422,
             "bad_parameter")  # fmt: skip
-    refused(client.get("/v1/neighbours", params={"name": "France", "k": k}), 422, "bad_parameter")
+    api_error(client.get("/v1/neighbours", params={"name": "France", "k": k}), 422, "bad_parameter")
 
 
 @pytest.mark.battery(37)
 def test_a_long_text_is_too_large(client) -> None:
-    refused(client.get("/v1/entities?q=" + "x" * 60_000), 413, "too_large")
-    refused(client.get("/v1/entities?q=" + "x" * 513), 422, "bad_parameter")
+    api_error(client.get("/v1/entities?q=" + "x" * 60_000), 413, "too_large")
+    api_error(client.get("/v1/entities?q=" + "x" * 513), 422, "bad_parameter")
     assert client.get("/v1/entities?q=" + "x" * 512).status_code == 200
     assert client.get(PREDICT + "&k=1000").status_code == 200
 
@@ -253,11 +253,11 @@ def test_nothing_outside_the_list_is_opened(
 
     monkeypatch.setattr("builtins.open", never)
     monkeypatch.setattr("pathlib.Path.open", never)
-    refused(_raw(client, path), 404, "not_found")
+    api_error(_raw(client, path), 404, "not_found")
 
 
 def _raw(client, path: str) -> Any:
-    """An answer to a path that is not tidied up on its way."""
+    """The response to a path that the client does not normalize."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         scope = {**scope, "path": unquote(path), "raw_path": path.encode()}
@@ -284,7 +284,7 @@ def _raw(client, path: str) -> Any:
 )
 def test_a_foreign_host_is_refused(client, host: str) -> None:
     for path in ("/", "/healthz", "/v1/models", "/nothing"):
-        refused(client.get(path, headers={"host": host}), 400, "bad_host")
+        api_error(client.get(path, headers={"host": host}), 400, "bad_host")
 
 
 @pytest.mark.battery(38)
@@ -293,7 +293,7 @@ def test_a_host_may_have_a_port_and_capitals(client) -> None:
 
 
 @pytest.mark.battery(38)
-def test_a_foreign_origin_gets_no_leave_to_read(client) -> None:
+def test_a_foreign_origin_may_not_read_the_answer(client) -> None:
     answer = client.get("/v1/models", headers={"origin": "https://evil.example"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -301,17 +301,17 @@ def test_a_foreign_origin_gets_no_leave_to_read(client) -> None:
 @pytest.mark.battery(38)
 def test_a_large_body_is_refused(client) -> None:
     for method in ("GET", "POST"):
-        refused(client.request(method, "/v1/models", content=b"x" * 30_000_000), 413, "too_large")
+        api_error(client.request(method, "/v1/models", content=b"x" * 30_000_000), 413, "too_large")
     assert client.request("GET", "/v1/models", content=b"x" * 1024).status_code == 200
 
 
 @pytest.mark.battery(38)
 def test_a_body_without_end_is_refused(client) -> None:
     def endless():
-        for _ in range(10**5):  # far more than is ever read
+        for _ in range(10**5):  # far more than the service reads
             yield b"x" * 100
 
-    refused(client.request("GET", "/v1/models", content=endless()), 413, "too_large")
+    api_error(client.request("GET", "/v1/models", content=endless()), 413, "too_large")
 
 
 @pytest.mark.battery(40)

@@ -22,11 +22,11 @@ def test_the_service_benchmark_runs_at_toy_size_and_names_its_machine(tmp_path: 
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(out.read_text())
-    assert said["machine"]
+    data = json.loads(out.read_text())
+    assert data["machine"]
     for kind in ("alone", "together"):
-        assert 0 < said[kind]["p50_ms"] <= said[kind]["p99_ms"]
-        assert said[kind]["answers"] > 0
-        assert said[kind]["server_cpu_ms"] > 0
-        assert 0 < said[kind]["client_cpu_ms"] < said[kind]["p99_ms"]
-    assert said["resident_mib"] > 0
+        assert 0 < data[kind]["p50_ms"] <= data[kind]["p99_ms"]
+        assert data[kind]["answers"] > 0
+        assert data[kind]["server_cpu_ms"] > 0
+        assert 0 < data[kind]["client_cpu_ms"] < data[kind]["p99_ms"]
+    assert data["resident_mib"] > 0

@@ -24,13 +24,13 @@ def test_pca_finds_the_directions_of_a_full_decomposition() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (2, 5), (5, 1), (3, 2)])
-def test_few_rows_or_narrow_ones_still_have_places(shape: tuple[int, int]) -> None:
+def test_few_rows_or_columns_still_have_points(shape: tuple[int, int]) -> None:
     places = pca(torch.arange(shape[0] * shape[1]).float().view(shape))
     assert places.shape == (shape[0], 2)
     assert places.isfinite().all()
 
 
-def test_equal_rows_stand_in_one_place() -> None:
+def test_equal_rows_have_one_point() -> None:
     assert pca(torch.ones(4, 3)).abs().max() < 1e-3
 
 
@@ -71,12 +71,12 @@ def test_tsne_keeps_groups_apart_and_is_the_same_each_time() -> None:
 
 
 @needs_tsne
-def test_a_map_of_a_run_is_drawn_by_tsne(opened: LoadedRun) -> None:
-    drawn = opened.map("in", "tsne")
+def test_a_map_of_a_run_is_drawn_by_tsne(loaded: LoadedRun) -> None:
+    drawn = loaded.map("in", "tsne")
     assert drawn.method == "tsne"
     assert len(drawn.points) == len(drawn.names) == 12
     assert np.isfinite(np.array(drawn.points)).all()
-    assert drawn.points != opened.map("in", "pca").points
+    assert drawn.points != loaded.map("in", "pca").points
 
 
 def test_a_bias_is_not_part_of_the_direction() -> None:

@@ -8,35 +8,35 @@ from allneg.serve.explain import explain
 from allneg.serve.loaded_run import LoadedRun
 
 
-def test_supporters_have_the_same_answer_in_train_nearest_first(opened: LoadedRun) -> None:
-    found = explain(opened, ("Portugal", "in", "Europe"), "tail").neighbours
-    # Italy (valid) and Sicily (test) are in Europe too, but the model has not learned it so.
-    assert {each.entity for each in found} == {"France", "Spain", "Paris", "Madrid"}
-    assert [each.similarity for each in found] == sorted(
-        (each.similarity for each in found), reverse=True
+def test_supporters_have_the_same_answer_in_train_nearest_first(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("Portugal", "in", "Europe"), "tail").neighbours
+    # Italy (valid) and Sicily (test) are in Europe, too, but not in train.
+    assert {item.entity for item in found} == {"France", "Spain", "Paris", "Madrid"}
+    assert [item.similarity for item in found] == sorted(
+        (item.similarity for item in found), reverse=True
     )
-    assert all(each.fact == [each.entity, "in", "Europe"] for each in found)
+    assert all(item.fact == [item.entity, "in", "Europe"] for item in found)
 
 
-def test_a_head_is_supported_by_tails_like_the_asked_one(opened: LoadedRun) -> None:
-    found = explain(opened, ("France", "borders", "Portugal"), "head").neighbours
-    assert sorted(each.fact for each in found) == [
+def test_a_head_is_supported_by_similar_tails(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("France", "borders", "Portugal"), "head").neighbours
+    assert sorted(item.fact for item in found) == [
         ["France", "borders", "Italy"],
         ["France", "borders", "Spain"],
     ]
 
 
-def test_facts_join_the_two_in_either_direction(opened: LoadedRun) -> None:
-    found = explain(opened, ("Italy", "borders", "France"), "tail").facts
+def test_facts_between_the_two_have_either_direction(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("Italy", "borders", "France"), "tail").facts
     assert sorted(found) == [
         ["France", "borders", "Italy", "train"],
         ["Italy", "borders", "France", "valid"],
     ]
 
 
-def test_paths_of_two_steps_are_counted_by_their_relations(opened: LoadedRun) -> None:
-    found = explain(opened, ("Paris", "in", "Europe"), "tail").paths
-    ways = {tuple(each.relations): (each.count, each.example) for each in found}
+def test_paths_of_two_steps_are_counted_by_their_relations(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("Paris", "in", "Europe"), "tail").paths
+    ways = {tuple(item.relations): (item.count, item.example) for item in found}
     assert ways == {
         ("capital_of", "in"): (
             1,
@@ -46,37 +46,37 @@ def test_paths_of_two_steps_are_counted_by_their_relations(opened: LoadedRun) ->
     }
 
 
-def test_a_reversed_step_has_a_mark_and_its_fact_as_it_is(opened: LoadedRun) -> None:
-    found = explain(opened, ("Madrid", "in", "Paris"), "tail").paths
-    example = {tuple(each.relations): each.example for each in found}["in", "^in"]
+def test_a_reversed_step_has_a_mark_and_its_fact_as_it_is(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("Madrid", "in", "Paris"), "tail").paths
+    example = {tuple(item.relations): item.example for item in found}["in", "^in"]
     assert example == [["Madrid", "in", "Europe"], ["Paris", "in", "Europe"]]
 
 
-def test_an_entity_page_has_its_facts_by_relation_and_direction(opened: LoadedRun) -> None:
-    page = entity_page(opened, "France")
+def test_an_entity_page_has_its_facts_by_relation_and_direction(loaded: LoadedRun) -> None:
+    page = entity_page(loaded, "France")
     assert (page.label, page.degree) == ("French Republic", 9)
-    groups = {(each.relation, each.direction): each for each in page.facts}
-    assert {key: each.total for key, each in groups.items()} == {
+    groups = {(item.relation, item.direction): item for item in page.facts}
+    assert {key: item.total for key, item in groups.items()} == {
         ("borders", "out"): 2,
         ("borders", "in"): 2,
         ("in", "in"): 2,
         ("in", "out"): 2,
         ("capital_of", "in"): 1,
     }
-    splits = {each.name: each.split for each in groups["borders", "in"].entities}
+    splits = {item.name: item.split for item in groups["borders", "in"].entities}
     assert splits == {"Spain": "train", "Italy": "valid"}
     assert len(page.neighbours) == 10
-    assert "France" not in {each.name for each in page.neighbours}
+    assert "France" not in {item.name for item in page.neighbours}
 
 
-def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(opened: LoadedRun) -> None:
+def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(loaded: LoadedRun) -> None:
     known = {
-        (opened.name(h), opened.predictor.graph.vocabulary.relations[r], opened.name(t))
-        for h, r, t in opened.facts.triples.tolist()
+        (loaded.name(h), loaded.predictor.graph.vocabulary.relations[r], loaded.name(t))
+        for h, r, t in loaded.facts.triples.tolist()
     }
-    for name in opened.predictor.graph.vocabulary.entities:
-        graph = entity_page(opened, name).graph
-        nodes = [each.name for each in graph.nodes]
+    for name in loaded.predictor.graph.vocabulary.entities:
+        graph = entity_page(loaded, name).graph
+        nodes = [item.name for item in graph.nodes]
         assert nodes[0] == name
         assert len(set(nodes)) == len(nodes) <= 24
         for edge in graph.edges:
@@ -85,20 +85,20 @@ def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(opened: L
             assert ((edge.head, edge.relation, edge.tail) in known) != edge.predicted
 
 
-def test_neighbours_are_the_cosines_of_rows(opened: LoadedRun) -> None:
-    rows = opened.predictor.tables.entities.detach().double()
+def test_neighbours_are_the_cosines_of_rows(loaded: LoadedRun) -> None:
+    rows = loaded.predictor.tables.entities.detach().double()
     rows = rows / rows.norm(dim=1, keepdim=True)
-    paris = opened.entity_id("Paris")
-    for each in opened.neighbours("Paris", 11).neighbours:
-        cosine = float(rows[paris] @ rows[opened.entity_id(each.name)])
-        assert each.similarity == pytest.approx(cosine, abs=1e-5)
+    paris = loaded.entity_id("Paris")
+    for item in loaded.neighbours("Paris", 11).neighbours:
+        cosine = float(rows[paris] @ rows[loaded.entity_id(item.name)])
+        assert item.similarity == pytest.approx(cosine, abs=1e-5)
 
 
-def test_unknown_names_are_refused_with_names_like_them(opened: LoadedRun) -> None:
-    with pytest.raises(ApiError, match="no entity is called 'Frence'") as refused:
-        explain(opened, ("Frence", "in", "Europe"), "tail")
-    assert refused.value.code == "unknown_entity"
-    assert refused.value.near == ["France"]
-    with pytest.raises(ApiError, match="no relation is called 'border'") as refused:
-        explain(opened, ("France", "border", "Spain"), "tail")
-    assert (refused.value.code, refused.value.near) == ("unknown_relation", ["borders"])
+def test_unknown_names_are_errors_with_close_names(loaded: LoadedRun) -> None:
+    with pytest.raises(ApiError, match="no entity is called 'Frence'") as caught:
+        explain(loaded, ("Frence", "in", "Europe"), "tail")
+    assert caught.value.code == "unknown_entity"
+    assert caught.value.near == ["France"]
+    with pytest.raises(ApiError, match="no relation is called 'border'") as caught:
+        explain(loaded, ("France", "border", "Spain"), "tail")
+    assert (caught.value.code, caught.value.near) == ("unknown_relation", ["borders"])

@@ -1,4 +1,4 @@
-"""Every address keeps to its own OpenAPI document, whatever it is asked."""
+"""Every URL conforms to the OpenAPI document, whatever the request."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def test_answers_are_those_of_the_document(document: Any, address: str) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(case=document[address]["GET"].as_strategy())
-    def asked(case: Any) -> None:
-        # A query that says none of head, relation and tail is well-formed, and refused; so is
-        # a map by t-SNE where that is not installed.
+    def check(case: Any) -> None:
+        # A query without head, relation and tail is well-formed, but an error; so is a map by
+        # t-SNE if openTSNE is not installed.
         refuses = address in ("/v1/predict", "/v1/map")
         but = [checks.positive_data_acceptance] if refuses else []
         case.call_and_validate(excluded_checks=but)
-        # Made-up names are unknown: the same again about ones that are known.
+        # Generated names are unknown: repeat the request with known ones.
         for name in REAL.keys() & case.query.keys():
             case.query[name] = REAL[name]
         case.call_and_validate(checks=KEPT)
 
-    asked()
+    check()

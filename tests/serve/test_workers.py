@@ -13,13 +13,13 @@ from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.workers import Batcher, Workers
 
 
-class Watched(Predictor):
-    """A predictor that notes the size of each batch, and waits for leave before each."""
+class RecordingPredictor(Predictor):
+    """A predictor that records the size of each batch and waits for `leave` before each."""
 
-    def ask(self, asked, k=10, new=False):  # type: ignore[no-untyped-def]
-        sizes.append((len(asked), k, new))
+    def ask(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
+        sizes.append((len(queries), k, new))
         assert leave.wait(10)
-        return super().ask(asked, k, new)
+        return super().ask(queries, k, new)
 
 
 sizes: list[tuple[int, int, bool]] = []
@@ -27,21 +27,21 @@ leave = threading.Event()
 
 
 @pytest.fixture
-def watched(opened: LoadedRun) -> LoadedRun:
+def recording(loaded: LoadedRun) -> LoadedRun:
     sizes.clear()
     leave.clear()
-    return replace(opened, predictor=Watched(**vars(opened.predictor)))
+    return replace(loaded, predictor=RecordingPredictor(**vars(loaded.predictor)))
 
 
-def test_a_job_gives_its_result_or_its_error() -> None:
-    def fall() -> None:
+def test_a_job_returns_its_result_or_raises_its_error() -> None:
+    def fail() -> None:
         raise ValueError("no")
 
     async def main() -> None:
         workers = Workers()
         assert await workers.run(lambda: 3) == 3
         with pytest.raises(ValueError, match="no"):
-            await workers.run(fall)
+            await workers.run(fail)
         assert await workers.run_long(lambda: 4) == 4
         assert workers.stop(seconds=5)
 
@@ -57,7 +57,7 @@ def test_no_more_jobs_run_at_once_than_there_are_threads() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        gate.wait()  # two are here, and no third
+        gate.wait()  # two jobs are here, and no third
         with lock:
             now -= 1
 
@@ -70,7 +70,7 @@ def test_no_more_jobs_run_at_once_than_there_are_threads() -> None:
     assert most == 2
 
 
-def test_past_the_limit_a_job_is_refused_and_later_taken_again() -> None:
+def test_beyond_the_limit_a_job_is_busy_until_others_end() -> None:
     gate = threading.Event()
 
     async def main() -> None:
@@ -88,7 +88,7 @@ def test_past_the_limit_a_job_is_refused_and_later_taken_again() -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_left_frees_its_place_when_its_job_ends() -> None:
+def test_a_cancelled_job_counts_until_it_ends() -> None:
     gate = threading.Event()
 
     async def main() -> None:
@@ -99,7 +99,7 @@ def test_a_client_that_left_frees_its_place_when_its_job_ends() -> None:
         with pytest.raises(asyncio.CancelledError):
             await left
         with pytest.raises(ApiError):
-            await workers.run(lambda: 1)  # the job is still at work
+            await workers.run(lambda: 1)  # the job is still running
         gate.set()
         for _ in range(1000):
             await asyncio.sleep(0.001)
@@ -111,7 +111,7 @@ def test_a_client_that_left_frees_its_place_when_its_job_ends() -> None:
     asyncio.run(main())
 
 
-def test_a_long_job_leaves_a_thread_for_the_others() -> None:
+def test_long_jobs_leave_a_thread_for_short_ones() -> None:
     gate = threading.Event()
 
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_a_long_job_leaves_a_thread_for_the_others() -> None:
     asyncio.run(main())
 
 
-def test_workers_that_are_busy_do_not_hold_up_the_end() -> None:
+def test_stop_does_not_wait_for_a_busy_worker() -> None:
     gate = threading.Event()
 
     async def main() -> None:
@@ -140,64 +140,62 @@ def test_workers_that_are_busy_do_not_hold_up_the_end() -> None:
 
 
 def _asked(
-    watched: LoadedRun, plan: Callable[[Batcher], list[asyncio.Task[Answers]]]
+    recording: LoadedRun, plan: Callable[[Batcher], list[asyncio.Task[Answers]]]
 ) -> list[list]:
     async def main() -> list[list]:
         workers = Workers()
         tasks = plan(Batcher(workers, max_size=3))
-        await asyncio.sleep(0.05)  # all that come now wait for the first
+        await asyncio.sleep(0.05)  # all later queries wait for the first
         leave.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert workers.stop(seconds=5)
-        return [each.predictions if isinstance(each, Answers) else each for each in found]
+        return [item.predictions if isinstance(item, Answers) else item for item in found]
 
     return asyncio.run(main())
 
 
-def test_questions_that_wait_together_are_answered_together(
-    watched: LoadedRun, opened: LoadedRun
-) -> None:
-    names = opened.predictor.graph.vocabulary.entities[:6]
+def test_waiting_queries_are_answered_in_one_batch(recording: LoadedRun, loaded: LoadedRun) -> None:
+    names = loaded.predictor.graph.vocabulary.entities[:6]
 
-    def plan(together: Batcher) -> list[asyncio.Task[Answers]]:
+    def plan(batcher: Batcher) -> list[asyncio.Task[Answers]]:
         return [
-            asyncio.create_task(together.ask(watched, (side, name, "in"), 3, False))
+            asyncio.create_task(batcher.ask(recording, (side, name, "in"), 3, False))
             for name, side in zip(names, ("tail", "head") * 3, strict=True)
         ]
 
-    found = _asked(watched, plan)
+    found = _asked(recording, plan)
     assert sum(size for size, _, _ in sizes) == 6
     assert len(sizes) < 6
     assert max(size for size, _, _ in sizes) <= 3
     for name, side, answers in zip(names, ("tail", "head") * 3, found, strict=True):
-        alone = opened.predictor.answer([(name, "in")], side, 3)[0]  # type: ignore[arg-type]
-        assert [each.entity for each in answers] == [each.entity for each in alone]
-        assert [each.score for each in answers] == pytest.approx(
-            [each.score for each in alone], rel=1e-5
+        alone = loaded.predictor.answer([(name, "in")], side, 3)[0]  # type: ignore[arg-type]
+        assert [item.entity for item in answers] == [item.entity for item in alone]
+        assert [item.score for item in answers] == pytest.approx(
+            [item.score for item in alone], rel=1e-5
         )
 
 
-def test_questions_of_another_kind_wait_for_a_batch_of_their_own(watched: LoadedRun) -> None:
+def test_queries_of_different_kinds_are_in_different_batches(recording: LoadedRun) -> None:
     kinds = [(1, False), (2, False), (1, False), (1, True), (2, False)]
 
-    def plan(together: Batcher) -> list[asyncio.Task[Answers]]:
+    def plan(batcher: Batcher) -> list[asyncio.Task[Answers]]:
         return [
-            asyncio.create_task(together.ask(watched, ("tail", "France", "in"), k, new))
+            asyncio.create_task(batcher.ask(recording, ("tail", "France", "in"), k, new))
             for k, new in kinds
         ]
 
-    found = _asked(watched, plan)
+    found = _asked(recording, plan)
     assert {(k, new) for _, k, new in sizes} == set(kinds)
-    assert [len(each) for each in found] == [1, 2, 1, 1, 2]
+    assert [len(item) for item in found] == [1, 2, 1, 1, 2]
 
 
-def test_a_batch_that_fails_tells_everyone_and_the_next_goes_on(watched: LoadedRun) -> None:
-    def plan(together: Batcher) -> list[asyncio.Task[Answers]]:
+def test_all_queries_of_a_failed_batch_fail_and_the_next_batch_runs(recording: LoadedRun) -> None:
+    def plan(batcher: Batcher) -> list[asyncio.Task[Answers]]:
         return [
-            asyncio.create_task(together.ask(watched, ("tail", "France", "in"), k, False))
+            asyncio.create_task(batcher.ask(recording, ("tail", "France", "in"), k, False))
             for k in (0, 2)
         ]
 
-    bad, good = _asked(watched, plan)
+    bad, good = _asked(recording, plan)
     assert "at least 1" in str(bad)
     assert len(good) == 2
