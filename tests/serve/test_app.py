@@ -136,6 +136,10 @@ def test_an_unknown_or_repeated_parameter_is_an_error(client) -> None:
     api_error(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
 
 
+def test_a_path_may_be_percent_encoded(client) -> None:
+    assert client.get("/v1/%70redict?head=France&relation=in").status_code == 200
+
+
 def test_only_get_is_answered(client) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         answer = client.request(method, "/v1/models")

@@ -22,6 +22,8 @@ import pytest
 from allneg.runs import Run
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+from allneg.serve.server import STOP_SECONDS
+
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -261,13 +263,13 @@ def test_too_many_requests_are_busy(toy_run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.battery(39)
 @pytest.mark.parametrize(
-    "number, code, stop", [(signal.SIGTERM, 143, ""), (signal.SIGINT, 130, "STOP_SECONDS = 1")]
+    "number, code, seconds", [(signal.SIGTERM, 143, STOP_SECONDS), (signal.SIGINT, 130, 1)]
 )
 def test_a_signal_ends_it_within_ten_seconds_during_a_long_request(
-    toy_run: Run, number: int, code: int, stop: str
+    toy_run: Run, number: int, code: int, seconds: int
 ) -> None:
     stuck = (
-        f"import allneg.serve.server; allneg.serve.server.{stop or 'SOME = 0'}; "
+        f"import allneg.serve.server as server; server.STOP_SECONDS = {seconds}; "
         "import time; from allneg.serve.loaded_run import LoadedRun; "
         "LoadedRun.entities = lambda *_: time.sleep(60); "
     )

@@ -70,7 +70,7 @@ def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[st
 
 async def _service(request: Request) -> Service:
     """What all URLs share; an unknown or repeated parameter is an error."""
-    url = request.app.openapi()["paths"][request.url.path]["get"]
+    url = request.app.openapi()["paths"][request.scope["path"]]["get"]
     known = {parameter["name"] for parameter in url.get("parameters", ())}
     names = [name for name, _ in request.query_params.multi_items()]
     if wrong := [name for name in names if name not in known or names.count(name) > 1]:
