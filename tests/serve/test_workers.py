@@ -126,6 +126,23 @@ def test_long_jobs_leave_a_thread_for_short_ones() -> None:
     asyncio.run(main())
 
 
+def test_waiting_long_jobs_are_limited_like_short_ones() -> None:
+    gate = threading.Event()
+
+    async def main() -> None:
+        workers = Workers(threads=2, max_jobs=3)
+        long = [asyncio.create_task(workers.run_long(gate.wait)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError):
+            await workers.run_long(gate.wait)
+        gate.set()
+        await asyncio.gather(*long)
+        assert await workers.run_long(lambda: 1) == 1
+        assert workers.stop(seconds=5)
+
+    asyncio.run(main())
+
+
 def test_stop_does_not_wait_for_a_busy_worker() -> None:
     gate = threading.Event()
 

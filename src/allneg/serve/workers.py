@@ -27,6 +27,7 @@ class Workers:
         self.max_jobs = max_jobs
         self._pool = concurrent.futures.ThreadPoolExecutor(threads)
         self._jobs: set[concurrent.futures.Future[Any]] = set()
+        self._n_long = 0
         self._long_jobs = asyncio.Semaphore(max(1, threads - 1))
 
     def check_busy(self, waiting: int) -> None:
@@ -43,8 +44,13 @@ class Workers:
 
     async def run_long(self, job: Callable[[], T]) -> T:
         """The same for a job of seconds or more: one thread stays free for short jobs."""
-        async with self._long_jobs:
-            return await self.run(job)
+        self.check_busy(self._n_long)
+        self._n_long += 1
+        try:
+            async with self._long_jobs:
+                return await self.run(job)
+        finally:
+            self._n_long -= 1
 
     def stop(self, seconds: float) -> bool:
         """Accept no more jobs; return whether the running ones ended within some seconds."""
