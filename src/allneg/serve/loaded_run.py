@@ -141,8 +141,8 @@ class LoadedRun:
             for rank, (p, rate) in enumerate(pairs, 1)
         ]
         description = self.calibration.description if self.calibration else None
-        asked = schemas.Query(ends[0], relation, ends[1])
-        return schemas.Predicted(asked, rows, seconds, description)
+        question = schemas.Query(ends[0], relation, ends[1])
+        return schemas.Predicted(question, rows, seconds, description)
 
     def calibrated(self, answers: Answers) -> Sequence[float | None]:
         """The calibrated probability of each answer; None without a calibration."""
@@ -158,8 +158,8 @@ class LoadedRun:
             schemas.RelationAnswer(rank, None, p.score, p.probability, None, p.known, p.relation)
             for rank, p in enumerate(self.predictor.relations(head, tail, k, new), 1)
         ]
-        asked = schemas.Query(head, None, tail)
-        return schemas.Predicted(asked, rows, time.perf_counter() - began, None)
+        question = schemas.Query(head, None, tail)
+        return schemas.Predicted(question, rows, time.perf_counter() - began, None)
 
     def neighbours(self, name: str, k: int) -> schemas.Neighbours:
         return schemas.Neighbours(name, self.nearest(self.entity_id(name), k))
