@@ -65,7 +65,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    # NameIndex are looked up when they are used: importing allneg does not wait for torch.
+    # Names are looked up when they are used: importing allneg does not wait for torch.
     if name not in _HOMES:
         raise AttributeError(f"module 'allneg' has no attribute {name!r}")
     return getattr(importlib.import_module(f"allneg.{_HOMES[name]}"), name)

@@ -93,7 +93,7 @@ def _read(file: Path) -> list[Query]:
     if not text:
         raise DataError(f"{file}: no queries; write head, relation, tail per line, with tabs")
     queries: list[Query] = []
-    # Only a line feed ends a line: a name may contain the other characters at which `splitlines` splits.
+    # Only a line feed ends a line: a name may contain other characters that end lines.
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         fields = line.removesuffix("\r").split("\t")
         if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
