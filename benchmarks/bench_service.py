@@ -26,16 +26,15 @@ from allneg.graph import Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.vocabulary import Vocabulary
 from allneg.models import ComplEx
+from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables
-from allneg.serving.app import make_app
-from allneg.serving.guard import LOOPBACK
-from allneg.serving.listen import listening
-from allneg.serving.opened import Opened
-from allneg.serving.predictor import Predictor
-from allneg.serving.server import serve
-from allneg.serving.workers import Workers
+from allneg.serve.app import make_app
+from allneg.serve.errors import LOOPBACK
+from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import listen, serve
+from allneg.serve.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def serve_made_up(size: Size) -> None:
-    with tempfile.TemporaryDirectory() as folder, listening("127.0.0.1", 0) as listener:
+    with tempfile.TemporaryDirectory() as folder, listen("127.0.0.1", 0) as listener:
         opened = _opened(size, Path(folder) / "run")
         print(listener.getsockname()[1], flush=True)
         serve(make_app({opened.id: opened}, Workers(), LOOPBACK), listener)
@@ -144,7 +143,7 @@ def _resident(process: int) -> int:
     return pages * resource.getpagesize()
 
 
-def _opened(size: Size, folder: Path) -> Opened:
+def _opened(size: Size, folder: Path) -> LoadedRun:
     """A run of made-up facts and rows."""
     draw = np.random.default_rng(0)
     triples = np.stack(
@@ -167,7 +166,7 @@ def _opened(size: Size, folder: Path) -> Opened:
         for split in ("train", "valid")
     }
     predictor = Predictor(model, tables.requires_grad_(False), graph, known).quick()
-    return Opened.of("made-up", Run.create(folder, Recipe(), graph), predictor, {})
+    return LoadedRun.of("made-up", Run.create(folder, Recipe(), graph), predictor, {})
 
 
 if __name__ == "__main__":

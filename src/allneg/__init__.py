@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from allneg.errors import AllnegError, Problem
     from allneg.evaluation import Report, evaluate
     from allneg.graph import Graph, read_graph
+    from allneg.predict.predictor import Predictor, load
     from allneg.recipe import Recipe
     from allneg.runs import Run
-    from allneg.serving.predictor import Predictor, load
     from allneg.training.callbacks import Callbacks, Watch
     from allneg.training.loop import fit
     from allneg.training.train import train
@@ -48,7 +48,7 @@ __all__ = [
 
 _HOMES = {
     "Graph": "graph",
-    "Predictor": "serving.predictor",
+    "Predictor": "predict.predictor",
     "AllnegError": "errors",
     "Recipe": "recipe",
     "Report": "evaluation",
@@ -58,7 +58,7 @@ _HOMES = {
     "Watch": "training",
     "evaluate": "evaluation",
     "fit": "training",
-    "load": "serving.predictor",
+    "load": "predict.predictor",
     "read_graph": "graph",
     "train": "training",
 }

@@ -1,4 +1,4 @@
-"""The explorer as a person meets it: a real service on two quick runs, and a real browser."""
+"""A real service on two quick runs, and a real browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 AXE = "axe-core@4.14.0"
-# Debian's chromium asks nobody for anything with these.
+# With these, Debian's chromium makes no requests of its own.
 FLAGS = (
     "--no-sandbox", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
@@ -44,7 +44,7 @@ class Explorer:
     """A running service."""
 
     address: str
-    run: Path  # of the model `complex`, which is asked first; the other is `distmult`
+    run: Path  # of the model `complex`, which is shown first; the other is `distmult`
 
     def at(self, **state: str) -> str:
         """The address of a view."""
@@ -53,7 +53,7 @@ class Explorer:
 
 @pytest.fixture(scope="session")
 def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
-    """The service; nothing is trained where there is no browser to look at it."""
+    """The service; without a browser nothing is trained."""
     pytest.importorskip("fastapi", reason="the explorer needs allneg[serve]")
     folder = tmp_path_factory.mktemp("runs")
     for model in ("complex", "distmult"):
@@ -83,12 +83,12 @@ def _served(runs: list[Path], *options: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = runs[0].parent / f"log-{port}"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         service = subprocess.Popen(
             [sys.executable, "-m", "allneg", "explore", *runs, *options,
              "--no-browser", "--device", "cpu", "--port", str(port)],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
     try:
@@ -125,7 +125,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Page]]:
-    """A page as `Browser.new_context` describes it; what a script complains of fails the test."""
+    """A page with the options of `Browser.new_context`; a script error fails the test."""
     pages: list[Page] = []
     wrong: list[str] = []
 
@@ -133,7 +133,9 @@ def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Pa
         page = chromium.new_context(**about).new_page()
         page.set_default_timeout(15_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if _is_wrong(said) else None)
+        page.on(
+            "console", lambda message: wrong.append(message.text) if _is_wrong(message) else None
+        )
         pages.append(page)
         return page
 
@@ -143,15 +145,15 @@ def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Pa
     assert wrong == []
 
 
-def _is_wrong(said: object) -> bool:
-    # The browser notes each answer that is not 200 and each lost connection; the page shows them.
-    kind, text = said.type, said.text  # type: ignore[attr-defined]
+def _is_wrong(message: object) -> bool:
+    # The browser logs every failed request; the page shows them.
+    kind, text = message.type, message.text  # type: ignore[attr-defined]
     return kind == "error" and not text.startswith("Failed to load resource")
 
 
 @pytest.fixture
 def page(new_page: Callable[..., Page], shoot: Callable[..., None]) -> Iterator[Page]:
-    """A page of a laptop's size, whose last look is kept."""
+    """A page of a laptop's size; its last state is saved as a screenshot."""
     page = new_page(
         viewport={"width": 1180, "height": 860}, permissions=["clipboard-read", "clipboard-write"]
     )
@@ -161,7 +163,7 @@ def page(new_page: Callable[..., Page], shoot: Callable[..., None]) -> Iterator[
 
 @pytest.fixture
 def shoot(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Keep a screenshot among the artefacts, under the test's name."""
+    """Save a screenshot under the test's name."""
     folder = Path(os.environ.get("ALLNEG_ARTEFACTS", ROOT / "artefacts")) / "explorer"
     name = re.sub(r"[^\w-]+", "_", request.node.name.removeprefix("test_"))
 

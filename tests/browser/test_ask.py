@@ -1,4 +1,4 @@
-"""Asking: examples, suggestions, directions, the ranked table, copies, why."""
+"""Queries: examples, suggestions, directions, the ranked table, copies, reasons."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_suggestions_are_prefix_then_infix_then_fuzzy(explorer: Explorer, page: 
     page.keyboard.press("Escape")
     assert options.count() == 0
     box.fill("xqzxqzxqz")
-    page.get_by_role("listbox").get_by_text("No name like this").wait_for()
+    page.get_by_role("listbox").get_by_text("No similar name").wait_for()
 
 
 def test_relations_of_the_head_come_first(explorer: Explorer, page: Page) -> None:
@@ -149,17 +149,17 @@ def test_numbers_equal_the_command_line(
     explorer: Explorer, page: Page, side: str, hidden: bool
 ) -> None:
     known = "head" if side == "tail" else "tail"
-    asked = ["--relation", "borders", f"--{known}", "Germany", *["--new"] * hidden]
+    query = ["--relation", "borders", f"--{known}", "Germany", *["--new"] * hidden]
     page.goto(explorer.at(relation="borders", **{known: "Germany"}))
     rows(page).first.wait_for()
     if hidden:
         page.get_by_label("Hide known facts").check()
         page.wait_for_url("**fresh=1**")
         heading(page).wait_for()
-    for place, answer in enumerate(predicted(explorer, *asked)):
+    for place, answer in enumerate(predicted(explorer, *query)):
         row = rows(page).nth(place)
         score, probability, calibrated = (
-            float(each) for each in row.locator("data").evaluate_all("all => all.map(d => d.value)")
+            float(item) for item in row.locator("data").evaluate_all("all => all.map(d => d.value)")
         )
         assert row.locator(".rank").inner_text() == str(place + 1)
         assert row.locator(".name a").inner_text() == answer["entity"]
@@ -201,7 +201,7 @@ def test_answers_are_copied_as_tsv_json_and_python(
 
     def copied(kind: str) -> str:
         page.get_by_role("button", name=f"Copy as {kind}").click()
-        page.locator("#said").filter(has_text=f"Copied as {kind}").wait_for(state="attached")
+        page.locator("#status").filter(has_text=f"Copied as {kind}").wait_for(state="attached")
         text: str = page.evaluate("navigator.clipboard.readText()")
         return text
 
@@ -210,7 +210,7 @@ def test_answers_are_copied_as_tsv_json_and_python(
     assert [line[1:4] for line in lines[1:]] == [[name, "borders", "Germany"] for name in names]
     document = json.loads(copied("JSON"))
     assert document["question"] == {"head": None, "relation": "borders", "tail": "Germany"}
-    assert [each["entity"] for each in document["answers"]] == names
+    assert [item["entity"] for item in document["answers"]] == names
     monkeypatch.chdir(explorer.run.parent)
     capsys.readouterr()
     exec(copied("Python"), {})
@@ -219,12 +219,12 @@ def test_answers_are_copied_as_tsv_json_and_python(
     assert all(line.startswith(name) for line, name in zip(printed, names, strict=True))
 
 
-def test_why_gives_likes_facts_and_paths_and_is_a_link(explorer: Explorer, page: Page) -> None:
+def test_why_shows_reasons_and_is_a_link(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(head="France", relation="borders"))
     row = page.locator("tr[data-answer=Germany]")
     row.get_by_role("button", name="Why?").click()
     reasons = page.locator("div.why")
-    reasons.get_by_role("heading", name="Like France, with this answer").wait_for()
+    reasons.get_by_role("heading", name="Similar to France, with the same answer").wait_for()
     assert reasons.get_by_text("France borders Germany").count() >= 1
     assert reasons.locator(".path").count() >= 1
     assert state(page)["why"] == "Germany"

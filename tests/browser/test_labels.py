@@ -1,4 +1,4 @@
-"""Entities whose names are ids: people type and read labels."""
+"""Labels of entities whose names are ids, in search and display."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_an_entity_is_found_by_its_label_and_the_label_is_shown(
 ) -> None:
     page.goto(labelled.at(view="ask", relation="borders"))
     head = page.get_by_role("combobox", name="Head")
-    head.fill("ecnar")  # the beginning of no name, and in no name
+    head.fill("ecnar")  # in no name, but in a label
     option = page.get_by_role("option").first
     option.get_by_text("ECNARF", exact=True).wait_for()
     assert option.locator(".option-name").inner_text().startswith("France")

@@ -1,4 +1,4 @@
-"""Every view in light and dark, wide and narrow: nothing overflows, jumps or shuts people out."""
+"""Every view in light and dark, wide and narrow: layout and accessibility."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from conftest import Explorer
 
 pytestmark = pytest.mark.browser
-# Each view, and what is there once it has come.
+# Each view: its state, and an element that is there once it has loaded.
 VIEWS = {
     "ask": ({"head": "France", "relation": "borders"}, "table.ranked"),
     "why": ({"head": "France", "relation": "borders", "why": "Germany"}, "div.why h3"),
     "relations": ({"head": "France", "tail": "Spain"}, "table.ranked"),
-    "unasked": ({}, ".empty"),
+    "incomplete": ({}, ".empty"),
     "unknown": ({"head": "Frnce", "relation": "borders"}, ".trouble"),
     "entity": ({"view": "entity", "name": "France"}, ".drawn svg"),
     "compare": ({"view": "compare", "head": "France", "relation": "borders"}, ".moves svg"),
@@ -52,16 +52,16 @@ def test_axe_finds_nothing_serious(
     for view, (wanted, there) in VIEWS.items():
         page.goto(explorer.at(**wanted))
         page.locator(there).first.wait_for()
-        page.wait_for_timeout(350)  # until nothing fades, which would lower the contrast
+        page.wait_for_timeout(350)  # until the fading ends, which lowers the contrast
         shoot(page, f"-{view}")
         page.evaluate(axe)
-        # Dark differs in its colours only.
+        # The dark page differs only in its colours.
         rules = ["color-contrast"] if scheme == "dark" else None
-        said = page.evaluate("rules => axe.run(rules ? { runOnly: rules } : {})", rules)
-        assert said["passes"], "axe has looked"
-        for each in said["violations"]:
-            if each["impact"] in ("serious", "critical"):
-                found[view, each["id"]] = [node["html"] for node in each["nodes"]][:3]
+        data = page.evaluate("rules => axe.run(rules ? { runOnly: rules } : {})", rules)
+        assert data["passes"], "axe ran"
+        for item in data["violations"]:
+            if item["impact"] in ("serious", "critical"):
+                found[view, item["id"]] = [node["html"] for node in item["nodes"]][:3]
     assert found == {}
 
 
@@ -73,8 +73,8 @@ def test_axe_finds_nothing_serious_in_open_suggestions(
     page.get_by_role("listbox").get_by_role("option").first.wait_for()
     page.keyboard.press("ArrowDown")
     page.evaluate(axe)
-    said = page.evaluate("axe.run()")
-    assert [each["id"] for each in said["violations"] if each["impact"] != "minor"] == []
+    data = page.evaluate("axe.run()")
+    assert [item["id"] for item in data["violations"] if item["impact"] != "minor"] == []
 
 
 def test_dark_mode_follows_the_system(explorer: Explorer, new_page: Callable[..., Page]) -> None:
@@ -92,7 +92,7 @@ def test_dark_mode_follows_the_system(explorer: Explorer, new_page: Callable[...
 
 
 def _brightness(colour: str) -> float:
-    parts = [float(each) for each in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    parts = [float(item) for item in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     return sum(parts) / 3
 
 
@@ -104,8 +104,8 @@ def test_nothing_jumps_while_a_view_loads(
     page.add_init_script("""
         window.jumped = 0;
         new PerformanceObserver((list) => {
-          const alone = list.getEntries().filter((each) => !each.hadRecentInput);
-          for (const each of alone) window.jumped += each.value;
+          const alone = list.getEntries().filter((item) => !item.hadRecentInput);
+          for (const item of alone) window.jumped += item.value;
         }).observe({ type: "layout-shift", buffered: true });
     """)
     wanted, there = VIEWS[view]

@@ -1,4 +1,4 @@
-"""What is wrong, slow, hostile or empty is shown for what it is."""
+"""Errors, slow answers, hostile names and empty results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from conftest import Explorer
 
 pytestmark = pytest.mark.browser
-NASTY = "<img src=x onerror=\"document.title='owned'\"><b>bold</b>"
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><b>bold</b>"
 
 
 def test_an_unknown_entity_in_the_address_offers_close_names(
@@ -27,7 +27,9 @@ def test_an_unknown_entity_in_the_address_offers_close_names(
     page.get_by_role("heading", name="France — borders — ?").wait_for()
 
 
-def test_an_unknown_relation_and_model_are_told_apart(explorer: Explorer, page: Page) -> None:
+def test_unknown_relations_and_models_have_their_own_messages(
+    explorer: Explorer, page: Page
+) -> None:
     page.goto(explorer.at(head="France", relation="border"))
     page.get_by_role("alert").get_by_text("No such relation").wait_for()
     page.get_by_role("alert").get_by_role("link", name="borders").click()
@@ -38,19 +40,19 @@ def test_an_unknown_relation_and_model_are_told_apart(explorer: Explorer, page: 
     page.locator(".empty").get_by_text("Choose a head and a relation").wait_for()
 
 
-def test_a_service_that_is_gone_is_said_and_tried_again(explorer: Explorer, page: Page) -> None:
+def test_a_lost_service_is_reported_and_can_be_retried(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(head="France", relation="borders"))
     page.locator("table.ranked").wait_for()
     page.context.set_offline(True)
     page.get_by_role("button", name="Swap direction").click()
     alert = page.get_by_role("alert")
-    alert.get_by_text("The service is gone").wait_for()
+    alert.get_by_text("The service does not respond").wait_for()
     page.context.set_offline(False)
     alert.get_by_role("button", name="Try again").click()
     page.get_by_role("heading", name="? — borders — France").wait_for()
 
 
-def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> None:
+def test_a_busy_service_can_be_retried(explorer: Explorer, page: Page) -> None:
     busy = {"error": {"code": "busy", "message": "too many queries at once", "near": []}}
     page.route("**/v1/predict?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
     page.goto(explorer.at(head="France", relation="borders"))
@@ -60,7 +62,7 @@ def test_a_busy_service_can_be_asked_again(explorer: Explorer, page: Page) -> No
     page.locator("table.ranked").wait_for()
 
 
-def test_reasons_can_be_asked_for_again(explorer: Explorer, page: Page) -> None:
+def test_failed_reasons_can_be_retried(explorer: Explorer, page: Page) -> None:
     busy = {"error": {"code": "busy", "message": "too many queries at once", "near": []}}
     page.route("**/v1/explain?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
     page.goto(explorer.at(head="France", relation="borders", why="Germany"))
@@ -71,9 +73,7 @@ def test_reasons_can_be_asked_for_again(explorer: Explorer, page: Page) -> None:
     assert page.locator(".why-row").count() == 1
 
 
-def test_a_close_name_takes_the_place_of_the_one_that_is_wrong(
-    explorer: Explorer, page: Page
-) -> None:
+def test_a_close_name_replaces_the_wrong_one(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(view="compare", other="gone", head="France", relation="borders"))
     chip = page.get_by_role("list", name="Close names").get_by_role("link", name="distmult")
     assert "other=distmult" in str(chip.get_attribute("href"))
@@ -91,7 +91,7 @@ def test_a_name_keeps_the_spaces_around_it(explorer: Explorer, page: Page) -> No
     page.wait_for_url("**head=France+&**")
 
 
-def test_a_slow_answer_keeps_the_old_one_in_its_place(explorer: Explorer, page: Page) -> None:
+def test_the_old_answer_stays_while_a_new_one_loads(explorer: Explorer, page: Page) -> None:
     def late(route: Route) -> None:
         time.sleep(2.5)
         route.continue_()
@@ -116,7 +116,7 @@ def test_a_slow_answer_keeps_the_old_one_in_its_place(explorer: Explorer, page: 
         ("map", "map", {}, {"relation": "borders"}),
     ],
 )
-def test_who_goes_back_before_an_answer_came_finds_what_was_there(
+def test_going_back_during_a_request_shows_the_old_answers(
     explorer: Explorer,
     page: Page,
     view: str,
@@ -136,8 +136,8 @@ def test_who_goes_back_before_an_answer_came_finds_what_was_there(
     busy.wait_for(state="detached")
 
 
-def test_only_the_last_question_is_answered(explorer: Explorer, page: Page) -> None:
-    """An answer that comes late does not take the place of a newer one."""
+def test_only_the_last_query_is_shown(explorer: Explorer, page: Page) -> None:
+    """A late answer does not replace a newer one."""
 
     def late(route: Route) -> None:
         time.sleep(1)
@@ -158,15 +158,15 @@ def test_only_the_last_question_is_answered(explorer: Explorer, page: Page) -> N
 def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
     def nasty(route: Route) -> None:
         answer = route.fetch()
-        said = answer.json()
-        for each in said["answers"]:
-            each |= {"entity": NASTY, "label": NASTY}
-        route.fulfill(response=answer, body=json.dumps(said))
+        data = answer.json()
+        for item in data["answers"]:
+            item |= {"entity": HOSTILE, "label": HOSTILE}
+        route.fulfill(response=answer, body=json.dumps(data))
 
     page.route("**/v1/predict?*", nasty)
-    page.goto(explorer.at(head="France", relation="borders", tail=NASTY))
+    page.goto(explorer.at(head="France", relation="borders", tail=HOSTILE))
     page.locator("table.ranked .name a").first.wait_for()
-    assert page.locator("table.ranked .name a").first.inner_text() == NASTY
+    assert page.locator("table.ranked .name a").first.inner_text() == HOSTILE
     assert page.locator("main img, main b b").count() == 0
     assert "owned" not in page.title()
 
@@ -174,15 +174,15 @@ def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
 def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:
     def one(route: Route) -> None:
         answer = route.fetch()
-        said = answer.json()
-        route.fulfill(response=answer, body=json.dumps({**said, "models": said["models"][:1]}))
+        data = answer.json()
+        route.fulfill(response=answer, body=json.dumps({**data, "models": data["models"][:1]}))
 
     page.route("**/v1/models?*", one)
     page.goto(explorer.at(view="compare", head="France", relation="borders"))
-    page.get_by_text("There is one model only").wait_for()
+    page.get_by_text("Only one model is loaded").wait_for()
 
 
-def test_where_one_model_has_no_answers_nothing_is_said_to_have_moved(
+def test_without_the_answers_of_one_model_there_are_no_moves(
     explorer: Explorer, page: Page
 ) -> None:
     def failing(route: Route) -> None:
@@ -198,11 +198,11 @@ def test_where_one_model_has_no_answers_nothing_is_said_to_have_moved(
     assert page.locator(".move").count() == 0
 
 
-def test_nothing_is_left_when_all_is_known(explorer: Explorer, page: Page) -> None:
+def test_there_is_a_message_if_all_answers_are_known(explorer: Explorer, page: Page) -> None:
     def none(route: Route) -> None:
         answer = route.fetch()
         route.fulfill(response=answer, body=json.dumps({**answer.json(), "answers": []}))
 
     page.route("**/v1/predict?*", none)
     page.goto(explorer.at(head="France", relation="borders", fresh="1"))
-    page.get_by_text("Nothing is new here").wait_for()
+    page.get_by_text("No new answers").wait_for()

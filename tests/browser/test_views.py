@@ -119,15 +119,15 @@ def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Pa
             "all => all.map(getComputedStyle).map(e => [e.stroke, e.strokeDasharray])"
         )
         assert looks[0][0] != looks[1][0]
-        assert looks[0][1] != looks[1][1], "they are told apart without colour"
+        assert looks[0][1] != looks[1][1], "distinguishable without colour"
         # One scale for both: a line is lower where its numbers are lower.
         ends = []
         for model in ("complex", "distmult"):
-            noted = (explorer.run.parent / model / "metrics.jsonl").read_text().splitlines()
-            last = json.loads(noted[-1])
+            recorded = (explorer.run.parent / model / "metrics.jsonl").read_text().splitlines()
+            last = json.loads(recorded[-1])
             value = last["loss"] if field == "loss" else last["valid"]["mrr"]
             points = card.locator(f"polyline[data-run={model}]").get_attribute("points") or ""
-            assert len(points.split()) == len(noted) == 3
+            assert len(points.split()) == len(recorded) == 3
             ends.append((value, -float(points.split(",")[-1])))
         assert sorted(ends) == sorted(ends, key=lambda end: end[1])
     page.get_by_label("Model").select_option("distmult")
@@ -140,7 +140,7 @@ def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> N
     page.goto(explorer.at(view="map"))
     canvas = page.locator("canvas")
     canvas.wait_for()
-    page.get_by_label("Colour by the answer of").select_option("city_in_subregion")
+    page.get_by_label("Colour by relation").select_option("city_in_subregion")
     page.get_by_role("list", name="Colours").get_by_text("Eastern Asia").wait_for()
     assert page.locator(".map-legend li").count() == 11
     box = canvas.bounding_box()
@@ -155,12 +155,12 @@ def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> N
     page.mouse.move(x + 60, y + 10, steps=3)
     page.mouse.up()
     page.wait_for_function("before => location.href !== before", arg=zoomed)
-    assert "view=map" in page.url, "a drag is no click"
+    assert "view=map" in page.url, "a drag is not a click"
 
     page.get_by_role("combobox", name="Find").fill("Paris")
     page.get_by_role("option", name="Paris").first.click()
     page.wait_for_url("**name=Paris**")
-    page.goto(explorer.at(view="map", name="Paris"))  # looks at Paris, in the middle
+    page.goto(explorer.at(view="map", name="Paris"))  # Paris is in the middle
     canvas.wait_for()
     page.wait_for_timeout(300)
     page.mouse.move(x, y)
@@ -183,7 +183,7 @@ def test_the_map_is_moved_by_keys(explorer: Explorer, page: Page) -> None:
     page.wait_for_url(lambda address: address.endswith("%2C1"))
 
 
-def test_a_key_may_come_before_the_map_is_observed(explorer: Explorer, page: Page) -> None:
+def test_a_key_may_be_pressed_before_the_map_is_observed(explorer: Explorer, page: Page) -> None:
     page.add_init_script("window.ResizeObserver = class { observe() {} }")
     page.goto(explorer.at(view="map"))
     page.locator("canvas").focus()
@@ -192,9 +192,9 @@ def test_a_key_may_come_before_the_map_is_observed(explorer: Explorer, page: Pag
     assert "NaN" not in page.url
 
 
-def test_a_missing_projection_says_what_to_do(explorer: Explorer, page: Page) -> None:
-    refusal = {"error": {"code": "bad_parameter", "message": "t-SNE needs openTSNE", "near": []}}
-    answer = json.dumps(refusal)
+def test_a_missing_projection_shows_what_to_do(explorer: Explorer, page: Page) -> None:
+    failure = {"error": {"code": "bad_parameter", "message": "t-SNE needs openTSNE", "near": []}}
+    answer = json.dumps(failure)
     page.route("**/v1/map?*tsne*", lambda route: route.fulfill(status=422, body=answer))
     page.goto(explorer.at(view="map"))
     page.locator("canvas").wait_for()

@@ -10,25 +10,25 @@ import pytest
 
 from allneg.errors import Interrupted
 from allneg.runs import Run
-from allneg.serving.opened import Opened
+from allneg.serve.loaded_run import LoadedRun
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What would be served; nothing is, and the explorer ends as by a SIGTERM."""
+    """What would be served; the explorer ends at once as if by SIGTERM."""
     found: list[dict[str, Any]] = []
 
-    def make_app(models: dict[str, Opened], workers: object, hosts: list[str]) -> dict[str, Any]:
+    def make_app(models: dict[str, LoadedRun], workers: object, hosts: list[str]) -> dict[str, Any]:
         return {"models": models, "hosts": hosts}
 
     def serve(app: dict[str, Any], listener: Any) -> None:
         found.append({**app, "address": listener.getsockname()})
         raise Interrupted("the explorer has stopped", 15)
 
-    monkeypatch.setattr("allneg.serving.app.make_app", make_app)
-    monkeypatch.setattr("allneg.serving.server.serve", serve)
+    monkeypatch.setattr("allneg.serve.app.make_app", make_app)
+    monkeypatch.setattr("allneg.serve.server.serve", serve)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return found
 
@@ -52,13 +52,13 @@ def test_a_page_is_served_under_the_name_it_is_announced_by(
     assert "127.0.0.2" in served[0]["hosts"]
 
 
-def test_the_page_is_opened_unless_told_not_to(
+def test_the_page_is_opened_in_a_browser_by_default(
     allneg: Callable, toy_run: Run, served: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
 
     class Now:
-        """A thread that does its work at once."""
+        """A thread that runs its target in `start`."""
 
         def __init__(self, target: Callable, args: tuple, daemon: bool) -> None:
             self.work = lambda: target(*args)
@@ -67,8 +67,8 @@ def test_the_page_is_opened_unless_told_not_to(
             self.work()
 
     monkeypatch.setattr("allneg.cli.explore.threading.Thread", Now)
-    monkeypatch.setattr("allneg.serving.workers.Workers.__init__", lambda self: None)
-    monkeypatch.setattr("allneg.serving.workers.Workers.stop", lambda self, seconds: True)
+    monkeypatch.setattr("allneg.serve.workers.Workers.__init__", lambda self: None)
+    monkeypatch.setattr("allneg.serve.workers.Workers.stop", lambda self, seconds: True)
     monkeypatch.setattr("webbrowser.open", opened.append)
     allneg("explore", toy_run.folder, "--no-browser", "--port", 0)
     assert opened == []
@@ -88,7 +88,7 @@ def test_labels_are_read(allneg: Callable, toy_run: Run, served: list, tmp_path:
 
 
 @pytest.mark.battery(40)
-def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
+def test_other_machines_need_a_host_name_and_cause_a_warning(
     allneg: Callable, toy_run: Run, served: list
 ) -> None:
     wide = ("--host", "0.0.0.0", "--no-browser", "--port", 0)
@@ -97,7 +97,7 @@ def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
     assert "--allow-host NAME" in done.err
     assert served == []
     done = allneg("explore", toy_run.folder, *wide, "--allow-host", "kb.example")
-    assert "whoever reaches this machine can ask these runs" in done.err
+    assert "everyone who reaches this machine can query these runs" in done.err
     assert served[0]["hosts"][-1] == "kb.example"
     assert served[0]["address"][0] == "0.0.0.0"
 
@@ -107,11 +107,11 @@ def test_other_machines_are_let_in_only_by_name_and_with_a_warning(
 def test_an_allowed_host_is_a_plain_name(allneg: Callable, toy_run: Run, name: str) -> None:
     done = allneg("explore", toy_run.folder, "--allow-host", name)
     assert done.code == 2
-    assert "a plain host name is expected" in done.err
+    assert "expected a plain host name" in done.err
 
 
 @pytest.mark.battery(40)
-def test_a_taken_port_is_said_before_anything_is_loaded(allneg: Callable, tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error_before_loading(allneg: Callable, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = allneg("explore", tmp_path / "no-run", "--no-browser", "--port", port)
@@ -125,7 +125,7 @@ def test_a_folder_that_is_no_run_is_named(allneg: Callable, tmp_path: Path) -> N
     assert "not a run" in done.err
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_extra_the_error_names_what_to_install(
     allneg: Callable, toy_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = importlib.util.find_spec
@@ -134,23 +134,23 @@ def test_without_the_extra_it_says_what_to_install(
     )
     done = allneg("explore", toy_run.folder)
     assert done.code == 2
-    assert "the explorer needs fastapi; install allneg[serve] to have them" in done.err
+    assert "the explorer needs fastapi; install allneg[serve]" in done.err
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_the_service_says_what_predict_says(allneg: Callable, toy_run: Run, new: bool) -> None:
+def test_the_service_answers_like_predict(allneg: Callable, toy_run: Run, new: bool) -> None:
     from starlette.testclient import TestClient
 
-    from allneg.serving.app import make_app
-    from allneg.serving.workers import Workers
+    from allneg.serve.app import make_app
+    from allneg.serve.workers import Workers
 
-    said = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
+    data = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
                   "--json", "--device", "cpu", *(["--new"] if new else [])).json  # fmt: skip
-    opened = Opened.load(toy_run.folder, "run", {}, "cpu")
-    with TestClient(make_app({"run": opened}, Workers(), ["testserver"])) as client:
-        asked = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
-        answers = client.get("/v1/predict", params=asked).json()["answers"]
+    loaded = LoadedRun.load(toy_run.folder, "run", {}, "cpu")
+    with TestClient(make_app({"run": loaded}, Workers(), ["testserver"])) as client:
+        params = {"head": "France", "relation": "in", "k": 6, "hide_known": new}
+        answers = client.get("/v1/predict", params=params).json()["answers"]
         report = client.get("/v1/metrics").json()["report"]
-    assert [{name: each[name] for name in said[0]} for each in answers] == said
+    assert [{name: item[name] for name in data[0]} for item in answers] == data
     evaluated = allneg("evaluate", toy_run.folder, "--json", "--device", "cpu").json
     assert {name: evaluated[name] for name in report} == report

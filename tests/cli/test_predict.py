@@ -9,27 +9,27 @@ import pytest
 
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
+from allneg.predict.predictor import load
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.serving.predictor import load
 from allneg.training import fit
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 
 
-def test_a_question_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
+def test_a_query_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
-    said = allneg(*query, "--top", "3", "--json").json
-    assert [each.keys() for each in said] == [{"entity", "score", "probability", "known"}] * 3
+    data = allneg(*query, "--top", "3", "--json").json
+    assert [item.keys() for item in data] == [{"entity", "score", "probability", "known"}] * 3
     expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
-    assert said == [each.to_json() for each in expected]
+    assert data == [item.to_json() for item in expected]
 
 
 def test_the_other_side_and_new_facts_can_be_asked_for(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "99")
     everything, new = allneg(*query, "--json").json, allneg(*query, "--new", "--json").json
     assert len(everything) == 12
-    assert new == [each for each in everything if each["known"] is None]
+    assert new == [item for item in everything if item["known"] is None]
 
 
 def test_a_table_marks_what_is_known(allneg: Command, toy_run: Run) -> None:
@@ -55,66 +55,67 @@ def test_a_typo_is_answered_by_near_names(allneg: Command, toy_run: Run) -> None
         ["--head", "France", "--tail", "Spain", "--relation", "borders"],
         ["--relation", "borders"],
         ["--head", "France"],
-        ["--questions", "file", "--head", "France"],
+        ["--queries", "file", "--head", "France"],
         ["--head", "France", "--relation", "borders", "--top", "0"],
         ["--head", "France", "--relation", "borders", "--top", "x"],
     ],
 )
-def test_half_a_question_is_a_mistake_of_usage(
+def test_an_incomplete_query_is_a_usage_error(
     allneg: Command, toy_run: Run, arguments: list[str]
 ) -> None:
     done = allneg("predict", toy_run.folder, *arguments)
     assert (done.code, done.out) == (2, "")
 
 
-def test_a_file_of_questions_is_answered_in_its_order(
+def test_a_file_of_queries_is_answered_in_its_order(
     allneg: Command, toy_run: Run, tmp_path: Path
 ) -> None:
-    file = tmp_path / "questions.tsv"
+    file = tmp_path / "queries.tsv"
     file.write_bytes("\ufeffFrance\tborders\t?\r\n?\tin\tEurope\nRome\tcapital_of\t?".encode())
-    asked = ("predict", toy_run.folder, "--questions", file, "--top", "2")
-    said = allneg(*asked, "--json").json
-    assert [(each["head"], each["relation"], each["tail"]) for each in said] == [
+    command = ("predict", toy_run.folder, "--queries", file, "--top", "2")
+    data = allneg(*command, "--json").json
+    assert allneg(*command[:2], "--questions", *command[3:], "--json").json == data  # the old name
+    assert [(item["head"], item["relation"], item["tail"]) for item in data] == [
         ("France", "borders", None),
         (None, "in", "Europe"),
         ("Rome", "capital_of", None),
     ]
     predictor = load(toy_run.folder, "cpu")
     heads = predictor.heads("Europe", "in", 2)
-    assert [each["entity"] for each in said[1]["answers"]] == [each.entity for each in heads]
-    lines = [line.split("\t") for line in allneg(*asked).out.splitlines()]
+    assert [item["entity"] for item in data[1]["answers"]] == [item.entity for item in heads]
+    lines = [line.split("\t") for line in allneg(*command).out.splitlines()]
     assert [len(line) for line in lines] == [6] * 6
-    assert [line[0] for line in lines[2:4]] == [each.entity for each in heads]
+    assert [line[0] for line in lines[2:4]] == [item.entity for item in heads]
     assert {line[2] for line in lines[2:4]} == {"Europe"}
 
 
 @pytest.mark.parametrize(
-    "content, said",
+    "content, message",
     [
-        (b"France\tborders\n", "questions:1: expected head, relation, tail"),
-        (b"France\tborders\t?\n\n", "questions:2: expected head"),
-        (b"?\tborders\t?\n", "questions:1: expected"),
-        (b"France\tborders\tSpain\n", "questions:1: expected"),
+        (b"France\tborders\n", "queries:1: expected head, relation, tail"),
+        (b"France\tborders\t?\n\n", "queries:2: expected head"),
+        (b"?\tborders\t?\n", "queries:1: expected"),
+        (b"France\tborders\tSpain\n", "queries:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
         (b"\xff\n", "not UTF-8 (byte 0)"),
-        (b"", "questions: no queries in it; write head, relation, tail a line"),
+        (b"", "queries: no queries; write head, relation, tail per line"),
         (None, "cannot be read"),
     ],
 )
-def test_a_bad_file_of_questions_is_bad_data(
-    allneg: Command, toy_run: Run, tmp_path: Path, content: bytes | None, said: str
+def test_a_bad_file_of_queries_is_bad_data(
+    allneg: Command, toy_run: Run, tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     if content is not None:
-        (tmp_path / "questions").write_bytes(content)
-    done = allneg("predict", toy_run.folder, "--questions", tmp_path / "questions", "--json")
+        (tmp_path / "queries").write_bytes(content)
+    done = allneg("predict", toy_run.folder, "--queries", tmp_path / "queries", "--json")
     assert (done.code, done.out) == (3, "")
-    assert said in done.err
+    assert message in done.err
     assert "\x1b" not in done.err
 
 
 @pytest.fixture(scope="module")
 def rude_run(tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Recipe]) -> Run:
-    """A run whose names try to write to the terminal, and to speak its markup."""
+    """A run whose names contain control characters and markup."""
     names = ("\x1b[2Jwipe", "[red]red[/red]", "bell\x07", "two\u2028lines", "rtl\u202e", "\x9b31m")
     triples = np.array([[0, 0, 1], [1, 0, 2], [2, 0, 3], [3, 0, 4], [4, 0, 5]])
     graph = Graph("\x1b[31mname", Vocabulary(names, ("\x1b]0;title\x07",)), triples, triples[:1],
@@ -127,12 +128,12 @@ def rude_run(tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Reci
 @pytest.mark.battery(7)
 def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_path: Path) -> None:
     relation = rude_run.graph.vocabulary.relations[0]
-    queries = tmp_path / "questions"
+    queries = tmp_path / "queries"
     queries.write_text(f"\x1b[2Jwipe\t{relation}\t?\ntwo\u2028lines\t{relation}\t?\n")
     for arguments in (
         ("predict", "--head", "\x1b[2Jwipe", "--relation", relation),
         ("predict", "--head", "[red]red[/red]", "--relation", relation),
-        ("predict", "--questions", queries),
+        ("predict", "--queries", queries),
         ("predict", "--head", "\x1b[2Jwip", "--relation", relation),
         ("evaluate",),
         ("info",),
@@ -149,5 +150,5 @@ def test_names_cannot_write_to_the_terminal(allneg: Command, rude_run: Run, tmp_
 def test_json_keeps_names_as_they_are(allneg: Command, rude_run: Run) -> None:
     names = rude_run.graph.vocabulary
     query = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
-    said = allneg("predict", rude_run.folder, *query, "--json").json
-    assert {each["entity"] for each in said} == set(names.entities)
+    data = allneg("predict", rude_run.folder, *query, "--json").json
+    assert {item["entity"] for item in data} == set(names.entities)

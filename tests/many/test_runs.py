@@ -15,11 +15,11 @@ from works import trained, troubled
 
 from allneg.errors import RecipeError, RunError
 from allneg.graph import Graph
+from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.export import export
 from allneg.runs.verify import verify
-from allneg.serving.predictor import Predictor
 from allneg.training import fit
 
 SETTINGS = (

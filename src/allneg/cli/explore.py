@@ -24,7 +24,8 @@ from allneg.errors import Interrupted, RecipeError, printable
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
-    help="A file of lines name, tab, label for entities whose names are ids; also .gz or .xz.",
+    help="A file of labels for entities whose names are ids: name, tab, label per line; "
+    "also .gz or .xz.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -33,9 +34,9 @@ from allneg.errors import Interrupted, RecipeError, printable
     "allowed",
     multiple=True,
     metavar="NAME",
-    help="A name by which browsers may call this machine. May be repeated.",
+    help="A host name that browsers may use for this machine. May be repeated.",
 )
-@click.option("--no-browser", is_flag=True, help="Do not open the page.")
+@click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
 @device_option
 def command(
     runs: tuple[Path, ...],
@@ -46,60 +47,57 @@ def command(
     no_browser: bool,
     device: str | None,
 ) -> None:
-    """Open a page on RUNs: ask them, compare them, see what they know."""
-    _check(host, allowed)
-    from allneg.serving.app import make_app
-    from allneg.serving.guard import LOOPBACK
-    from allneg.serving.labels import read_labels
-    from allneg.serving.listen import listening
-    from allneg.serving.opened import open_runs
-    from allneg.serving.server import serve
-    from allneg.serving.workers import Workers
+    """Open a web page on RUNs: query them, compare them, look at their facts and quality."""
+    _check_options(host, allowed)
+    from allneg.predict.names import read_labels
+    from allneg.serve.app import make_app
+    from allneg.serve.errors import LOOPBACK
+    from allneg.serve.loaded_run import load_runs
+    from allneg.serve.server import listen, serve
+    from allneg.serve.workers import Workers
 
-    with listening(host, port) as listener:
-        models = open_runs(runs, read_labels(labels) if labels else {}, device or "auto")
+    with listen(host, port) as listener:
+        loaded = load_runs(runs, read_labels(labels) if labels else {}, device or "auto")
         workers = Workers()
-        # Made before the page is announced: from then on a signal ends the service in order.
         shown = allowed[0] if allowed and not _is_loopback(host) else host
         shown = f"[{shown}]" if ":" in shown else shown
-        app = make_app(models, workers, list(dict.fromkeys([*LOOPBACK, shown, *allowed])))
+        # The app and the signal handlers are ready before the page is announced.
+        app = make_app(loaded, workers, list(dict.fromkeys([*LOOPBACK, shown, *allowed])))
         url = f"http://{shown}:{listener.getsockname()[1]}/"
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end)
+            signal.signal(number, _stop)
         try:
             note(f"explorer: {url} (Ctrl-C ends it)")
             if not no_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
             serve(app, listener)
         except Interrupted as end:
-            if not workers.stop(seconds=3):
-                # A thread in the middle of its work would fall over a process that is torn down.
+            if not workers.stop(seconds=1):
+                # Python would wait for the running thread, perhaps for minutes.
                 note(f"allneg: {end}")
                 os._exit(end.exit_code)
             raise
 
 
-def _end(number: int, frame: FrameType | None) -> NoReturn:
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise Interrupted("the explorer has stopped", number)
 
 
-def _check(host: str, allowed: tuple[str, ...]) -> None:
-    """The extra is there, and who listens to more than this machine says by which name."""
+def _check_options(host: str, allowed: tuple[str, ...]) -> None:
+    """Check that the extra is installed and that other machines have a host name to use."""
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
-        raise RecipeError(
-            f"the explorer needs {' and '.join(missing)}; install allneg[serve] to have them"
-        )
+        raise RecipeError(f"the explorer needs {' and '.join(missing)}; install allneg[serve]")
     for name in allowed:
         if not name or any(c in name for c in "/:@ ") or not name.isprintable():
-            raise RecipeError(f"--allow-host {printable(name)}: a plain host name is expected")
+            raise RecipeError(f"--allow-host {printable(name)}: expected a plain host name")
     if _is_loopback(host):
         return
     if not allowed:
         raise RecipeError(
-            f"--host {host} lets other machines in; say by which name with --allow-host NAME"
+            f"--host {host} admits other machines; name this machine with --allow-host NAME"
         )
-    note(f"explorer: listens on {host}: whoever reaches this machine can ask these runs")
+    note(f"explorer: listens on {host}: everyone who reaches this machine can query these runs")
 
 
 def _is_loopback(host: str) -> bool:

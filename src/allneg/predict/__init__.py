@@ -1,0 +1,1 @@
+"""Answers of a trained run by name, without any web code."""

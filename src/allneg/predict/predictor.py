@@ -1,0 +1,205 @@
+"""Names in, names out: the answers of a trained run to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from allneg.errors import Diverged, RecipeError, counted, printable
+from allneg.graph.graph import SPLITS, Graph
+from allneg.graph.known import KnownAnswers
+from allneg.graph.queries import SIDES, Queries, Side
+from allneg.hardware import find_device, trouble_named
+from allneg.kernels.packed import packed
+from allneg.models import Model
+from allneg.runs import Run
+from allneg.scoring import Tables
+from allneg.scoring.scores import query_vectors, scores
+
+_MAX_SCORES = 1 << 26  # in memory at once
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One answer to a query."""
+
+    entity: str
+    score: float
+    probability: float  # the softmax of the scores over all entities
+    known: str | None  # the split that holds the fact; None for a new one
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The best answers to one query."""
+
+    predictions: list[Prediction]
+    logsumexp: float  # of the scores of all entities that are no answers in train
+
+
+@dataclass(frozen=True)
+class RelationPrediction:
+    """One relation that may hold between two entities."""
+
+    relation: str
+    score: float
+    probability: float  # the softmax of the scores over all relations
+    known: str | None  # the split that holds the fact; None for a new one
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model, its weights and the graph they were trained on."""
+
+    model: Model
+    tables: Tables
+    graph: Graph
+    known: dict[str, KnownAnswers]  # by split
+    packed: Tensor | None = None  # a copy of the entity rows in the layout that CPUs prefer
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        size = f"{counted(graph.n_entities, 'entity')}, {counted(graph.n_relations, 'relation')}"
+        return f"<Predictor {type(self.model).__name__} on {graph.name}: {size}>"
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> Predictor:
+        """The best weights of a run, ready to answer queries."""
+        run, torch_device = Run.open(folder), find_device(device)
+        graph = run.graph
+        sizes = graph.n_entities, graph.n_relations
+        with trouble_named(torch_device):
+            known = {
+                split: KnownAnswers.of([graph.split(split)], *sizes, torch_device)
+                for split in SPLITS
+                if len(graph.split(split))
+            }
+            tables = run.tables().to(torch_device).requires_grad_(False)
+            return cls(run.model, tables, graph, known).quick()
+
+    def quick(self) -> Predictor:
+        """The same predictor with packed entity rows, where the kernel and the CPU allow it."""
+        table = packed(self.tables.entities) if self.model.kernel.name == "dot" else None
+        return replace(self, packed=table)
+
+    def tails(self, head: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
+        """The `k` best answers to (head, relation, ?), best first; `new` leaves out known facts."""
+        return self.answer([(head, relation)], "tail", k, new)[0]
+
+    def heads(self, tail: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
+        """The `k` best answers to (?, relation, tail), best first; `new` leaves out known facts."""
+        return self.answer([(tail, relation)], "head", k, new)[0]
+
+    def answer(
+        self, queries: Sequence[tuple[str, str]], side: Side, k: int = 10, new: bool = False
+    ) -> list[list[Prediction]]:
+        """The best answers to many queries (entity, relation) for the same side."""
+        found = self.ask([(side, entity, relation) for entity, relation in queries], k, new)
+        return [answers.predictions for answers in found]
+
+    def ask(
+        self, queries: Sequence[tuple[Side, str, str]], k: int = 10, new: bool = False
+    ) -> list[Answers]:
+        """The best answers to many queries (side of the answer, known entity, relation)."""
+        _check_count(k)
+        if wrong := next((side for side, _, _ in queries if side not in SIDES), None):
+            raise RecipeError(f"{printable(wrong)} is not a side; use 'tail' or 'head'")
+        vocabulary = self.graph.vocabulary
+        ids = [
+            (SIDES.index(side), vocabulary.entity(entity), vocabulary.relation(relation))
+            for side, entity, relation in queries
+        ]
+        size = max(1, _MAX_SCORES // self.graph.n_entities)
+        found: list[Answers] = []
+        for start in range(0, len(ids), size):
+            block = torch.tensor(ids[start : start + size], device=self.tables.device)
+            side, entity, relation = block.unbind(1)
+            # The answer is unknown and not used: the entity fills its field.
+            found += self._best(Queries(side, entity, relation, entity), k, new)
+        return found
+
+    @torch.no_grad()
+    def relations(
+        self, head: str, tail: str, k: int = 10, new: bool = False
+    ) -> list[RelationPrediction]:
+        """The `k` best relations between two entities, by their scores in tail queries."""
+        _check_count(k)
+        vocabulary = self.graph.vocabulary
+        ids = torch.arange(self.graph.n_relations, device=self.tables.device)
+        heads, tails = (torch.full_like(ids, vocabulary.entity(name)) for name in (head, tail))
+        queries = Queries.for_side("tail", heads, ids, tails)
+        query = query_vectors(self.model, self.tables, queries)
+        values = self.model.kernel.scores(query, self.tables.entity_rows(tails[:1]))[:, 0].float()
+        _check_finite(values)
+        splits = [split for (split,) in self._splits(queries, tails.unsqueeze(1))]
+        probability = values.softmax(0).tolist()
+        found = [
+            RelationPrediction(vocabulary.relations[r], float(values[r]), probability[r], splits[r])
+            for r in values.argsort(descending=True, stable=True).tolist()
+        ]
+        return [prediction for prediction in found if not (new and prediction.known)][:k]
+
+    @torch.no_grad()
+    def scores(self, queries: Queries) -> Tensor:
+        """The score of every entity as the answer: float32 (B, N), free to be overwritten."""
+        return scores(self.model, self.tables, queries, self.packed).float()
+
+    @torch.no_grad()
+    def _best(self, queries: Queries, k: int, new: bool) -> list[Answers]:
+        values = self.scores(queries)
+        _check_finite(values)
+        total = values.logsumexp(1, keepdim=True)
+        unknown = values.clone()
+        if "train" in self.known:
+            unknown[self.known["train"].pairs(queries)] = -torch.inf
+        if new:
+            for known in self.known.values():
+                values[known.pairs(queries)] = -torch.inf
+        best, ids = values.topk(min(k, values.shape[1]), dim=1)
+        probability = (best - total).exp()
+        names = self.graph.vocabulary.entities
+        columns = (ids, best, probability, unknown.logsumexp(1))
+        rows = zip(*(c.tolist() for c in columns), self._splits(queries, ids), strict=True)
+        return [
+            Answers(
+                [
+                    Prediction(names[e], score, p, split)
+                    for e, score, p, split in zip(*of_query, splits, strict=True)
+                    if score != -torch.inf  # a known fact, which `new` leaves out
+                ],
+                logsumexp,
+            )
+            for *of_query, logsumexp, splits in rows
+        ]
+
+    def _splits(self, queries: Queries, candidates: Tensor) -> list[list[str | None]]:
+        """The first split that holds each candidate as an answer, or None: (B, K)."""
+        found: list[list[str | None]] = [[None] * candidates.shape[1] for _ in candidates]
+        for split in reversed(list(self.known)):
+            for b, k in self.known[split].contains(queries, candidates).nonzero().tolist():
+                found[b][k] = split
+        return found
+
+
+def _check_count(k: int) -> None:
+    if k < 1:
+        raise RecipeError(f"the number of answers is {k}; use at least 1")
+
+
+def _check_finite(values: Tensor) -> None:
+    low, high = values.aminmax()  # one pass; a NaN shows up in both
+    if not (low.isfinite() and high.isfinite()):
+        raise Diverged("a score is not finite: the model has diverged and has no answers")
+
+
+def load(folder: Path | str, device: str = "auto") -> Predictor:
+    """A trained run, ready to answer queries."""
+    return Predictor.load(folder, device)

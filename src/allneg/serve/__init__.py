@@ -1,0 +1,1 @@
+"""The explorer: a web service and a page on trained runs."""

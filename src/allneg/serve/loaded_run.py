@@ -1,0 +1,218 @@
+"""A run loaded for the explorer: all that the page shows of it, by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from allneg.errors import DataError, printable
+from allneg.graph.graph import SPLITS
+from allneg.graph.queries import Side
+from allneg.predict.calibration import Calibration
+from allneg.predict.facts import Facts
+from allneg.predict.names import NameIndex
+from allneg.predict.predictor import Answers, Predictor
+from allneg.runs import Run
+from allneg.serve import schemas
+from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
+from allneg.serve.errors import ApiError
+from allneg.serve.quality import examples, quality
+
+MAX_POINTS = 20_000  # on the map
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """One run with all that its answers need."""
+
+    id: str
+    run: Run
+    predictor: Predictor
+    labels: Mapping[str, str]  # by entity name
+    entity_names: NameIndex
+    relation_names: NameIndex
+    facts: Facts
+    vectors: EntityVectors
+    calibration: Calibration | None
+    points: dict[str, list[list[float]]] = field(default_factory=dict)  # of maps, by method
+
+    @classmethod
+    def load(cls, folder: Path, id: str, labels: Mapping[str, str], device: str) -> LoadedRun:
+        return cls.of(id, Run.open(folder), Predictor.load(folder, device), labels)
+
+    @classmethod
+    def of(cls, id: str, run: Run, predictor: Predictor, labels: Mapping[str, str]) -> LoadedRun:
+        """Prepare everything that takes a while before the first request."""
+        graph, facts = predictor.graph, Facts.of(predictor.graph)
+        count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
+        return cls(
+            id,
+            run,
+            predictor,
+            labels,
+            NameIndex.build(graph.vocabulary.entities, facts.degree, labels),
+            NameIndex.build(graph.vocabulary.relations, count, {}),
+            facts,
+            EntityVectors(predictor.model.coordinates(predictor.tables.entities.detach())),
+            Calibration.fit(predictor),
+        )
+
+    def entity_id(self, name: str) -> int:
+        return _id("entity", name, self.predictor.graph.vocabulary.entity_ids, self.entity_names)
+
+    def relation_id(self, name: str) -> int:
+        ids = self.predictor.graph.vocabulary.relation_ids
+        return _id("relation", name, ids, self.relation_names)
+
+    def has_names(self, entity: str, relation: str) -> bool:
+        vocabulary = self.predictor.graph.vocabulary
+        return entity in vocabulary.entity_ids and relation in vocabulary.relation_ids
+
+    def name(self, entity: int) -> str:
+        return self.predictor.graph.vocabulary.entities[entity]
+
+    @cached_property
+    def card(self) -> schemas.ModelCard:
+        graph, recipe, metrics = self.predictor.graph, self.run.recipe, self.run.metrics()
+        report = self.run.report if self.run.has_report else None
+        return schemas.ModelCard(
+            self.id,
+            graph.name,
+            recipe.model.name,
+            recipe.model.dim,
+            graph.n_entities,
+            graph.n_relations,
+            len(graph.train),
+            len(graph.valid),
+            len(graph.test),
+            report.mrr if report else None,
+            dict(report.hits) if report else None,
+            dict(report.protocol) if report else None,
+            recipe.to_tables(),
+            self.run.finished,
+            len(metrics),
+            metrics[-1]["seconds"] if metrics else 0.0,
+        )
+
+    @cached_property
+    def examples(self) -> list[schemas.Query]:
+        return examples(self.predictor, self.facts.degree)
+
+    @cached_property
+    def quality(self) -> schemas.Quality:
+        return quality(self.run, self.predictor)
+
+    def entities(self, typed: str, limit: int) -> schemas.Entities:
+        found = self.entity_names.search(typed, limit)
+        names = [(self.name(i), int(self.facts.degree[i])) for i in found.ids]
+        rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
+        return schemas.Entities(rows, found.match)
+
+    def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
+        """The relations that match `typed`; those that the head has in train come first."""
+        graph, typical = self.predictor.graph, set()
+        if head is not None:
+            facts = self.facts.of_entity(self.entity_id(head))
+            typical = set(facts.relation[(facts.split == 0) & ~facts.reverse].tolist())
+        found = self.relation_names.search(typed, graph.n_relations).ids
+        names, categories = graph.vocabulary.relations, graph.categories
+        count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
+        return [
+            schemas.RelationName(names[i], int(count[i]), categories[i], i in typical)
+            for i in sorted(found, key=lambda i: i not in typical)
+        ]
+
+    def predicted(
+        self, query: tuple[Side, str, str], answers: Answers, seconds: float
+    ) -> schemas.Predicted:
+        """The response to a query (side of the answer, known entity, relation)."""
+        side, entity, relation = query
+        ends = (entity, None) if side == "tail" else (None, entity)
+        pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
+        rows = [
+            schemas.EntityAnswer(
+                rank, self.labels.get(p.entity), p.score, p.probability, rate, p.known, p.entity
+            )
+            for rank, (p, rate) in enumerate(pairs, 1)
+        ]
+        description = self.calibration.description if self.calibration else None
+        question = schemas.Query(ends[0], relation, ends[1])
+        return schemas.Predicted(question, rows, seconds, description)
+
+    def calibrated(self, answers: Answers) -> Sequence[float | None]:
+        """The calibrated probability of each answer; None without a calibration."""
+        if self.calibration is None:
+            return [None] * len(answers.predictions)
+        return self.calibration([p.score - answers.logsumexp for p in answers.predictions])
+
+    def relations_between(self, head: str, tail: str, k: int, new: bool) -> schemas.Predicted:
+        """The best relations between two entities. There is no calibration for them."""
+        self.entity_id(head), self.entity_id(tail)
+        began = time.perf_counter()
+        rows = [
+            schemas.RelationAnswer(rank, None, p.score, p.probability, None, p.known, p.relation)
+            for rank, p in enumerate(self.predictor.relations(head, tail, k, new), 1)
+        ]
+        question = schemas.Query(head, None, tail)
+        return schemas.Predicted(question, rows, time.perf_counter() - began, None)
+
+    def neighbours(self, name: str, k: int) -> schemas.Neighbours:
+        return schemas.Neighbours(name, self.nearest(self.entity_id(name), k))
+
+    def nearest(self, entity: int, k: int) -> list[schemas.Neighbour]:
+        return [
+            schemas.Neighbour(self.name(other), self.labels.get(self.name(other)), similarity)
+            for other, similarity in self.vectors.nearest(entity, k)
+        ]
+
+    def map(self, relation: str | None, method: str) -> schemas.Map:
+        """The entities with most facts in two dimensions, coloured by their answers."""
+        by = None if relation is None else self.relation_id(relation)
+        if method == "tsne" and not has_tsne():
+            text = "method: t-SNE needs openTSNE, which is not installed here; use pca"
+            raise ApiError("bad_parameter", text)
+        graph = self.predictor.graph
+        shown = np.argsort(-self.facts.degree, kind="stable")[:MAX_POINTS]
+        legend, colour = ["all"], np.zeros(len(shown), dtype=np.int64)
+        if by is not None:
+            triples = np.concatenate([graph.split(split) for split in SPLITS])
+            colour, top = colours(triples[triples[:, 1] == by], shown, graph.n_entities)
+            legend = [*(self.name(i) for i in top), "other", "none"]
+        note = "distances on the map are only indicative"
+        if len(shown) < graph.n_entities:
+            note = f"the {len(shown):,} of {graph.n_entities:,} entities with most facts; {note}"
+        names = [self.name(i) for i in shown.tolist()]
+        if method not in self.points:
+            points = (pca if method == "pca" else tsne)(self.vectors.rows[shown])
+            self.points[method] = [[round(x, 3), round(y, 3)] for x, y in points.tolist()]
+        return schemas.Map(method, self.points[method], names, colour.tolist(), legend, note)
+
+
+def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
+    if name not in ids:
+        text = f"no {kind} is called {printable(name)}"
+        raise ApiError(f"unknown_{kind}", text, index.close_names(name))
+    return ids[name]
+
+
+def load_runs(
+    folders: Sequence[Path], labels: Mapping[str, str], device: str
+) -> dict[str, LoadedRun]:
+    """Runs by id: the folder's name, with a number if several have the same."""
+    runs: dict[str, LoadedRun] = {}
+    for folder in folders:
+        name = base = folder.resolve().name
+        number = 2
+        while name in runs:
+            name, number = f"{base}-{number}", number + 1
+        runs[name] = LoadedRun.load(folder, name, labels, device)
+    if labels and not any(
+        labels.keys() & run.predictor.graph.vocabulary.entity_ids.keys() for run in runs.values()
+    ):
+        raise DataError("no label belongs to an entity of these runs; is it the right file?")
+    return runs

@@ -1,0 +1,239 @@
+/** The quality of a model: report, heat map, training curves and worst queries. */
+
+import { address } from "./address.js";
+import { curves } from "./curves.js";
+import { el } from "./dom.js";
+import * as numbers from "./numbers.js";
+import { empty, fillFrom, skeleton } from "./loading.js";
+import { queryText } from "./query.js";
+import { get } from "./service.js";
+
+const HITS = ["1", "3", "10"];
+
+/** @param {{ models: any[] }} about */
+export function quality({ models }) {
+  const container = el("div", { class: "quality" }, el("div", { class: "card" }, skeleton(16)));
+  let loaded = "";
+  return {
+    title: () => "Quality",
+    element: el("div", { class: "view" }, el("h1", { tabindex: "-1" }, "Quality"), container),
+    async update(here, signal) {
+      if (loaded === here.model) return;
+      const model = models.find((item) => item.id === here.model);
+      const load = () =>
+        Promise.all([
+          get("/v1/metrics", { model: here.model }, signal),
+          get("/v1/curves", {}, signal),
+        ]);
+      const show = ([data, { runs }]) => page(here.model, model, data, runs);
+      loaded = (await fillFrom(container, signal, load, show)) ? here.model : "";
+    },
+  };
+}
+
+function page(id, model, { report, heat, worst, worst_of: of }, runs) {
+  return [
+    report
+      ? card(model, report)
+      : el(
+          "div",
+          { class: "card" },
+          empty(
+            "No queries were ranked",
+            el("p", {}, "The data has neither a test nor a valid split."),
+          ),
+        ),
+    el(
+      "div",
+      { class: "halves" },
+      el("section", { class: "card" }, el("h2", {}, "Loss"), curves(runs, "loss", "loss")),
+      el(
+        "section",
+        { class: "card" },
+        el("h2", {}, "MRR on valid"),
+        curves(runs, "valid_mrr", "MRR on valid"),
+      ),
+    ),
+    el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
+    el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
+  ];
+}
+
+function card(model, report) {
+  const big = (name, value) => el("div", { class: "big" }, el("dt", {}, name), el("dd", {}, value));
+  const { in_words: words, ...rules } = report.protocol;
+  return el(
+    "section",
+    { class: "card report" },
+    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}`),
+    el(
+      "dl",
+      { class: "bigs" },
+      big("MRR", numbers.metric(report.mrr)),
+      HITS.map((k) => big(`Hits@${k}`, numbers.metric(report.hits[k]))),
+      big("mean rank", el("data", { value: report.mr }, report.mr.toFixed(1))),
+    ),
+    sides(report),
+    el("p", { class: "protocol" }, el("b", {}, "Protocol. "), words ?? JSON.stringify(rules)),
+    el(
+      "p",
+      { class: "muted" },
+      `${numbers.count(report.count)} queries, ${numbers.count(report.candidates)} candidates per query. `,
+      `Trained on ${numbers.count(model.train)} triples`,
+      model.epochs ? `, ${numbers.count(model.epochs)} epochs` : "",
+      model.seconds ? `, ${numbers.seconds(model.seconds)}.` : ".",
+    ),
+    el(
+      "details",
+      {},
+      el("summary", {}, "Protocol and recipe in full"),
+      el("div", { class: "halves" }, list(rules), list(model.recipe ?? {})),
+    ),
+  );
+}
+
+function sides(report) {
+  const row = (name, item) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, name),
+      [item.mrr, ...HITS.map((k) => item.hits[k])].map((value) =>
+        el("td", { class: "number" }, numbers.metric(value)),
+      ),
+    );
+  return el(
+    "table",
+    { class: "narrow" },
+    el("caption", { class: "unseen" }, "By side"),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
+          el("th", { scope: "col", class: i > 0 && "number" }, text),
+        ),
+      ),
+    ),
+    el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
+  );
+}
+
+function list(rules) {
+  const flat = (object, before) =>
+    Object.entries(object).flatMap(([name, value]) =>
+      value !== null && typeof value === "object" && !Array.isArray(value)
+        ? flat(value, `${before}${name}.`)
+        : [[before + name, value]],
+    );
+  return el(
+    "dl",
+    { class: "rules" },
+    flat(rules, "").map(([name, value]) => [
+      el("dt", {}, name),
+      el("dd", {}, value === null ? "–" : String(value)),
+    ]),
+  );
+}
+
+/** Relation × metric, for each side; darker is better. */
+function heatMap(heat) {
+  const metrics = [
+    ["MRR", (item) => item.mrr],
+    ...HITS.map((k) => [`H@${k}`, (item) => item.hits[k]]),
+  ];
+  const cell = (value) =>
+    el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
+  const none = el("td", { class: "heat" }, "–");
+  const cells = (item) =>
+    metrics.map(([, pick]) => (item && item.count ? cell(pick(item)) : none.cloneNode(true)));
+  const rows = heat.map(({ relation, category, head, tail }) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)),
+      el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)),
+      cells(tail),
+      cells(head),
+    ),
+  );
+  const names = metrics.map(([name]) => el("th", { scope: "col", class: "number" }, name));
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by relation" },
+    el(
+      "table",
+      { class: "heatmap" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          el("th", { scope: "col", rowspan: 2 }, "relation"),
+          el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"),
+          el("th", { scope: "colgroup", colspan: 4 }, "tail queries"),
+          el("th", { scope: "colgroup", colspan: 4 }, "head queries"),
+        ),
+        el(
+          "tr",
+          {},
+          names,
+          names.map((item) => item.cloneNode(true)),
+        ),
+      ),
+      el("tbody", {}, rows),
+    ),
+  );
+}
+
+function worstTable(model, worst, of) {
+  if (worst.length === 0) return el("p", { class: "muted" }, "No queries were ranked.");
+  const rows = worst.map(({ head, relation, tail, side, rank }) =>
+    el(
+      "tr",
+      {},
+      el("td", { class: "number rank" }, numbers.rank(rank)),
+      el(
+        "td",
+        { class: "name" },
+        el(
+          "a",
+          { href: address({ model, head, relation, tail, ask: side }) },
+          queryText({ head, relation, tail, ask: side }),
+        ),
+      ),
+      el("td", { class: "name" }, side === "tail" ? tail : head),
+    ),
+  );
+  const note = el(
+    "p",
+    { class: "muted" },
+    `Among the queries of ${numbers.count(of)} triples, those whose right answer has the worst rank.`,
+  );
+  return [
+    note,
+    el(
+      "div",
+      { class: "scroll worst", tabindex: "0", role: "region", "aria-label": "Worst queries" },
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col", class: "number" }, "rank"),
+            el("th", { scope: "col" }, "query"),
+            el("th", { scope: "col" }, "right answer"),
+          ),
+        ),
+        el("tbody", {}, rows),
+      ),
+    ),
+  ];
+}

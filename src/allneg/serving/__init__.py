@@ -1,1 +1,0 @@
-"""Run → answers by name."""

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allneg.errors import DataError, RunError
+from allneg.runs import Run
+from allneg.serve.loaded_run import LoadedRun, load_runs
+
+
+def test_runs_of_one_name_get_numbers(toy_run: Run) -> None:
+    found = load_runs([toy_run.folder] * 3, {}, "cpu")
+    assert list(found) == ["run", "run-2", "run-3"]
+    assert [item.id for item in found.values()] == list(found)
+
+
+def test_labels_of_no_entity_are_an_error(toy_run: Run) -> None:
+    with pytest.raises(DataError, match="no label belongs to an entity"):
+        load_runs([toy_run.folder], {"/m/1": "Denton"}, "cpu")
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run"):
+        load_runs([tmp_path], {}, "cpu")
+
+
+def test_a_card_describes_the_run(loaded: LoadedRun) -> None:
+    card = loaded.card
+    assert (card.id, card.data, card.model, card.dim) == ("run", "tiny", "complex", 4)
+    assert (card.entities, card.relations, card.train, card.valid, card.test) == (12, 3, 20, 2, 3)
+    assert card.mrr == loaded.run.report.mrr
+    assert card.hits == loaded.run.report.hits
+    assert card.protocol == loaded.run.report.protocol
+    assert card.finished
+    assert card.epochs == len(loaded.run.metrics())
+
+
+def test_entities_are_found_by_label(loaded: LoadedRun) -> None:
+    found = loaded.entities("french rep", 5)
+    assert [(item.name, item.label, item.degree) for item in found.entities] == [
+        ("France", "French Republic", 9)
+    ]
+    assert found.match == "prefix"
+
+
+def test_relations_that_a_head_has_come_first(loaded: LoadedRun) -> None:
+    found = loaded.relations("", "Paris")
+    assert [(item.name, item.typical) for item in found] == [
+        ("in", True),
+        ("capital_of", True),
+        ("borders", False),
+    ]
+    assert [item.count for item in found] == [12, 3, 5]
+    assert [item.name for item in loaded.relations("", None)] == [
+        "in",
+        "borders",
+        "capital_of",
+    ]
+
+
+def test_relations_are_found_by_what_is_typed(loaded: LoadedRun) -> None:
+    assert [item.name for item in loaded.relations("cap", None)] == ["capital_of"]
+    assert loaded.relations("xyz", None) == []
+
+
+def test_the_map_has_a_point_name_and_colour_per_entity(loaded: LoadedRun) -> None:
+    plain, coloured = loaded.map(None, "pca"), loaded.map("in", "pca")
+    assert sorted(plain.names) == sorted(loaded.predictor.graph.vocabulary.entities)
+    assert len(plain.points) == len(plain.colours) == 12
+    assert (plain.legend, set(plain.colours)) == (["all"], {0})
+    assert coloured.points == plain.points
+    colour = dict(zip(coloured.names, (coloured.legend[i] for i in coloured.colours), strict=True))
+    assert colour["France"] == "Europe"  # in Europe and on Earth, and more are in Europe
+    assert colour["Europe"] == "Earth"
+    assert colour["Earth"] == "none"
+
+
+def test_the_map_of_a_large_graph_shows_a_part_with_a_note(
+    unlabelled: LoadedRun, monkeypatch: pytest.MonkeyPatch, toy_run: Run
+) -> None:
+    monkeypatch.setattr("allneg.serve.loaded_run.MAX_POINTS", 4)
+    found = LoadedRun.load(toy_run.folder, "few", {}, "cpu").map(None, "pca")
+    assert len(found.names) == 4
+    assert found.names[0] == "France"
+    assert found.note.startswith("the 4 of 12 entities with most facts")

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from allneg.evaluation import PROTOCOLS, evaluate
+from allneg.evaluation.ranks import rank
+from allneg.runs import Run
+from allneg.serve import quality as module
+from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.quality import examples, quality
+
+
+def test_the_report_is_the_runs_own_and_equals_an_evaluation(loaded: LoadedRun) -> None:
+    found = loaded.quality
+    assert found.report == loaded.run.report.to_json()
+    again = evaluate(loaded.predictor.model, loaded.run.tables(), loaded.predictor.graph)
+    assert found.report["mrr"] == pytest.approx(again.mrr)
+    assert {item.relation for item in found.heat} == set(again.by_relation)
+    for item in found.heat:
+        expected = again.by_relation[item.relation]
+        assert item.head["mrr"] == pytest.approx(expected["head"]["mrr"])
+        assert item.tail["hits"] == expected["tail"]["hits"]
+
+
+def test_an_unfinished_run_is_evaluated_on_request(toy_copy: Run) -> None:
+    before = toy_copy.report.to_json()
+    (toy_copy.folder / "report.json").unlink()
+    found = LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")
+    assert found.card.mrr is None
+    assert found.quality.report is not None
+    assert found.quality.report["mrr"] == pytest.approx(before["mrr"])
+
+
+def test_curves_are_the_metrics_of_every_epoch(loaded: LoadedRun) -> None:
+    curves, metrics = loaded.quality.curves, loaded.run.metrics()
+    assert [item.epoch for item in curves] == [entry["epoch"] for entry in metrics]
+    assert [item.loss for item in curves] == [entry["loss"] for entry in metrics]
+    assert [item.valid_mrr for item in curves] == [
+        entry["valid"]["mrr"] if "valid" in entry else None for entry in metrics
+    ]
+
+
+def test_a_loss_that_is_not_finite_is_null(toy_copy: Run) -> None:
+    path = toy_copy.folder / "metrics.jsonl"
+    path.write_text(json.dumps({"epoch": 1, "loss": float("nan"), "seconds": 1}) + "\n")
+    assert LoadedRun.load(toy_copy.folder, "copy", {}, "cpu").quality.curves[0].loss is None
+
+
+def test_the_worst_queries_come_worst_first_with_their_ranks(loaded: LoadedRun) -> None:
+    graph, names = loaded.predictor.graph, loaded.predictor.graph.vocabulary
+    ranking = rank(
+        loaded.predictor.model, loaded.predictor.tables, graph, "test", PROTOCOLS["allneg"], 1 << 20
+    )
+    expected = sorted(
+        (
+            (names.entities[h], names.relations[r], names.entities[t], side, ranks[i])
+            for (h, r, t), ranks in zip(
+                ranking.triples.tolist(), ranking.ranks.tolist(), strict=True
+            )
+            for i, side in enumerate(("tail", "head"))
+        ),
+        key=lambda item: -item[4],
+    )
+    found = [(e.head, e.relation, e.tail, e.side, e.rank) for e in loaded.quality.worst]
+    assert [item[4] for item in found] == [item[4] for item in expected]
+    assert set(found) == set(expected)
+    assert loaded.quality.worst_of == 3
+
+
+def test_a_sample_is_ranked_with_everything_filtered(
+    loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rank(
+        loaded.predictor.model,
+        loaded.predictor.tables,
+        loaded.predictor.graph,
+        "test",
+        PROTOCOLS["allneg"],
+        1 << 20,
+    )
+    ranks = {tuple(t): r for t, r in zip(whole.triples.tolist(), whole.ranks.tolist(), strict=True)}
+    monkeypatch.setattr(module, "_N_SCORES_WORST", 2 * 12 * 2)  # two triples of 12 entities
+    found = quality(loaded.run, loaded.predictor)
+    assert found.worst_of == 2
+    names = loaded.predictor.graph.vocabulary
+    for item in found.worst:
+        triple = (names.entity(item.head), names.relation(item.relation), names.entity(item.tail))
+        assert item.rank == ranks[triple][0 if item.side == "tail" else 1]
+
+
+def test_examples_ask_about_different_relations_first(loaded: LoadedRun) -> None:
+    found = loaded.examples
+    assert len(set(found)) == len(found) >= 2
+    assert {item.relation for item in found[:2]} == {"in", "capital_of"}
+    assert all((item.head is None) != (item.tail is None) for item in found)
+
+
+def test_without_test_and_valid_examples_come_from_train(loaded: LoadedRun) -> None:
+    none = np.zeros((0, 3), dtype=np.int64)
+    graph = replace(loaded.predictor.graph, valid=none, test=none)
+    predictor = replace(loaded.predictor, graph=graph)
+    assert len(examples(predictor, loaded.facts.degree)) == 6
