@@ -160,7 +160,7 @@ def _opened(size: Size, folder: Path) -> LoadedRun:
     cut = len(triples) * 9 // 10
     graph = Graph("made up", vocabulary, triples[:cut], triples[cut:], triples[:0])
     model = ComplEx(size.dim, 0.1)
-    tables = Tables.start(model, size.relations, Shard.whole(size.entities), True, seed=0)
+    tables = Tables.create(model, size.relations, Shard.whole(size.entities), True, seed=0)
     known = {
         split: KnownAnswers.of([graph.split(split)], size.entities, size.relations)
         for split in ("train", "valid")

@@ -157,7 +157,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "countries", "--set", "training.epoch=3"], 2, "mean training.epochs?"),
         (["train", "countries", "--set", "epochs=3"], 2, "write part.field=value"),
         (["train", "countries", "--model", "complx"], 2, "must be one of complex"),
-        (["train", "countries", "--recipe", "absent.toml"], 2, "absent.toml: cannot be read"),
+        (["train", "countries", "--recipe", "absent.toml"], 2, "absent.toml: there is no such file or shipped recipe"),
         (["train", "countries", "--device", "cuda:99", "--out", "new"], 2, "no cuda:99 here"),
         (["train", "countries", "--seed", "-1"], 2, "training.seed must not be negative"),
         (["train", "countris"], 3, "close names: 'countries'"),
@@ -166,7 +166,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["resume", "no/such/run"], 4, "not a run"),
         (["info", "no/such/run"], 4, "not a run"),
         (["predict", "no/such/run", "--head", "a", "--relation", "b"], 4, "not a run"),
-        (["predict", "no/such/run", "--head", "a"], 2, "say --relation"),
+        (["predict", "no/such/run", "--head", "a"], 2, "give --relation"),
         (["evaluate", "no/such/run", "--split", "tset"], 2, "'tset' is not one of"),
         (["evaluate", "no/such/run", "--protocol", "mine"], 2, "'mine' is not one of"),
     ],
@@ -290,7 +290,7 @@ def test_a_run_that_diverged_before_any_checkpoint_cannot_be_evaluated(
     assert allneg("train", tiny_folder, *QUICK, *wild, "--out", tmp_path / "run", "-q").code == 5
     done = allneg("evaluate", tmp_path / "run")
     assert done.code == 4
-    assert "diverged before any weights were saved; train anew, with a lower" in done.err
+    assert "diverged before any weights were saved; train again with a lower" in done.err
     assert "not finished" not in done.err
 
 
@@ -298,7 +298,7 @@ def test_every_command_notes_that_a_run_is_unfinished(
     allneg: Command, toy_copy: Run, toy_run: Run
 ) -> None:
     (toy_copy.folder / "report.json").unlink()
-    toy_copy.say("interrupted")
+    toy_copy.set_status("interrupted")
     shown = f"{toy_copy.folder} is not finished (interrupted): these are its best weights so far\n"
     assert allneg("evaluate", toy_copy.folder).err == shown
     assert allneg("compare", toy_copy.folder, toy_run.folder).err == shown

@@ -56,8 +56,9 @@ def test_the_version_is_that_of_the_package(allneg: Command) -> None:
 
 
 def test_every_public_name_exists() -> None:
+    earlier = {"Problem": "AllnegError"}
     for name in package.__all__:
-        assert getattr(package, name).__name__ == name
+        assert getattr(package, name).__name__ == earlier.get(name, name)
     assert not hasattr(package, "nothing")
 
 

@@ -37,7 +37,7 @@ def test_a_training_that_torchrun_may_restart_needs_out(
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     done = allneg("train", tiny_folder, "--device", "cpu")
     assert done.code == 2
-    assert "say --out" in done.err
+    assert "give --out" in done.err
 
 
 def test_a_restart_continues_only_its_own_run(
@@ -58,7 +58,7 @@ def test_one_process_can_resume_a_run_of_several(allneg: Command, toy_copy: Run)
     assert allneg("resume", toy_copy.folder, "--mesh", "rows=2").code == 2
     done = allneg("resume", toy_copy.folder)
     assert done.code == 0
-    assert "the recipe's mesh is rows=4; it goes on as rows=1,batch=1" in done.err
+    assert "the recipe's mesh is rows=4; training uses rows=1,batch=1" in done.err
     assert Run.open(toy_copy.folder).finished
 
 
@@ -93,7 +93,7 @@ def test_plan_prints_the_memory_of_each_device_and_whether_it_fits(
         ((*SIZE[2:], "--entities", 9 * 10**400), "Invalid value for '--entities': 9000"),
         (("--relations", 10**15 + 1), "1000000000000001 is not in the range"),
         (("--triples", 10**15 + 1), "1000000000000001 is not in the range"),
-        ((*SIZE, "--mesh", "rows=0"), "hardware.mesh must be such as rows=4,batch=2"),
+        ((*SIZE, "--mesh", "rows=0"), "hardware.mesh must have the form rows=4,batch=2"),
     ],
 )
 def test_plan_refuses_wrong_sizes_devices_and_meshes(

@@ -51,13 +51,13 @@ def test_info_shows_that_a_run_was_killed(
 
 
 def test_reading_the_state_of_a_killed_run_does_not_change_it(toy_copy: Run) -> None:
-    toy_copy.say("running")
-    assert toy_copy.standing["state"] == "cut off"
+    toy_copy.set_status("running")
+    assert toy_copy.live_status["state"] == "cut off"
     assert toy_copy.status["state"] == "running"
     with toy_copy.locked():
-        assert Run.open(toy_copy.folder).standing["state"] == "running"
-    toy_copy.say("finished")
-    assert toy_copy.standing == {"state": "finished"}
+        assert Run.open(toy_copy.folder).live_status["state"] == "running"
+    toy_copy.set_status("finished")
+    assert toy_copy.live_status == {"state": "finished"}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_check_reports_what_training_does_with_duplicates(
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("France\tborders\tSpain\n")
     checked = allneg("data", "check", tiny_folder)
-    shown = "1 duplicate triple in train is left out"
+    shown = "1 duplicate triple in train is removed"
     assert shown in checked.err
     kept = allneg("data", "check", tiny_folder, "--set", "data.keep_duplicates=true")
     assert "1 duplicate triple in train is kept" in kept.err

@@ -12,7 +12,7 @@ from allneg.scoring import Shard, Tables
 
 
 def tables_for(model: Model, graph: Graph) -> Tables:
-    return Tables.start(model, graph.n_relations, Shard.whole(graph.n_entities), True, seed=0)
+    return Tables.create(model, graph.n_relations, Shard.whole(graph.n_entities), True, seed=0)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -35,7 +35,7 @@ def test_the_default_is_test_under_the_protocol_allneg(tiny_graph: Graph) -> Non
 @pytest.mark.parametrize("name", MODELS)
 def test_the_block_size_does_not_change_the_report(name: str, tiny_graph: Graph) -> None:
     model = MODELS[name](dim=4, scale=0.5)
-    tables = Tables.start(
+    tables = Tables.create(
         model, tiny_graph.n_relations, Shard.whole(tiny_graph.n_entities), True, seed=0
     )
     reports = [evaluate(model, tables, tiny_graph, block=block) for block in (1, 30, 1 << 20)]

@@ -27,7 +27,7 @@ def index(parts: list[list[tuple[int, int, int]]]) -> KnownAnswers:
 
 def every_query(side: Side) -> Queries:
     """Each entity with each relation, known or not; the answers queries for do not matter."""
-    return Queries.asking(
+    return Queries.for_side(
         side, EVERY[:, 0], EVERY[:, 1], torch.zeros(len(EVERY), dtype=torch.int64)
     )
 
@@ -82,7 +82,7 @@ def test_an_unknown_query_has_no_answers() -> None:
     known = index([[(2, 1, 3)]])
     # Below, between and above the only two keys there are.
     for entity, relation in ((0, 0), (5, 1), (5, 2)):
-        queries = Queries.asking("head", *torch.tensor([[entity], [relation], [0]]))
+        queries = Queries.for_side("head", *torch.tensor([[entity], [relation], [0]]))
         assert known.counts(queries).tolist() == [0]
         assert [each.tolist() for each in known.pairs(queries)] == [[], []]
         assert not known.contains(queries, torch.arange(N).unsqueeze(0)).any()
@@ -90,13 +90,13 @@ def test_an_unknown_query_has_no_answers() -> None:
 
 def test_the_two_sides_do_not_mix() -> None:
     known = index([[(2, 1, 3)]])
-    queries = [Queries.asking(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
+    queries = [Queries.for_side(side, *torch.tensor([[2], [1], [0]])) for side in SIDES]
     assert [known.counts(each).tolist() for each in queries] == [[1], [0]]
 
 
 def test_an_empty_batch_has_no_pairs() -> None:
     known = index([[(2, 1, 3)]])
-    queries = Queries.asking("tail", *torch.zeros(3, 0, dtype=torch.int64))
+    queries = Queries.for_side("tail", *torch.zeros(3, 0, dtype=torch.int64))
     assert known.counts(queries).shape == (0,)
     assert [len(each) for each in known.pairs(queries)] == [0, 0]
     assert known.contains(queries, torch.zeros(0, 4, dtype=torch.int64)).shape == (0, 4)

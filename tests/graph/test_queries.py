@@ -35,12 +35,12 @@ def test_a_tail_query_has_the_head_and_a_head_query_the_tail() -> None:
 def test_turned_queries_ask_for_the_other_side_of_the_same_triples(triples: Tensor) -> None:
     for side in SIDES:
         queries = Queries.of(triples, side)
-        assert (queries.turned().side != queries.side).all()
-        assert as_triples(queries.turned()) == as_triples(queries)
+        assert (queries.other_side().side != queries.side).all()
+        assert as_triples(queries.other_side()) == as_triples(queries)
 
 
 def test_a_part_is_a_slice(triples: Tensor) -> None:
-    part = Queries.of(triples, "head").part(slice(2, 5))
+    part = Queries.of(triples, "head")[2:5]
     assert len(part) == 3
     assert [SIDES[each] for each in part.side] == ["head"] * 3
     assert as_triples(part) == [tuple(each) for each in triples[2:5].tolist()]

@@ -35,7 +35,7 @@ def test_tails_are_the_scores_of_every_entity_best_first(predictor: Predictor) -
         torch.tensor([names.entity("Spain")]),
         torch.tensor([names.relation("borders")]),
     )
-    queries = Queries.asking("tail", spain, borders, spain)
+    queries = Queries.for_side("tail", spain, borders, spain)
     with torch.no_grad():
         values = scores(predictor.model, predictor.tables, queries)[0]
     expected = dict(zip(names.entities, values.tolist(), strict=True))
@@ -47,7 +47,7 @@ def test_heads_are_asked_from_the_other_side(predictor: Predictor) -> None:
     names = predictor.graph.vocabulary
     found = predictor.heads("Europe", "in", k=12)
     europe, within = torch.tensor([names.entity("Europe")]), torch.tensor([names.relation("in")])
-    queries = Queries.asking("head", europe, within, europe)
+    queries = Queries.for_side("head", europe, within, europe)
     with torch.no_grad():
         values = scores(predictor.model, predictor.tables, queries)[0]
     assert found[0].entity == names.entities[int(values.argmax())]
@@ -145,7 +145,7 @@ def test_a_diverged_model_has_no_answers(predictor: Predictor, toy_run: Run) -> 
 def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
     shutil.rmtree(toy_copy.folder / "checkpoints")
     (toy_copy.folder / "checkpoints").mkdir()
-    toy_copy.say("interrupted")
+    toy_copy.set_status("interrupted")
     with pytest.raises(RunError, match="nothing is trained yet; `allneg resume` it"):
         load(toy_copy.folder, device="cpu")
 
@@ -200,12 +200,12 @@ def test_relations_between_two_entities_are_scored_as_tails_are(predictor: Predi
 @pytest.mark.parametrize("name", MODELS)
 def test_packed_rows_score_the_same(name: str) -> None:
     model = MODELS[name](6, 0.5)
-    tables = Tables.start(model, 3, Shard.whole(50), reciprocal=False, seed=1)
+    tables = Tables.create(model, 3, Shard.whole(50), reciprocal=False, seed=1)
     names = Vocabulary(tuple(f"e{i}" for i in range(50)), ("a", "b", "c"))
     nothing = np.zeros((0, 3), dtype=np.int64)
     plain = Predictor(model, tables, Graph("none", names, nothing, nothing, nothing), {})
     quick = plain.quick()
-    assert (quick.packed is not None) == (model.kernel == "dot" and can_pack())
+    assert (quick.packed is not None) == (model.kernel.name == "dot" and can_pack())
     queries = [(SIDES[i % 2], f"e{i}", names.relations[i % 3]) for i in range(7)]
     for expected, found in zip(plain.ask(queries, k=50), quick.ask(queries, k=50), strict=True):
         scores = {item.entity: item.score for item in expected.predictions}

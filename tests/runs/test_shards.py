@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from allneg.scoring.shard import NO_GROUP, Group
+from allneg.scoring.distributed import NO_GROUP, Group
 
 from allneg.runs.files import write_tensors
 from allneg.runs.shards import file_name, files_of, own_part, read

@@ -82,6 +82,6 @@ def test_a_map_of_a_run_is_drawn_by_tsne(loaded: LoadedRun) -> None:
 def test_a_bias_is_not_part_of_the_direction() -> None:
     model = MODELS["transe"](2, 0.1, 2, True, True)
     rows = torch.tensor([[1.0, 0.0, 3.0], [0.0, 1.0, 3.0], [1.0, 0.0, -3.0]])
-    vectors = EntityVectors(model.place(rows))
+    vectors = EntityVectors(model.coordinates(rows))
     assert vectors.nearest(0, 2) == [(2, 1.0), (1, 0.0)]
     assert vectors.similarities(0, [1, 2]) == [0.0, 1.0]

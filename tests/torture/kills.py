@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from allneg.scoring.shard import SINGLE_PROCESS, World
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe

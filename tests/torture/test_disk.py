@@ -26,7 +26,7 @@ class Listener(Callbacks):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def said(self, line: str) -> None:
+    def on_message(self, line: str) -> None:
         self.lines.append(line)
 
 
@@ -66,8 +66,8 @@ def test_a_disk_full_for_one_save_costs_nothing(
     disk = full_disk(20_000)
 
     class Emptier(Listener):
-        def said(self, line: str) -> None:
-            super().said(line)
+        def on_message(self, line: str) -> None:
+            super().on_message(line)
             if "not saved" in line:
                 disk.room = 1 << 30  # the user deletes something
 
@@ -75,7 +75,7 @@ def test_a_disk_full_for_one_save_costs_nothing(
     fit(run, callbacks)
     assert disk.failures > 0
     assert any("the disk is full" in line for line in callbacks.lines)
-    assert any("tries to save again in 0 seconds" in line for line in callbacks.lines)
+    assert any("next try in 0 seconds" in line for line in callbacks.lines)
     assert run.tables().entities.equal(straight.tables().entities)
     assert losses(run) == losses(straight)
     assert run.report.to_json() == straight.report.to_json()

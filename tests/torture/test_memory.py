@@ -15,6 +15,7 @@ from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
 from allneg.hardware import is_out_of_memory
+from allneg.kernels.distances import Distance
 from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -58,17 +59,20 @@ def test_out_of_memory_errors_are_recognised() -> None:
 def test_ranking_with_less_memory_gives_equal_ranks(
     tiny_graph: Graph, most: int, protocol: str
 ) -> None:
-    class Cramped(MODELS["transe"]):  # type: ignore[misc]
+    class CrampedDistance(Distance):
         """Has memory for `most` queries at once."""
 
-        def compare(self, query: Tensor, entities: Tensor) -> Tensor:
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
             sizes.append(len(query))
-            return out_of_memory() if len(query) > most else super().compare(query, entities)
+            return out_of_memory() if len(query) > most else super().scores(query, rows)
+
+    class Cramped(MODELS["transe"]):  # type: ignore[misc]
+        kernel = CrampedDistance("l1", parts=1)
 
     sizes: list[int] = []
     roomy, cramped = (kind(4, 1.0) for kind in (MODELS["transe"], Cramped))
     n = tiny_graph.n_entities
-    tables = Tables.start(roomy, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
+    tables = Tables.create(roomy, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
     wanted = rank(roomy, tables, tiny_graph, "train", PROTOCOLS[protocol], 1 << 20)
     found = rank(cramped, tables, tiny_graph, "train", PROTOCOLS[protocol], 1 << 20)
     assert found.ranks.tolist() == wanted.ranks.tolist()
@@ -80,13 +84,16 @@ def test_ranking_with_less_memory_gives_equal_ranks(
 
 @pytest.mark.battery(31)
 def test_too_little_memory_for_one_query_is_an_error(tiny_graph: Graph) -> None:
-    class Full(MODELS["transe"]):  # type: ignore[misc]
-        def compare(self, query: Tensor, entities: Tensor) -> Tensor:
+    class FullDistance(Distance):
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
             return out_of_memory()
+
+    class Full(MODELS["transe"]):  # type: ignore[misc]
+        kernel = FullDistance("l1", parts=1)
 
     model = Full(4, 1.0)
     n = tiny_graph.n_entities
-    tables = Tables.start(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
+    tables = Tables.create(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
     with pytest.raises(ResourceError, match="one query at a time") as caught:
         rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
     assert caught.value.exit_code == 6
@@ -111,13 +118,16 @@ def test_weights_that_do_not_fit_on_a_device_are_an_error(
 
 @pytest.mark.battery(31)
 def test_other_errors_during_ranking_are_raised(tiny_graph: Graph) -> None:
-    class Wrong(MODELS["transe"]):  # type: ignore[misc]
-        def compare(self, query: Tensor, entities: Tensor) -> Tensor:
+    class WrongDistance(Distance):
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
             raise RuntimeError("a bug")
+
+    class Wrong(MODELS["transe"]):  # type: ignore[misc]
+        kernel = WrongDistance("l1", parts=1)
 
     model = Wrong(4, 1.0)
     n = tiny_graph.n_entities
-    tables = Tables.start(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
+    tables = Tables.create(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
     with pytest.raises(RuntimeError, match="a bug"):
         rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
 

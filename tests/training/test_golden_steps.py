@@ -1,6 +1,6 @@
 """Twenty steps from one seed give what the first release candidate gave, in 364 configurations.
 
-tests/golden/steps.json was recorded before the training step was rewritten, by the reference
+golden_steps.json was recorded before the training step was rewritten, by the reference
 engine on a CPU; its settings have the names of that time.
 """
 
@@ -21,7 +21,7 @@ from allneg.recipe import Recipe
 from allneg.scoring.tables import mixed_seed
 from allneg.training.trainer import Trainer
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "steps.json").read_text())
+GOLDEN = json.loads((Path(__file__).parent / "golden_steps.json").read_text())
 BASE = {
     "model.dim": 6,
     "model.scale": 0.5,

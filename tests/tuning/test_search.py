@@ -45,7 +45,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_trials_are_ordinary_runs_and_test_is_never_ranked(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = sys.modules["allneg.training.fit"]
+    fit = sys.modules["allneg.training.loop"]
     splits, evaluate = [], fit.evaluate
 
     def recorded(*arguments: Any, **more: Any) -> Any:

@@ -77,7 +77,7 @@ MANY = ", ".join(map(str, range(1, 400)))
         ('"model.dim" = { low = 0, high = 4 }', r"model\.dim must be more than 0"),
         ('"loss.label_smoothing" = { low = 0, high = 4 }', r"loss\.label_smoothing must be at l"),
         ('"model.dmi" = { low = 1, high = 4 }', r"model\.dmi is not a setting"),
-        (CLASH, r"loss\.margin changes nothing in a softmax"),
+        (CLASH, r"loss\.margin is for loss.name margin"),
         (f'"loss.block" = [{MANY}]\n"model.dim" = [{MANY}]', "159,201 trials; at most 100,000"),
     ],
 )

@@ -32,15 +32,6 @@ parent_option = click.option(
 run_argument = click.argument("run", type=PATH)
 
 
-class ModelOption(click.Option):
-    """An option whose help lists the models; they are imported only when help is shown."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from allneg.models import MODELS
-
-        self.help = f"One of {', '.join(MODELS)}."
-        return super().get_help_record(ctx)
-
 
 def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
     """Refuse nan, which a `FloatRange` accepts."""

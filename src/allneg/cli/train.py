@@ -9,7 +9,6 @@ import click
 
 from allneg.cli.options import (
     PATH,
-    ModelOption,
     device_option,
     json_option,
     mesh_option,
@@ -33,7 +32,7 @@ UNSET = {
 
 @click.command()
 @click.argument("data")
-@click.option("--model", cls=ModelOption, metavar="NAME")
+@click.option("--model", metavar="NAME", help="Such as complex; a wrong name lists all models.")
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
