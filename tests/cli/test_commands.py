@@ -321,5 +321,5 @@ def test_a_file_at_out_is_refused(allneg: Command, tiny_folder: Path, tmp_path: 
     done = allneg("train", tiny_folder, *QUICK, "--out", tmp_path / "run", "-q")
     assert (done.code, done.err) == (
         2,
-        f"allneg: {tmp_path / 'run'}: is there, and no folder; choose another --out\n",
+        f"allneg: {tmp_path / 'run'}: exists and is not a folder; choose another --out\n",
     )
