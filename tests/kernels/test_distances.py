@@ -39,7 +39,7 @@ def test_they_are_no_less_exact_than_the_reference(parts, name, b, n, dim, dtype
 def test_more_tiles_than_a_grid_takes_are_started_in_turn(parts, deterministic, monkeypatch):
     monkeypatch.setattr("allneg.kernels.distances.gpu._MOST_TILES", 1)
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
-    query, table = (torch.randn(count, parts * 5) for count in (3, 700))
+    query, table = (torch.randn(count, parts * 5) for count in (3, 300))
     check_scores("gpu", parts, query, table)
     check_gradients("gpu", parts, query, table)
 
