@@ -18,7 +18,11 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
 
-sys.path.append(str(Path(__file__).parent))  # for toy_models
+sys.path.append(str(Path(__file__).parent))  # for toy_models and interpreter
+
+from interpreter import interpreted
+
+interpreted("triton.language")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import os
 from types import ModuleType
 
 import pytest
@@ -14,15 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from allneg.kernels.compiler import find_compiler
 from allneg.kernels.distances import Distance
+from interpreter import DEVICE, interpreted, needs_triton
 
 EPSILON = torch.finfo(torch.float32).eps
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"  # where Triton's programs run
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
-)
 kernels = pytest.mark.parametrize("parts", [1, 2], ids=["l1", "modulus"])
 
 
@@ -39,17 +33,7 @@ def engine(name: str) -> ModuleType:
     return importlib.import_module(f"allneg.kernels.distances.{name}")
 
 
-def interpreted(module: str) -> ModuleType | None:
-    """A module of Triton programs; without a GPU they run in its interpreter, on a CPU."""
-    if importlib.util.find_spec("triton") is None:
-        return None
-    with pytest.MonkeyPatch.context() as patch:
-        if not GPU:
-            patch.setitem(os.environ, "TRITON_INTERPRET", "1")
-        return importlib.import_module(module)
-
-
-interpreted("allneg.kernels.distances.gpu")  # before anything imports it without the interpreter
+interpreted("allneg.kernels.distances.gpu")
 
 
 def kernel(name: str, parts: int) -> Distance:

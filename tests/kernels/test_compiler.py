@@ -122,7 +122,7 @@ def test_a_missing_compiler_is_named(monkeypatch, tmp_path):
 def test_a_failing_compiler_is_quoted(monkeypatch, tmp_path, home):
     message = "echo 'In file included:' >&2; echo 'a.c:3: error: no math.h' >&2; exit 1"
     _fake(tmp_path, monkeypatch, message)
-    with pytest.raises(CompileError, match="failed: 'a.c:3: error: no math.h'"):
+    with pytest.raises(CompileError, match=r"failed: 'a.c:3: error: no math.h'"):
         built("pairs")
     assert list((home / "compiled").iterdir()) == []
 

@@ -13,11 +13,11 @@ from distance_checks import (
     every_engine,
     kernel,
     kernels,
-    needs_triton,
 )
 
 from allneg.kernels import l1, modulus
 from allneg.kernels.engines import using
+from interpreter import needs_triton
 
 COMPARE = {1: l1, 2: modulus}
 SIZES = [(1, 1, 1), (7, 290, 3), (37, 70, 9)]  # no tile divides these

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from distance_checks import DEVICE, GPU, interpreted, needs_triton
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from allneg.kernels import fused
 from allneg.kernels.engines import using
 from allneg.kernels.fused import complex_mul, reference
+from interpreter import DEVICE, GPU, interpreted, needs_triton
 
 gpu = interpreted("allneg.kernels.fused.gpu")
 ROWS = [(1, 2), (5, 2050), (9, 6)]

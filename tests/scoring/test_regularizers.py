@@ -13,6 +13,7 @@ from allneg.kernels import fused
 from allneg.models import MODELS, ComplEx, Model
 from allneg.scoring.regularizers import DURA, L2, N3, REGULARIZERS, WeightedDURA
 from allneg.scoring.tables import BatchRows
+from interpreter import GPU, interpreted, needs_triton
 from toy_models import CP, RESCAL, Quaternion, TuckER
 
 B = 5
@@ -56,23 +57,20 @@ ENGINES = [
     "reference",
     pytest.param(
         "gpu",
-        marks=pytest.mark.skipif(
-            torch.cuda.is_available(), reason="the interpreter is for machines without a GPU"
-        ),
+        marks=[
+            needs_triton,
+            pytest.mark.skipif(GPU, reason="tests/kernels runs the programs on the GPU"),
+        ],
     ),
 ]
 
 
 @pytest.fixture
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused operations of the reference, or of Triton in its interpreter."""
     if request.param == "gpu":
-        pytest.importorskip("triton")
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-        from allneg.kernels.fused import gpu
-
+        gpu = interpreted("allneg.kernels.fused.gpu")
         monkeypatch.setattr(fused, "_engine", lambda device: gpu)
-    return request.param
 
 
 @pytest.mark.parametrize("name", FORMS)
