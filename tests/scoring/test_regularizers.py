@@ -69,6 +69,7 @@ ENGINES = [
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused operations of the reference, or of Triton in its interpreter."""
     if request.param == "gpu":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
         gpu = interpreted("allneg.kernels.fused.gpu")
         monkeypatch.setattr(fused, "_engine", lambda device: gpu)
 
