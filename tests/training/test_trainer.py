@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Generator, Tensor
-from toy_models import TOY_MODELS
 
 from allneg.graph import Graph
 from allneg.graph.graph import Triples
@@ -19,6 +18,7 @@ from allneg.models import MODELS
 from allneg.recipe import Loss, Recipe
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.trainer import Trainer, class_weights
+from toy_models import TOY_MODELS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
