@@ -65,7 +65,7 @@ def test_processes_share_a_batch() -> None:
     plan = decide(mesh=Mesh(rows=2, batch=3))
     assert (plan.queries, plan.splits_batch, plan.overlaps_sums) == (167, True, True)
     assert not decide("training.micro_batch=50", mesh=Mesh(batch=3)).overlaps_sums
-    with pytest.raises(RecipeError, match="hardware.table host is for a single process"):
+    with pytest.raises(RecipeError, match=r"hardware.table host is for a single process"):
         decide("hardware.table=host", mesh=Mesh(rows=2))
 
 
