@@ -1,4 +1,4 @@
-"""What tests hand to the processes: functions whose first argument is the world they run in."""
+"""Functions that tests run in several processes; the first argument is the world they run in."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from allneg.graph import Graph
 from allneg.graph.queries import batches
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs import disk as seam
+from allneg.runs import disk as disk_module
 from allneg.runs.checkpoint import State
-from allneg.scoring.shard import World
-from allneg.training.fit import StopAt, run_training
+from allneg.scoring.distributed import World
+from allneg.training.loop import StopAt, run_training
 from allneg.training.trainer import Trainer
 
 PLAIN = (
@@ -31,15 +31,15 @@ PLAIN = (
 
 
 def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, ...]:
-    """The losses of an epoch's steps, then this process's first row, its rows, the relations'."""
+    """The losses of some steps, this process's first row, its entity rows, and the relations."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
     trainer = Trainer(recipe, graph, torch.device("cpu"), world)
-    order, chance = Generator().manual_seed(1), Generator()
+    order, generator = Generator().manual_seed(1), Generator()
     values = []
     for i, queries in enumerate(
         batches(torch.from_numpy(graph.train), recipe.training.batch_size, order)
     ):
-        values.append(float(trainer.step(queries, chance.manual_seed(i))))
+        values.append(float(trainer.step(queries, generator.manual_seed(i))))
         if i == 3:
             break
     rows = trainer.tables.weights()
@@ -47,19 +47,19 @@ def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, .
 
 
 def ranked(world: World, graph: Graph, settings: tuple[str, ...], rules: str) -> tuple[Any, ...]:
-    """How many rivals are better than each answer of test, and how many equal."""
+    """How many candidates score higher than each answer of test, and how many the same."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
     trainer = Trainer(recipe, graph, torch.device("cpu"), world)
     if "model.scale=0.9" in settings:
         # Whole numbers: every score is exact, and many are equal.
-        for each in trainer.tables.parameters():
-            each.data = each.data.round().clamp(-1, 1)
+        for rows in trainer.tables.parameters():
+            rows.data = rows.data.round().clamp(-1, 1)
     found = rank(trainer.model, trainer.tables, graph, "test", PROTOCOLS[rules], block=2000)
     return found.better, found.equal, found.n_candidates
 
 
 def diverged(world: World, graph: Graph) -> str:
-    """What is said when one row, which one process holds, is not finite."""
+    """The error when one row, which one process holds, is not finite."""
     trainer = Trainer(Recipe().with_settings(PLAIN), graph, torch.device("cpu"), world)
     if trainer.tables.shard.stop == graph.n_entities:
         trainer.tables.entities.data[-1] = torch.nan
@@ -85,19 +85,19 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
     return "done"
 
 
-def troubled(world: World, folder: Path, rank: int, doing: str) -> str:
-    """What a save says when the disk of a process is full as it writes, or makes last."""
+def save_to_full_disk(world: World, folder: Path, rank: int, operation: str) -> str:
+    """The error of a save when the disk of one process is full at `operation`."""
     trainer = Trainer(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
-    real = getattr(seam.disk, doing)
+    real = getattr(disk_module.disk, operation)
     if world.rank == rank:
-        setattr(seam.disk, doing, full)
+        setattr(disk_module.disk, operation, full)
     try:
         with pytest.raises(ResourceError) as caught:
             Run.open(folder).save(trainer.checkpoint(State(epoch=99)), world)
     finally:
-        setattr(seam.disk, doing, real)
+        setattr(disk_module.disk, operation, real)
     return str(caught.value)
 
 
-def full(*told: Any) -> None:
+def full(*arguments: Any) -> None:
     raise OSError(errno.ENOSPC, "no space left")
