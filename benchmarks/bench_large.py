@@ -30,10 +30,9 @@ from torch import Generator
 from allneg.graph import Graph, read_graph
 from allneg.graph.queries import batches
 from allneg.hardware import forget_peak, peak_bytes, prepare
-from allneg.kernels.choose import use
 from allneg.recipe import Data, Recipe
 from allneg.runs.checkpoint import State
-from allneg.training.plan import plan
+from allneg.training.memory import plan
 from allneg.training.trainer import Trainer
 
 TOY = Size(entities=2_000, triples=8_000, relations=20, held_out=20)
@@ -144,18 +143,18 @@ def _train(graph: Graph, way: Way, table: str, device_name: str) -> list[dict[st
         ]
     )
     device = prepare(recipe.hardware)
-    use(recipe.hardware.engine)
     forget_peak(device)
     # A CPU's peak counts the program, too, and what was read.
     before = resident() if device.type == "cpu" else 0
-    began = time.perf_counter()
-    trainer = Trainer(recipe, graph, device)
-    trainer.set_rate(State())
     train = torch.from_numpy(graph.train).to(device)
-    start_seconds = time.perf_counter() - began
-    rows = []
+    rows, trainer = [], None
     for batch in way.batches:
         recipe = recipe.with_settings([f"training.batch_size={batch}"])
+        del trainer  # its tables, before those of the next
+        began = time.perf_counter()
+        trainer = Trainer(recipe, graph, device)
+        trainer.set_rate(State())
+        start_seconds = time.perf_counter() - began
         planned = plan(recipe, graph, device)
         seconds, cpu_seconds = _seconds_a_step(trainer, train, batch, way, device)
         rows.append(

@@ -31,7 +31,7 @@ from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.scoring.shard import SINGLE_PROCESS, World
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.cost import Counts, Rates, cost
 from allneg.training.launch import joined
 from allneg.training.trainer import Trainer
@@ -159,25 +159,25 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
 
 def seconds(world: World, work: Callable[[], object]) -> float:
     """What work takes that all processes begin together and wait for each other after."""
-    world.most(0)
+    world.max(0)
     began = time.perf_counter()
     work()
-    world.most(0)
+    world.max(0)
     return time.perf_counter() - began
 
 
 def take(trainer: Trainer, seed: int) -> Tensor:
     """One step, on a batch as large as the recipe's."""
     size = trainer.recipe.training.batch_size
-    chance = Generator().manual_seed(seed)
+    generator = Generator().manual_seed(seed)
     triples = torch.stack(
         [
-            torch.randint(high, (size,), generator=chance)
+            torch.randint(high, (size,), generator=generator)
             for high in (trainer.tables.shard.total, RELATIONS, trainer.tables.shard.total)
         ],
         dim=1,
     )
-    return trainer.step(next(batches(triples, size, chance)), chance)
+    return trainer.step(next(batches(triples, size, generator)), generator)
 
 
 def made_learner(world: World, size: dict[str, int], entities: int) -> Trainer:

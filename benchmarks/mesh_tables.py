@@ -14,7 +14,7 @@ import torch
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.training.cost import RATES, Cost, Counts, cost, sampled
-from allneg.training.plan import plan
+from allneg.training.memory import plan
 
 HOUSE = Path(__file__).parents[1]
 GRAPHS = {
