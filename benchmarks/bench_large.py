@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from allneg.kernels.choose import use
 from large_graph import Size, in_memory, write
 from measure import machine, resident
 from torch import Generator
@@ -144,18 +143,18 @@ def _train(graph: Graph, way: Way, table: str, device_name: str) -> list[dict[st
         ]
     )
     device = prepare(recipe.hardware)
-    use(recipe.hardware.engine)
     forget_peak(device)
     # A CPU's peak counts the program, too, and what was read.
     before = resident() if device.type == "cpu" else 0
-    began = time.perf_counter()
-    trainer = Trainer(recipe, graph, device)
-    trainer.set_rate(State())
     train = torch.from_numpy(graph.train).to(device)
-    start_seconds = time.perf_counter() - began
-    rows = []
+    rows, trainer = [], None
     for batch in way.batches:
         recipe = recipe.with_settings([f"training.batch_size={batch}"])
+        del trainer  # its tables, before those of the next
+        began = time.perf_counter()
+        trainer = Trainer(recipe, graph, device)
+        trainer.set_rate(State())
+        start_seconds = time.perf_counter() - began
         planned = plan(recipe, graph, device)
         seconds, cpu_seconds = _seconds_a_step(trainer, train, batch, way, device)
         rows.append(

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from distance import Work, attempt, our_loss, plain_loss
+from distance import Step, Work, attempt, our_step, plain_step
 from measure import machine
-from torch import Tensor
 
 from allneg.hardware import prepare
-from allneg.kernels import dot, l1, modulus
+from allneg.kernels import Kernel, dot, l1, modulus
 from allneg.recipe import Hardware
 
 GPU_SIZES = [
@@ -31,12 +29,13 @@ TOY_SIZES = [(3, 500, 4)]
 KERNELS = {"dot": (dot, 1), "l1": (l1, 1), "modulus": (modulus, 2)}  # and parts of a row
 
 
-def ways(b: int, n: int) -> dict[str, Callable[..., Tensor]]:
+def ways(kernel: Kernel, b: int, n: int) -> dict[str, Step]:
     """Scores held at once: a block of them, all of them, and what PyTorch's own loss keeps."""
+    rows = max(1, min(1 << 26, b * n // 8) // b)
     return {
-        "streamed": partial(our_loss, block=min(1 << 26, b * n // 8)),
-        "one block": partial(our_loss, block=b * n),
-        "plain": plain_loss,
+        "streamed": partial(our_step, kernel, block=rows),
+        "one block": partial(our_step, kernel),
+        "plain": partial(plain_step, kernel),
     }
 
 
@@ -51,11 +50,11 @@ def main() -> None:
     sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
     rows = []
     for b, n, dim in sizes:
-        for kernel, (compare, parts) in KERNELS.items():
-            for way, mean_loss in ways(b, n).items():
-                work = Work(compare, mean_loss, b, n, dim, parts)
+        for name, (kernel, parts) in KERNELS.items():
+            for way, step in ways(kernel, b, n).items():
+                work = Work(step, b, n, dim, parts)
                 result = attempt(work, device, args.seconds)
-                rows.append({"kernel": kernel, "b": b, "n": n, "dim": dim, "way": way, **result})
+                rows.append({"kernel": name, "b": b, "n": n, "dim": dim, "way": way, **result})
                 print(*rows[-1].values(), flush=True)
                 if args.out:  # after each, so that what is done is kept
                     report = {"loss": "softmax", **machine(device), "rows": rows}

@@ -14,17 +14,15 @@ from torch.profiler import ProfilerActivity, profile
 KINDS = {
     "products": ("gemm", "nvjet", "cutlass", "splitk"),
     "AdaGrad": ("_adagrad",),
-    "softmax": ("_log_sum_exp", "_shares"),
+    "softmax": ("_log_sum_exp", "_softmax_gradient"),
     "rounding to bfloat16": ("bfloat16_copy",),
-    "query": ("_times",),
+    "query": ("_complex_mul",),
     "rows looked up and added, and the penalty": (
-        "_look",
-        "_add_slopes",
-        "_add_rows",
-        "_sums",
-        "_slopes",
+        "_add_power_gradients",
+        "_scatter_add",
         "gather_kernel",
         "indexFunc",
+        "indexSelect",
     ),
     "everything else": ("",),
 }

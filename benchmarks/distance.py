@@ -6,10 +6,10 @@ A step is forward, softmax loss over all entities, backward to the queries and t
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,14 +17,19 @@ import torch.nn.functional as F
 from measure import machine, measure
 from torch import Tensor
 
-from allneg.kernels.choose import compare, engine, using
+from allneg.kernels import Kernel
 from allneg.kernels.compiler import find_compiler
+from allneg.kernels.distances import Distance, reference
+from allneg.kernels.engines import distance_engine, using
 from allneg.recipe import Loss
-from allneg.scoring.loss import Softmax
-from allneg.scoring.streamed import Rivals, losses
+from allneg.scoring.contrast import contrast
+from allneg.scoring.losses import Softmax
+from allneg.scoring.negatives import Candidates
 
 Compare = Callable[[Tensor, Tensor], Tensor]
-# With our own loss; the others with PyTorch's. `captured` plays the engine's step as training does.
+Step = Callable[[Tensor, Tensor, Tensor], object]  # queries, table, answers
+# With our own loss; the others with PyTorch's. `captured` replays the engine's step as training
+# does.
 OURS = ("engine", "compiled", "captured", "without atomics")
 
 GPU_SIZES = [(1000, 14541, 100), (1000, 14541, 1000), (1000, 123182, 500), (250, 1000000, 100)]
@@ -44,15 +49,16 @@ def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) ->
     args = parser.parse_args()
     device = torch.device(args.device)
     sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
-    ways = {**_own(kernel, device), **others, "torch.compile": torch.compile(plain, dynamic=False)}
+    own = _own(kernel, parts, device)
+    ways = {**own, **others, "torch.compile": torch.compile(plain, dynamic=False)}
     names = args.ways.split(",") if args.ways else list(ways)
     rows = []
     for size in sizes[: args.sizes]:
         for name in names:
             deterministic = name == "without atomics"
             torch.use_deterministic_algorithms(deterministic)
-            mean_loss = our_loss if name in OURS else plain_loss
-            work = Work(ways[name], mean_loss, *size, parts)
+            step = partial(our_step if name in OURS else plain_step, ways[name])
+            work = Work(step, *size, parts)
             result = attempt(work, device, args.seconds, captured=name == "captured")
             rows.append({"b": size[0], "n": size[1], "dim": size[2], "way": name, **result})
             print(kernel, *rows[-1].values(), flush=True)
@@ -61,33 +67,31 @@ def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) ->
                 args.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _own(kernel: str, device: torch.device) -> dict[str, Compare]:
-    """The engines of ours for this device: a GPU's without atomic adds, a CPU's with a compiler."""
-    chosen = engine(kernel, device)
-    reference = importlib.import_module(f"allneg.kernels.{kernel}.reference")
-    ways = {"engine": lambda query, table: compare(chosen, query, table)}
+def _own(name: str, parts: int, device: torch.device) -> dict[str, Compare]:
+    """Our engines on this device: a GPU's also without atomic adds, a CPU's also compiled."""
+    with using("cpu" if device.type == "cpu" else "auto"):
+        chosen = distance_engine(device)
+    ways: dict[str, Compare] = {"engine": Distance(name, parts, chosen)}
     if device.type == "cpu" and find_compiler():
         with using("compiled"):
-            compiled = engine(kernel, device)
-        ways["compiled"] = lambda query, table: compare(compiled, query, table)
+            ways["compiled"] = Distance(name, parts, distance_engine(device))
     if chosen.__name__.endswith("gpu"):
         ways |= {"captured": ways["engine"], "without atomics": ways["engine"]}
-    return {**ways, "reference": lambda query, table: compare(reference, query, table)}
+    return {**ways, "reference": Distance(name, parts, reference)}
 
 
 @dataclass(frozen=True)
 class Work:
     """A step to measure."""
 
-    way: Compare
-    mean_loss: Callable[[Compare, Tensor, Tensor, Tensor], Tensor]
+    step: Step
     b: int
     n: int
     dim: int
     parts: int  # an entity row is so many times `dim` wide
 
     def ready(self, device: torch.device) -> Callable[[], None]:
-        """The step over made-up rows."""
+        """The step with random rows."""
         width = self.parts * self.dim
         generator = torch.Generator(device).manual_seed(0)
         query, table = (
@@ -99,35 +103,37 @@ class Work:
         table.requires_grad_()
 
         def step() -> None:
-            self.mean_loss(self.way, query, table, answers).backward()
-            query.grad = table.grad = None  # so that the next step's count as its own
+            self.step(query, table, answers)
+            query.grad = table.grad = None  # so that the memory of the next ones counts again
 
         return step
 
 
-def our_loss(
-    way: Compare, query: Tensor, table: Tensor, answers: Tensor, block: int = Loss.block
-) -> Tensor:
-    rivals = Rivals(answers, len(table))
-    return losses(way, query, table, Softmax(Loss()), rivals, block).mean()
+def our_step(
+    kernel: Kernel, query: Tensor, table: Tensor, answers: Tensor, block: int | None = None
+) -> object:
+    """The softmax loss and both gradients, `block` rows at a time."""
+    candidates = Candidates(table.detach(), answers, len(table))
+    weight = torch.full((len(query),), 1 / len(query), device=query.device)
+    return contrast(kernel, query.detach(), candidates, Softmax(Loss()), weight, block)
 
 
-def plain_loss(way: Compare, query: Tensor, table: Tensor, answers: Tensor) -> Tensor:
-    return F.cross_entropy(way(query, table), answers)
+def plain_step(way: Compare, query: Tensor, table: Tensor, answers: Tensor) -> None:
+    F.cross_entropy(way(query, table), answers).backward()
 
 
 def attempt(
     work: Work, device: torch.device, seconds: float, captured: bool = False
 ) -> dict[str, float | str]:
-    """What a step takes, or that memory did not suffice."""
+    """Time and memory of a step, or that memory did not suffice."""
     try:
         step = work.ready(device)
         if not captured:
             return asdict(measure(step, device, seconds))
-        # What a captured step needs is there before it is measured: its time alone is told.
+        # A captured step holds its memory already, so only its time is measured.
         return {"milliseconds": measure(_recorded(step), device, seconds).milliseconds}
-    except (torch.OutOfMemoryError, RuntimeError) as problem:
-        if "memory" not in str(problem):
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        if "memory" not in str(error):
             raise
         return {"problem": "out of memory"}
 

@@ -78,13 +78,13 @@ class Ours(Loop):
         self.trainer = Trainer(recipe, task.graph, self.device)
         self.trainer.set_rate(State())
         self.train = torch.from_numpy(task.graph.train).to(self.device)
-        self.chance = Generator(self.device)
+        self.generator = Generator(self.device)
 
     def steps(self, count: int) -> int:
         done, total = 0, torch.zeros((), device=self.device, dtype=torch.float64)
         order = Generator(self.device).manual_seed(0)
         for queries in islice(batches(self.train, self.task.batch, order), count):
-            total += self.trainer.step(queries, self.chance)
+            total += self.trainer.step(queries, self.generator)
             done += len(queries)
         assert math.isfinite(total)
         return done
@@ -228,10 +228,10 @@ def loops(task: Task) -> dict[str, Callable[[], Loop]]:
 
 def made_up(entities: int, relations: int, triples: int) -> Graph:
     """A graph of a given size, its entities drawn by a power law; a few triples are for test."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     weight = 1.0 / np.arange(1, entities + 1) ** 0.8
-    ends = chance.choice(entities, (2, triples), p=weight / weight.sum())
-    all_triples = np.stack([ends[0], chance.integers(relations, size=triples), ends[1]], 1)
+    ends = rng.choice(entities, (2, triples), p=weight / weight.sum())
+    all_triples = np.stack([ends[0], rng.integers(relations, size=triples), ends[1]], 1)
     names = Vocabulary(
         tuple(f"e{i}" for i in range(entities)), tuple(f"r{i}" for i in range(relations))
     )

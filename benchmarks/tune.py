@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from measure import machine, measure
 
-from allneg.kernels import tiles_gpu
-from allneg.kernels.tiles_gpu import Shape
+from allneg.kernels.distances import gpu
+from allneg.kernels.distances.gpu import Shape
 
 SIZES = [(1000, 14541, 100), (1000, 14541, 1000)]
 TOY = [(256, 256, 8)]
@@ -35,8 +35,8 @@ def shapes(kernel: str, parts: int) -> list[Shape]:
     else:
         tiles = [(8, 8), (8, 4)] if parts == 1 else [(8, 4), (4, 4)]
         warps, steps, registers = [1], [2, 4], [None, 168]
-    each = itertools.product(tiles, warps, steps, registers, lanes)
-    return [Shape(*tile, warp, step, most, lane) for tile, warp, step, most, lane in each]
+    choices = itertools.product(tiles, warps, steps, registers, lanes)
+    return [Shape(*tile, warp, step, most, lane) for tile, warp, step, most, lane in choices]
 
 
 def work(
@@ -46,14 +46,14 @@ def work(
     query = torch.randn(b, parts * dim, device=device)
     table = torch.randn(n, parts * dim, device=device)
     if kernel == "scores":
-        return lambda: tiles_gpu.scores(query, table, parts, shape)
+        return lambda: gpu.scores(query, table, parts, shape)
     grad = torch.randn(b, n, device=device)
     if kernel == "both":
-        return lambda: tiles_gpu.together(grad, query, table, parts, shape)
+        return lambda: gpu.together(grad, query, table, parts, shape)
     if kernel == "to_query":
         turned = grad.T.contiguous()
-        return lambda: tiles_gpu.pulled(turned, query, table, parts, shape)
-    return lambda: tiles_gpu.pulled(grad, table, query, parts, shape)
+        return lambda: gpu.pulled(turned, query, table, parts, shape)
+    return lambda: gpu.pulled(grad, table, query, parts, shape)
 
 
 def compile_one(kernel: str, parts: int, shape: Shape) -> None:

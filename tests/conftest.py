@@ -1,8 +1,9 @@
-"""A graph small enough to know by heart, a run trained on it, and the options of the tests."""
+"""A tiny graph, a run trained on it, toy models, and the options of the tests."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +13,16 @@ import torch
 
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
+from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
+
+sys.path.append(str(Path(__file__).parent))  # for toy_models and interpreter
+
+from interpreter import interpreted
+
+interpreted("triton.language")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -52,7 +60,7 @@ TRIPLES = {
         Sicily in Europe
     """,
 }
-# Enough to learn something in a blink.
+# A training of a fraction of a second.
 QUICK = (
     "model.dim=4",
     "training.batch_size=8",
@@ -77,11 +85,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def plain_torch() -> Iterator[None]:
-    """One thread, which tiny tensors want; what a run sets up does not outlive its test."""
+    """One thread for tiny tensors; a test's settings of torch end with it."""
     torch.set_num_threads(1)
     yield
     if torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def toy_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes may name the toy models, for this test."""
+    from toy_models import TOY_MODELS
+
+    for name, model in TOY_MODELS.items():
+        monkeypatch.setitem(MODELS, name, model)
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +141,7 @@ def quick() -> Callable[..., Recipe]:
 def toy_run(
     tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
-    """A finished run on the tiny graph, to be read only; `toy_copy` may be changed."""
+    """A finished run on the tiny graph, for reading only; tests may change `toy_copy`."""
     folder = tmp_path_factory.mktemp("toy") / "run"
     run = Run.create(folder, quick("training.epochs=30"), tiny_graph)
     fit(run)

@@ -20,19 +20,19 @@ def test_auto_is_the_first_cuda_device_or_the_cpu() -> None:
 
 @pytest.mark.battery(32)
 @pytest.mark.parametrize("name", ["cuda:99", "meta", "cpu:3"])
-def test_a_device_that_is_not_here_is_named_with_those_that_are(name: str) -> None:
+def test_a_missing_device_is_refused_with_a_list_of_devices(name: str) -> None:
     with pytest.raises(RecipeError, match=rf"no {name} here; there is auto, cpu") as caught:
         find_device(name)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cpu\x1b"])
-def test_what_is_no_device_is_named_with_those_that_are(name: str) -> None:
+def test_an_unknown_device_is_refused_with_a_list_of_devices(name: str) -> None:
     with pytest.raises(RecipeError, match="is no device; try auto, cpu"):
         find_device(name)
 
 
-def test_torch_is_set_up_as_asked() -> None:
+def test_settings_of_torch_follow_the_recipe() -> None:
     prepare(Hardware(device="cpu", threads=2, precision="float32", deterministic=True))
     assert torch.get_num_threads() == 2
     assert torch.are_deterministic_algorithms_enabled()
@@ -43,7 +43,7 @@ def test_torch_is_set_up_as_asked() -> None:
     assert torch.backends.cuda.matmul.allow_tf32
 
 
-def test_the_peak_of_a_cpu_is_its_processes_in_bytes() -> None:
+def test_the_peak_of_a_cpu_is_that_of_the_process() -> None:
     code = "import torch; from allneg.hardware import peak_bytes; torch.ones({}); "
     code += "print(peak_bytes(torch.device('cpu')))"
     few, many = (
@@ -52,11 +52,11 @@ def test_the_peak_of_a_cpu_is_its_processes_in_bytes() -> None:
     assert many - few == pytest.approx(4 << 26, rel=0.1)  # float32
 
 
-def test_a_device_that_does_not_tell_has_no_peak() -> None:
+def test_the_peak_of_some_devices_is_unknown() -> None:
     assert peak_bytes(torch.device("mps")) is None
 
 
-def test_two_that_overlap_leave_torch_as_the_first_found_it() -> None:
+def test_overlapping_runs_restore_the_settings_before_the_first() -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
         first.enter_context(prepared(Hardware(device="cpu", threads=1, deterministic=True)))

@@ -1,4 +1,4 @@
-"""A mesh is read strictly, and must be of as many processes as there are."""
+"""A mesh is read strictly, and must have as many processes as were started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allneg.recipe import Recipe
         ("batch=16", Mesh(1, 16)),
     ],
 )
-def test_what_is_not_named_is_one(text: str, mesh: Mesh) -> None:
+def test_an_axis_without_a_number_is_one(text: str, mesh: Mesh) -> None:
     assert Mesh.read(text) == mesh
     assert Mesh.read(str(mesh)) == mesh
     assert mesh.size == mesh.rows * mesh.batch
@@ -28,19 +28,19 @@ def test_what_is_not_named_is_one(text: str, mesh: Mesh) -> None:
     "text", ["", "4", "rows", "rows=0", "rows=-1", "rows=2,rows=2", "rows=2;batch=2", "lines=2",
              "rows=2,", "rows=two", "rows=2 ", "rows=12345678"]
 )  # fmt: skip
-def test_what_is_no_mesh_is_said(text: str) -> None:
+def test_a_text_that_is_no_mesh_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="is no mesh; write rows=4,batch=2"):
         Mesh.read(text)
-    with pytest.raises(RecipeError, match=r"hardware.mesh must be such as rows=4,batch=2"):
+    with pytest.raises(RecipeError, match=r"hardware.mesh must have the form rows=4,batch=2"):
         Recipe.from_tables({"hardware": {"mesh": text}})
 
 
-def test_without_a_word_there_are_rows_alone() -> None:
+def test_without_a_mesh_processes_share_the_rows() -> None:
     assert Mesh.of(None, 1) == Mesh()
     assert Mesh.of(None, 6) == Mesh(rows=6)
 
 
-def test_a_mesh_is_of_as_many_processes_as_there_are() -> None:
+def test_a_mesh_must_have_as_many_processes_as_were_started() -> None:
     assert Mesh.of("rows=4,batch=2", 8) == Mesh(4, 2)
     with pytest.raises(RecipeError, match=r"rows=4,batch=2 is of 8 processes, and here are 6"):
         Mesh.of("rows=4,batch=2", 6)

@@ -1,192 +1,163 @@
-"""Every engine of `l1` and of `modulus` says what the definition says."""
+"""Every engine of `l1` and of `modulus` computes the definition."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from check_engine import (
-    ENGINES,
+from distance_checks import (
     LargestTensor,
+    check_gradients,
+    check_scores,
     device_of,
-    engine_and_reference,
+    engine,
     every_engine,
-    gradients_are_as_exact_as_the_reference,
+    kernel,
     kernels,
-    scores_are_as_exact_as_the_reference,
 )
 
 from allneg.kernels import l1, modulus
-from allneg.kernels.choose import using
+from allneg.kernels.engines import using
+from interpreter import needs_triton
 
-COMPARE = {"l1": l1, "modulus": modulus}
-SIZES = [(1, 1, 1), (3, 40, 5), (7, 290, 3), (37, 70, 9)]  # no tile divides these
-dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+COMPARE = {1: l1, 2: modulus}
+SIZES = [(1, 1, 1), (7, 290, 3), (37, 70, 9)]  # no tile divides these
 
 
 @kernels
 @every_engine()
 @pytest.mark.parametrize("b, n, dim", SIZES)
-@dtypes
-@pytest.mark.parametrize(
-    "are_as_exact",
-    [scores_are_as_exact_as_the_reference, gradients_are_as_exact_as_the_reference],
-    ids=["scores", "gradients"],
-)
-def test_they_are_no_less_exact_than_the_reference(
-    kernel, parts, name, b, n, dim, dtype, are_as_exact
-):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_they_are_no_less_exact_than_the_reference(parts, name, b, n, dim, dtype):
     query, table = (torch.randn(count, parts * dim, dtype=dtype) for count in (b, n))
-    are_as_exact(*engine_and_reference(kernel, name), query, table)
+    check_scores(name, parts, query, table)
+    check_gradients(name, parts, query, table)
 
 
+@needs_triton
 @kernels
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_more_tiles_than_a_grid_takes_are_started_in_turn(
-    kernel, parts, deterministic, monkeypatch
-):
-    engine, reference = engine_and_reference(kernel, "gpu")
-    monkeypatch.setattr("allneg.kernels.tiles_gpu._MOST_TILES", 1)
+def test_more_tiles_than_a_grid_takes_are_started_in_turn(parts, deterministic, monkeypatch):
+    monkeypatch.setattr("allneg.kernels.distances.gpu._MOST_TILES", 1)
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
-    query, table = (torch.randn(count, parts * 5) for count in (3, 700))
-    scores_are_as_exact_as_the_reference(engine, reference, query, table)
-    gradients_are_as_exact_as_the_reference(engine, reference, query, table)
+    query, table = (torch.randn(count, parts * 5) for count in (3, 300))
+    check_scores("gpu", parts, query, table)
+    check_gradients("gpu", parts, query, table)
 
 
 @kernels
 @every_engine()
 @pytest.mark.parametrize("n", [101, 700])
-def test_rows_that_are_equal_tie(kernel, parts, name, n):
-    """To the bit, wherever in the table they are: ranks tell equal scores from others."""
-    engine, _ = engine_and_reference(kernel, name)
+def test_rows_that_are_equal_tie(parts, name, n):
+    """To the bit, wherever they are in the table: ranks depend on equal scores."""
+    device = device_of(name)
     query, row = torch.randn(9, parts * 50), torch.randn(1, parts * 50)
-    device = device_of(engine)
-    found = engine.scores(query.to(device), row.repeat(n, 1).to(device))
+    found = engine(name).scores(query.to(device), row.repeat(n, 1).to(device), parts)
     assert found.eq(found[:, :1]).all()
 
 
 @kernels
-@every_engine("reference", "cpu", "compiled")
-def test_float64_stays_float64(kernel, parts, name):
-    engine, reference = engine_and_reference(kernel, name)
+@every_engine("cpu", "compiled")
+def test_float64_stays_float64(parts, name):
     grad = torch.randn(3, 40, dtype=torch.float64)
     query, table = torch.randn_like(grad[:, :6]), torch.randn(40, 6, dtype=torch.float64)
-    torch.testing.assert_close(engine.scores(query, table), reference.scores(query, table))
-    out, truth = (each.gradients(grad, query, table) for each in (engine, reference))
-    torch.testing.assert_close(out, truth)
+    compare, reference = kernel(name, parts), engine("reference")
+    assert compare.scores(query, table).equal(reference.scores(query, table, parts))
+    found = compare.gradients(grad, query, table)
+    torch.testing.assert_close(found, reference.gradients(grad, query, table, parts))
 
 
 @kernels
 @every_engine()
-def test_strided_rows_give_what_their_copies_give(kernel, parts, name):
+def test_strided_rows_give_what_their_copies_give(parts, name):
     width = {1: 5, 2: 6}[parts]
     query, table = torch.randn(2 * width, 6).T[:, ::2], torch.randn(8, 90).T[::2]
     table = table[:, 1 : 1 + width]
-    scores_are_as_exact_as_the_reference(*engine_and_reference(kernel, name), query, table)
-    gradients_are_as_exact_as_the_reference(*engine_and_reference(kernel, name), query, table)
+    check_scores(name, parts, query, table)
+    check_gradients(name, parts, query, table)
 
 
 @kernels
 @every_engine()
 @pytest.mark.parametrize("b, n", [(0, 5), (5, 0), (0, 0)])
-def test_no_rows_give_no_scores_and_no_pull(kernel, parts, name, b, n):
-    engine = ENGINES[kernel][name]
-    device = device_of(engine)
+def test_no_rows_give_no_scores_and_no_gradients(parts, name, b, n):
+    device = device_of(name)
     query, table = torch.randn(b, 4, device=device), torch.randn(n, 4, device=device)
-    assert engine.scores(query, table).shape == (b, n)
-    to_query, to_table = engine.gradients(query.new_zeros(b, n), query, table)
-    assert torch.equal(to_query, torch.zeros_like(query))
-    assert torch.equal(to_table, torch.zeros_like(table))
+    assert engine(name).scores(query, table, parts).shape == (b, n)
+    d_query, d_table = engine(name).gradients(query.new_zeros(b, n), query, table, parts)
+    assert torch.equal(d_query, torch.zeros_like(query))
+    assert torch.equal(d_table, torch.zeros_like(table))
+
+
+def _gradients(name, query, table, parts):
+    """The gradients of the score of one query with one row, as lists."""
+    device = device_of(name)
+    query, table = torch.tensor([query], device=device), torch.tensor([table], device=device)
+    grad = torch.ones(1, 1, device=device)
+    return [found[0].tolist() for found in engine(name).gradients(grad, query, table, parts)]
 
 
 @every_engine()
-def test_equal_coordinates_pull_nowhere(name):
-    engine = ENGINES["l1"][name]
-    device = device_of(engine)
-    query, table = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 5.0, 3.0]])
-    to_query, to_table = engine.gradients(
-        torch.ones(1, 1, device=device), query.to(device), table.to(device)
-    )
-    assert to_query.tolist() == [[0.0, 1.0, 0.0]]
-    assert to_table.tolist() == [[0.0, -1.0, 0.0]]
+def test_equal_coordinates_have_the_gradient_0(name):
+    assert _gradients(name, [1.0, 2.0, 3.0], [1.0, 5.0, 3.0], 1) == [
+        [0.0, 1.0, 0.0],
+        [0.0, -1.0, 0.0],
+    ]
+    # 1 + 3i and 2 + 4i against 1 + 3i and 5 + 8i: the second ones are 5 apart.
+    found = _gradients(name, [1.0, 2.0, 3.0, 4.0], [1.0, 5.0, 3.0, 8.0], 2)
+    right = torch.tensor([0.0, 0.6, 0.0, 0.8])
+    torch.testing.assert_close(torch.tensor(found), torch.stack([right, -right]))
 
 
 @every_engine()
-def test_equal_complex_coordinates_pull_nowhere(name):
-    engine = ENGINES["modulus"][name]
-    device = device_of(engine)
-    query = torch.tensor([[1.0, 2.0, 3.0, 4.0]], device=device)  # 1 + 3i, 2 + 4i
-    table = torch.tensor([[1.0, 5.0, 3.0, 8.0]], device=device)  # 1 + 3i, 5 + 8i
-    assert engine.scores(query, table).item() == pytest.approx(-5.0, rel=1e-6)
-    to_query, to_table = engine.gradients(torch.ones(1, 1, device=device), query, table)
-    right = torch.tensor([[0.0, 0.6, 0.0, 0.8]])
-    torch.testing.assert_close(to_query.cpu(), right)
-    torch.testing.assert_close(to_table.cpu(), -right)
-
-
-@every_engine()
-def test_a_hair_apart_still_pulls(name):
-    engine = ENGINES["l1"][name]
-    device = device_of(engine)
-    query = torch.tensor([[1.0]], device=device)
-    table = torch.nextafter(query, query + 1)
-    to_query, to_table = engine.gradients(torch.ones(1, 1, device=device), query, table)
-    assert (to_query.item(), to_table.item()) == (1.0, -1.0)
-
-
-@every_engine()
-def test_complex_coordinates_a_hair_apart_still_pull(name):
-    engine = ENGINES["modulus"][name]
-    device = device_of(engine)
-    query = torch.tensor([[1.0, 1.0]], device=device)
-    table = torch.tensor([[1.0 + 2**-20, 1.0]], device=device)
-    to_query, to_table = engine.gradients(torch.ones(1, 1, device=device), query, table)
-    assert to_query.tolist() == [[pytest.approx(1.0), 0.0]]
-    assert to_table.tolist() == [[pytest.approx(-1.0), 0.0]]
+def test_coordinates_that_differ_by_one_bit_have_a_gradient(name):
+    assert _gradients(name, [1.0], [1.0 + 2**-23], 1) == [[1.0], [-1.0]]
+    d_query, d_table = _gradients(name, [1.0, 1.0], [1.0 + 2**-20, 1.0], 2)
+    assert d_query == [pytest.approx(1.0), 0.0]
+    assert d_table == [pytest.approx(-1.0), 0.0]
 
 
 @kernels
 @every_engine("reference", "cpu", "compiled")
-def test_the_difference_is_never_stored_whole(kernel, parts, name):
-    engine = ENGINES[kernel][name]
+def test_the_difference_is_never_stored_whole(parts, name):
     b, n, w = 40, 5000, 50
     query, table = torch.randn(b, w), torch.randn(n, w)
     with LargestTensor() as largest:
-        engine.gradients(engine.scores(query, table), query, table)
+        engine(name).gradients(engine(name).scores(query, table, parts), query, table, parts)
     assert largest.numbers < b * n * w / 5
 
 
 @kernels
 @every_engine("cpu", "compiled")
-def test_on_a_cpu_an_engine_repeats_itself_to_the_byte(kernel, parts, name):
-    engine = ENGINES[kernel][name]
+def test_on_a_cpu_an_engine_repeats_itself_to_the_byte(parts, name):
     torch.set_num_threads(2)
-    grad = torch.randn(9, 7000)
-    query, table = torch.randn(9, 100), torch.randn(7000, 100)
-    first = engine.scores(query, table), *engine.gradients(grad, query, table)
+    grad = torch.randn(9, 3000)
+    query, table = torch.randn(9, 100), torch.randn(3000, 100)
+
+    def results():
+        gradients = engine(name).gradients(grad, query, table, parts)
+        return engine(name).scores(query, table, parts), *gradients
+
+    first = results()
     for _ in range(3):
-        again = engine.scores(query, table), *engine.gradients(grad, query, table)
-        assert all(torch.equal(*each) for each in zip(first, again, strict=True))
+        assert all(torch.equal(*pair) for pair in zip(first, results(), strict=True))
 
 
+@needs_triton
 @kernels
-def test_without_atomics_the_gpu_engine_says_the_same(kernel, parts):
-    query, table = torch.randn(5, 3 * parts), torch.randn(40, 3 * parts)
-    torch.use_deterministic_algorithms(True)
-    try:
-        gradients_are_as_exact_as_the_reference(*engine_and_reference(kernel, "gpu"), query, table)
-    finally:
-        torch.use_deterministic_algorithms(False)
+def test_without_atomic_adds_the_gpu_engine_computes_the_same(parts, monkeypatch):
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    check_gradients("gpu", parts, torch.randn(5, 3 * parts), torch.randn(40, 3 * parts))
 
 
 @kernels
 @every_engine("reference", "cpu", "compiled")
-def test_autograd_follows_the_definition(kernel, parts, name):
+def test_autograd_follows_the_definition(parts, name):
     width = {1: 5, 2: 6}[parts]
     query = torch.randn(4, width, requires_grad=True)
     table = torch.randn(6, width, requires_grad=True)
     with using(name):
-        COMPARE[kernel](query, table).square().sum().backward()
-    plain_query, plain_table = (each.detach().clone().requires_grad_() for each in (query, table))
+        COMPARE[parts](query, table).square().sum().backward()
+    plain_query, plain_table = (rows.detach().clone().requires_grad_() for rows in (query, table))
     difference = plain_query[:, None] - plain_table
     if parts == 2:
         difference = torch.complex(*difference.chunk(2, dim=-1))
@@ -196,21 +167,26 @@ def test_autograd_follows_the_definition(kernel, parts, name):
 
 
 @kernels
-def test_own_rows_are_compared_with_their_own_query(kernel, parts):
-    compare, width = COMPARE[kernel], {1: 5, 2: 6}[parts]
-    query, own = torch.randn(3, width), torch.randn(3, 4, width)
-    one_by_one = torch.stack([compare(query[i : i + 1], own[i])[0] for i in range(3)])
-    torch.testing.assert_close(compare(query, own), one_by_one)
+def test_a_querys_own_rows_give_the_scores_and_gradients_of_single_tables(parts):
+    compare, width = COMPARE[parts], {1: 5, 2: 6}[parts]
+    query, own, grad = torch.randn(3, width), torch.randn(3, 4, width), torch.randn(3, 4)
+    own[1, 2] = query[1]  # a distance of 0 has the gradient 0
+    alone = [compare.scores(query[i : i + 1], own[i])[0] for i in range(3)]
+    torch.testing.assert_close(compare.scores(query, own), torch.stack(alone))
+    d_query, d_own = compare.gradients(grad, query, own)
+    for i in range(3):
+        true = compare.gradients(grad[i : i + 1], query[i : i + 1], own[i])
+        torch.testing.assert_close((d_query[i : i + 1], d_own[i]), true)
 
 
 @pytest.mark.gpu
 @kernels
-def test_on_a_gpu_memory_stays_near_the_scores(kernel, parts):
+def test_on_a_gpu_the_memory_is_that_of_the_scores(parts):
     query = torch.randn(500, 200, device="cuda")
     table = torch.randn(20000, 200, device="cuda")
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    engine = ENGINES[kernel]["gpu"]
-    engine.gradients(engine.scores(query, table), query, table)
+    gpu = engine("gpu")
+    gpu.gradients(gpu.scores(query, table, parts), query, table, parts)
     extra = torch.cuda.max_memory_allocated() - before
     assert extra < 4 * (500 * 20000 + 3 * 20000 * 200) * 1.1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from allneg.kernels import dot
-from allneg.kernels.dot import NarrowDot
 
 
 def test_it_is_the_inner_product_with_every_row():
@@ -13,18 +12,22 @@ def test_it_is_the_inner_product_with_every_row():
     assert dot(query, table).tolist() == [[11.0, -7.0]]
 
 
-def test_own_rows_are_compared_with_their_own_query():
-    query, own = torch.randn(3, 5), torch.randn(3, 4, 5)
-    one_by_one = torch.stack([dot(query[i : i + 1], own[i])[0] for i in range(3)])
-    torch.testing.assert_close(dot(query, own), one_by_one)
+def test_its_gradients_are_autograds_with_a_table_and_with_own_rows():
+    for shape in ((7, 5), (3, 4, 5)):
+        query, rows = torch.randn(3, 5, requires_grad=True), torch.randn(*shape, requires_grad=True)
+        plain = (query.unsqueeze(1) * rows).sum(-1)
+        grad = torch.randn_like(plain)
+        torch.testing.assert_close(dot.scores(query.detach(), rows.detach()), plain)
+        true = torch.autograd.grad(plain, (query, rows), grad)
+        torch.testing.assert_close(dot.gradients(grad, query.detach(), rows.detach()), true)
 
 
-def test_a_narrow_product_is_that_of_rounded_rows_and_so_are_its_gradients() -> None:
-    query, table, slopes = torch.randn(4, 6), torch.randn(9, 6), torch.randn(4, 9)
-    rounded = [each.bfloat16().float().requires_grad_() for each in (query, table)]
+def test_bfloat16_operands_give_float32_scores_and_gradients():
+    query, table, grad = torch.randn(4, 6), torch.randn(9, 6), torch.randn(4, 9)
+    rounded = [rows.bfloat16().float().requires_grad_() for rows in (query, table)]
     scores = dot(*rounded)
-    narrow = NarrowDot(query.bfloat16(), table.bfloat16())
-    torch.testing.assert_close(narrow.scores(), scores)
-    true = torch.autograd.grad(scores, rounded, slopes.bfloat16().float())
-    for given in (slopes, slopes.bfloat16()):
-        torch.testing.assert_close(narrow.gradients(given), true)
+    torch.testing.assert_close(dot.scores(query.bfloat16(), table.bfloat16()), scores)
+    true = torch.autograd.grad(scores, rounded, grad.bfloat16().float())
+    for given in (grad, grad.bfloat16()):
+        found = dot.gradients(given, query.bfloat16(), table.bfloat16())
+        torch.testing.assert_close(found, true)

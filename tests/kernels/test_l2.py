@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from allneg.kernels import l2
+from allneg.kernels import SquaredL2, l2
 
 
 def _plain(query, table):
@@ -31,7 +31,7 @@ def test_near_zero_distance_the_gradient_keeps_its_digits():
     table = (query.detach() + torch.randn(5, 64) * 1e-4).requires_grad_()
     weight = torch.randn(5, 5)
     (l2(query, table) * weight).sum().backward()
-    exact_query, exact_table = (each.detach().double().requires_grad_() for each in (query, table))
+    exact_query, exact_table = (rows.detach().double().requires_grad_() for rows in (query, table))
     (_plain(exact_query, exact_table) * weight).sum().backward()
     torch.testing.assert_close(query.grad.double(), exact_query.grad, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(table.grad.double(), exact_table.grad, rtol=1e-3, atol=1e-4)
@@ -45,7 +45,28 @@ def test_at_zero_distance_the_gradient_is_zero():
     assert torch.equal(table.grad, torch.zeros_like(table))
 
 
-def test_own_rows_are_compared_with_their_own_query():
-    query, own = torch.randn(3, 5), torch.randn(3, 4, 5)
-    one_by_one = torch.stack([l2(query[i : i + 1], own[i])[0] for i in range(3)])
-    torch.testing.assert_close(l2(query, own), one_by_one)
+def test_a_querys_own_rows_give_the_scores_and_gradients_of_single_tables():
+    query, own, grad = torch.randn(3, 5), torch.randn(3, 4, 5), torch.randn(3, 4)
+    for kernel in (l2, SquaredL2(), SquaredL2(bias=True)):
+        found = kernel.scores(query, own)
+        d_query, d_own = kernel.gradients(grad, query, own, found)
+        for i in range(3):
+            one = query[i : i + 1]
+            scores = kernel.scores(one, own[i])
+            torch.testing.assert_close(found[i : i + 1], scores)
+            true = kernel.gradients(grad[i : i + 1], one, own[i], scores)
+            torch.testing.assert_close((d_query[i : i + 1], d_own[i]), true)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_squared_distance_and_its_gradients_are_autograds(bias):
+    query, table = torch.randn(4, 6).requires_grad_(), torch.randn(9, 6).requires_grad_()
+    q, e = (rows[:, :-1] if bias else rows for rows in (query, table))
+    plain = -(q[:, None] - e).square().sum(-1)
+    if bias:
+        plain = plain + query[:, -1:] + table[:, -1]
+    grad, kernel = torch.randn(4, 9), SquaredL2(bias)
+    torch.testing.assert_close(kernel.scores(query.detach(), table.detach()), plain)
+    true = torch.autograd.grad(plain, (query, table), grad)
+    found = kernel.gradients(grad, query.detach(), table.detach())
+    torch.testing.assert_close(found, true, rtol=1e-5, atol=1e-5)

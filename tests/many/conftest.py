@@ -1,4 +1,4 @@
-"""The processes, and a graph large enough that every one of them has blocks of rows to compare."""
+"""The processes, and a graph large enough that all of them have blocks of rows to compare."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import pytest
 from allneg.graph import Graph
 from allneg.graph.vocabulary import Vocabulary
 
-# Works are found by name in every process.
+# For tasks and workers, which every process imports by name.
 sys.path.append(str(Path(__file__).parent))
 
-from crew import Crew
+from workers import Workers
 
-N_ENTITIES, N_RELATIONS = 301, 3  # 301 rows are shared evenly by nobody
+N_ENTITIES, N_RELATIONS = 301, 3  # 301 rows cannot be divided evenly
 
 
 @pytest.fixture(scope="session")
-def crew() -> Iterator[Crew]:
-    """Four processes: `crew("rows=2,batch=2", work, …)`."""
-    crew = Crew()
-    yield crew
-    crew.end()
+def workers() -> Iterator[Workers]:
+    """Four processes: `workers("rows=2,batch=2", task, …)`."""
+    started = Workers()
+    yield started
+    started.end()
 
 
 @pytest.fixture(scope="session")
 def graph() -> Graph:
-    """90 triples among the first and last of 301 entities, so that every shard holds some."""
-    chance = np.random.default_rng(3)
-    some = np.concatenate([np.arange(20), np.arange(140, 160), np.arange(N_ENTITIES - 20, 301)])
-    columns = [chance.choice(some, 90), chance.integers(N_RELATIONS, size=90)]
-    triples = np.unique(np.stack([*columns, chance.choice(some, 90)], axis=1), axis=0)
-    chance.shuffle(triples)
+    """90 triples among the first and last of 301 entities, so that all shards hold some."""
+    rng = np.random.default_rng(3)
+    used = np.concatenate([np.arange(20), np.arange(140, 160), np.arange(N_ENTITIES - 20, 301)])
+    columns = [rng.choice(used, 90), rng.integers(N_RELATIONS, size=90)]
+    triples = np.unique(np.stack([*columns, rng.choice(used, 90)], axis=1), axis=0)
+    rng.shuffle(triples)
     names = tuple(f"e{i}" for i in range(N_ENTITIES)), tuple(f"r{i}" for i in range(N_RELATIONS))
     return Graph("made", Vocabulary(*names), triples[:70], triples[70:78], triples[78:])

@@ -1,25 +1,25 @@
-"""Many processes rank as one does: the same counts of better and of equal rivals."""
+"""Several processes rank as one does: the same counts of higher and of equal scores."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from crew import Crew
-from works import diverged, ranked
+from tasks import diverged, ranked
+from workers import Workers
 
 from allneg.graph import Graph
 from allneg.models import MODELS
-from allneg.scoring.shard import World
+from allneg.scoring.distributed import World
 
-MESHES = ["rows=2", "rows=3", "batch=2", "rows=2,batch=2"]
+MESHES = ["rows=3", "batch=2", "rows=2,batch=2"]
 
 
-def check_alike(
-    crew: Crew, graph: Graph, mesh: str, settings: tuple[str, ...], rules: str = "allneg"
+def check_same(
+    workers: Workers, graph: Graph, mesh: str, settings: tuple[str, ...], rules: str = "allneg"
 ) -> int:
-    """The number of equal rivals, once all is found to be alike."""
+    """Compare with one process; returns the number of equal scores."""
     better, equal, candidates = ranked(World(), graph, settings, rules)
-    for found in crew(mesh, ranked, graph, settings, rules):
+    for found in workers(mesh, ranked, graph, settings, rules):
         assert np.array_equal(found[0], better)
         assert np.array_equal(found[1], equal)
         assert found[2] == candidates
@@ -29,18 +29,22 @@ def check_alike(
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_ranks_the_same_in_every_mesh(
-    crew: Crew, graph: Graph, name: str, mesh: str
+    workers: Workers, graph: Graph, name: str, mesh: str
 ) -> None:
-    check_alike(crew, graph, mesh, (f"model.name={name}",))
-
-
-@pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("rules", ["allneg", "kbc", "libkge", "pykeen"])
-def test_ties_are_counted_across_processes(crew: Crew, graph: Graph, rules: str, mesh: str) -> None:
-    settings = ("model.name=distmult", "model.scale=0.9")
-    assert check_alike(crew, graph, mesh, settings, rules) > 100
+    check_same(workers, graph, mesh, (f"model.name={name}",))
 
 
 @pytest.mark.parametrize("mesh", ["rows=3", "rows=2,batch=2"])
-def test_a_score_that_is_not_finite_is_known_to_all(crew: Crew, graph: Graph, mesh: str) -> None:
-    assert all("diverged" in said for said in crew(mesh, diverged, graph))
+@pytest.mark.parametrize("rules", ["allneg", "kbc", "libkge", "pykeen"])
+def test_ties_are_counted_across_processes(
+    workers: Workers, graph: Graph, rules: str, mesh: str
+) -> None:
+    settings = ("model.name=distmult", "model.scale=0.9")
+    assert check_same(workers, graph, mesh, settings, rules) > 100
+
+
+@pytest.mark.parametrize("mesh", ["rows=3", "rows=2,batch=2"])
+def test_all_processes_raise_for_a_score_that_is_not_finite(
+    workers: Workers, graph: Graph, mesh: str
+) -> None:
+    assert all("diverged" in message for message in workers(mesh, diverged, graph))

@@ -1,4 +1,4 @@
-"""A run of many processes: saved by shards, taken up by any number, joined by export."""
+"""A run of several processes: saved in shards, resumed by any number, joined by export."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from crew import Crew
 from safetensors.torch import load_file
-from works import trained, troubled
+from tasks import save_to_full_disk, trained
+from workers import Workers
 
 from allneg.errors import RecipeError, RunError
 from allneg.graph import Graph
@@ -41,73 +41,72 @@ def made(graph: Graph, tmp_path: Path) -> Made:
 
 
 @pytest.fixture
-def straight(made: Made) -> Made:
+def uninterrupted(made: Made) -> Made:
     """The same, trained by one process from start to end."""
 
     def train(*settings: str) -> Run:
-        run = made(*settings, name="straight")
+        run = made(*settings, name="uninterrupted")
         fit(run)
         return run
 
     return train
 
 
-def check_alike(run: Run, other: Run) -> None:
+def check_same(run: Run, other: Run) -> None:
     """Losses, ranks and weights of two runs are the same to rounding."""
-    for mine, theirs in zip(run.metrics(), other.metrics(), strict=True):
-        assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
-        assert mine.get("valid") == theirs.get("valid")
+    for ours, theirs in zip(run.metrics(), other.metrics(), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+        assert ours.get("valid") == theirs.get("valid")
     assert run.report == other.report
     found, true = run.last(), other.last()
     assert found is not None
     assert true is not None
     for kind in ("tables", "optimizer", "best"):
-        for name, each in getattr(true, kind).items():
-            torch.testing.assert_close(getattr(found, kind)[name], each, rtol=1e-4, atol=1e-6)
+        for name, rows in getattr(true, kind).items():
+            torch.testing.assert_close(getattr(found, kind)[name], rows, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
 @pytest.mark.parametrize(
-    "meshes",
+    "meshes, optimizer",
     [
-        ("rows=3", "rows=3"),
-        ("rows=1", "rows=2,batch=2"),
-        ("rows=2,batch=2", "rows=3"),
-        ("rows=4", "rows=1"),
-        ("batch=2", "rows=2"),
+        (("rows=3", "rows=3"), "adagrad"),
+        (("rows=1", "rows=2,batch=2"), "sgd"),
+        (("rows=2,batch=2", "rows=3"), "adam"),
+        (("rows=4", "rows=1"), "adam"),
+        (("batch=2", "rows=2"), "adagrad"),
     ],
-    ids=" then ".join,
+    ids=lambda value: value if isinstance(value, str) else " then ".join(value),
 )
-def test_a_run_begun_in_one_mesh_and_ended_in_another_is_the_run_of_one_process(
-    crew: Crew, made: Made, straight: Made, meshes: tuple[str, str], optimizer: str
+def test_a_run_moved_from_one_mesh_to_another_equals_that_of_one_process(
+    workers: Workers, made: Made, uninterrupted: Made, meshes: tuple[str, str], optimizer: str
 ) -> None:
     settings = (f"optimizer.name={optimizer}",)
-    run, true = made(*settings), straight(*settings)
-    crew(meshes[0], trained, run.folder, 2, None)
+    run, true = made(*settings), uninterrupted(*settings)
+    workers(meshes[0], trained, run.folder, 2, None)
     assert run.status == {"state": "interrupted", "epoch": 2, "step": 0}
-    crew(meshes[1], trained, run.folder, None, None)
+    workers(meshes[1], trained, run.folder, None, None)
     assert {**run.status, "peak_bytes": None} == {**true.status, "peak_bytes": None}
-    check_alike(run, true)
+    check_same(run, true)
     assert all(check.wrong is None for check in verify(run.folder, rank=True))
 
 
 def test_a_signal_to_one_process_saves_and_stops_all(
-    crew: Crew, made: Made, straight: Made
+    workers: Workers, made: Made, uninterrupted: Made
 ) -> None:
     run = made()
-    assert set(crew("rows=3", trained, run.folder, None, 3)) == {"interrupted"}
+    assert set(workers("rows=3", trained, run.folder, None, 3)) == {"interrupted"}
     assert run.status["state"] == "interrupted"
-    # Told after the third step, all know after the fourth.
+    # The signal comes after the third step; all processes stop after the fourth.
     assert (run.status["epoch"], run.status["step"]) == (0, 4)
-    crew("rows=2,batch=2", trained, run.folder, None, None)
-    check_alike(run, straight())
+    workers("rows=2,batch=2", trained, run.folder, None, None)
+    check_same(run, uninterrupted())
 
 
 @pytest.fixture
-def sharded(crew: Crew, made: Made) -> Run:
+def sharded(workers: Workers, made: Made) -> Run:
     """A finished run, whose last checkpoint is in three shards, with a best of its own."""
     run = made("optimizer.learning_rate=3", "training.epochs=7", "evaluation.every=1")
-    crew("rows=3", trained, run.folder, None, None)
+    workers("rows=3", trained, run.folder, None, None)
     return run
 
 
@@ -116,7 +115,7 @@ def last(run: Run) -> Path:
     return folder / (folder / "last").read_text().strip()
 
 
-def test_each_process_writes_its_rows_and_the_first_what_is_common(sharded: Run) -> None:
+def test_processes_write_their_rows_and_rank_zero_the_rest(sharded: Run) -> None:
     names = {path.name for path in last(sharded).iterdir()}
     kinds = ["tables", "optimizer", "best"]
     assert names == {
@@ -145,25 +144,25 @@ def test_a_missing_or_changed_shard_is_named(sharded: Run) -> None:
     assert any(check.wrong is not None for check in verify(sharded.folder))
 
 
-def test_many_processes_fall_back_together_to_a_whole_checkpoint(
-    crew: Crew, made: Made, straight: Made
+def test_processes_fall_back_together_to_an_intact_checkpoint(
+    workers: Workers, made: Made, uninterrupted: Made
 ) -> None:
     run = made("training.save_seconds=0")
-    crew("rows=3", trained, run.folder, 2, None)
+    workers("rows=3", trained, run.folder, 2, None)
     damaged = last(run)
     (damaged / "optimizer-3-of-3.safetensors").write_bytes(b"no tensors")
-    crew("rows=2", trained, run.folder, None, None)
+    workers("rows=2", trained, run.folder, None, None)
     assert not damaged.exists()
-    check_alike(run, straight())
+    check_same(run, uninterrupted())
 
 
-@pytest.mark.parametrize("rank, doing", [(2, "write"), (0, "sync")])
-def test_a_full_disk_under_one_process_is_every_processs_problem(
-    crew: Crew, sharded: Run, rank: int, doing: str
+@pytest.mark.parametrize("rank, operation", [(2, "write"), (0, "sync")])
+def test_all_processes_raise_for_the_full_disk_of_one(
+    workers: Workers, sharded: Run, rank: int, operation: str
 ) -> None:
     before = last(sharded)
-    said = crew("rows=3", troubled, sharded.folder, rank, doing)
-    assert all("the disk is full" in each for each in said)
+    errors = workers("rows=3", save_to_full_disk, sharded.folder, rank, operation)
+    assert all("the disk is full" in error for error in errors)
     assert last(sharded) == before
     assert sharded.last() is not None
 
@@ -177,7 +176,7 @@ def test_export_joins_shards_into_the_file_one_process_would_have_written(
     assert all(each.equal(true[name]) for name, each in found.items())
 
 
-def test_export_makes_a_run_that_is_asked_ranked_and_checked_as_any(
+def test_an_exported_run_answers_ranks_and_verifies_as_any_other(
     sharded: Run, tmp_path: Path
 ) -> None:
     export(sharded, tmp_path / "joined")

@@ -1,4 +1,4 @@
-"""The command under torchrun: killed, restarted, told to stop, and taken up by one process."""
+"""The command under torchrun: killed, restarted, stopped, and resumed by one process."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ def options(*settings: str) -> list[str]:
     return [text for setting in settings for text in ("--set", setting)]
 
 
-def until(true: Callable[[], object], what: str) -> None:
+def wait_for(condition: Callable[[], object], what: str) -> None:
     end = time.monotonic() + SECONDS
-    while not true():
+    while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.02)
 
 
 def children(pid: int) -> list[int]:
     """The processes that a process started, oldest first."""
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def torchrun(log: Path, data: Path, out: Path, *flags: str) -> subprocess.Popen[bytes]:
-    with log.open("a") as said:
+    with log.open("a") as output:
         return subprocess.Popen(
             [
                 sys.executable, "-m", "torch.distributed.run", "--max-restarts", "1", *flags,
                 "-m", "allneg", "train", data, "--out", out, "--mesh", "rows=2",
                 *options(*SETTINGS),
             ],
-            stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=output, stderr=output, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
 
-def goes_on_without(launcher: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
-    """Kill the last process that a launcher started, once the run was saved, and wait for more."""
+def kill_one_and_wait(launcher: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
+    """Kill the last process of a launcher after the first save, and wait for the next save."""
     last = folder / "checkpoints" / "last"
-    until(last.exists, log.read_text())
+    wait_for(last.exists, log.read_text())
     first = children(launcher.pid)
     os.kill(first[-1], signal.SIGKILL)
-    until(lambda: "does not answer any more" in log.read_text(), log.read_text())
+    wait_for(lambda: "does not answer any more" in log.read_text(), log.read_text())
     saved = last.read_text()
-    until(lambda: last.read_text() != saved, log.read_text())
+    wait_for(lambda: last.read_text() != saved, log.read_text())
     assert not set(children(launcher.pid)) & set(first)
 
 
-def test_a_killed_process_is_started_anew_and_the_run_goes_on_to_the_same_end(
+def test_a_killed_process_is_restarted_and_the_run_ends_as_an_uninterrupted_one(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
     folder, log = tmp_path / "run", tmp_path / "log"
     launcher = torchrun(log, tiny_folder, folder, "--nproc-per-node", "2", "--standalone")
     try:
-        goes_on_without(launcher, folder, log)
+        kill_one_and_wait(launcher, folder, log)
         launcher.send_signal(signal.SIGTERM)
         launcher.wait(SECONDS)
     finally:
@@ -88,29 +88,32 @@ def test_a_killed_process_is_started_anew_and_the_run_goes_on_to_the_same_end(
         capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    straight = Run.create(tmp_path / "straight", Recipe().with_settings(SETTINGS), run.graph)
-    fit(straight)
+    uninterrupted = Run.create(
+        tmp_path / "uninterrupted", Recipe().with_settings(SETTINGS), run.graph
+    )
+    fit(uninterrupted)
     assert [entry["epoch"] for entry in run.metrics()] == list(range(1, 401))
-    losses = [[entry["loss"] for entry in each.metrics()] for each in (run, straight)]
+    losses = [[entry["loss"] for entry in one.metrics()] for one in (run, uninterrupted)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert json.loads(done.stdout)["mrr"] == straight.report.mrr
+    assert json.loads(done.stdout)["mrr"] == uninterrupted.report.mrr
 
 
-def test_processes_of_two_machines_are_started_anew(tiny_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_processes_of_two_machines_are_restarted(tiny_folder: Path, tmp_path: Path) -> None:
     folder, log = tmp_path / "run", tmp_path / "log"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        place = ("--master-addr", "127.0.0.1", "--master-port", str(free.getsockname()[1]))
+        address = ("--master-addr", "127.0.0.1", "--master-port", str(free.getsockname()[1]))
     with ExitStack() as stack:
         machines = []
         for number in "01":
-            flags = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", number, *place)
+            flags = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", number, *address)
             machines.append(torchrun(log, tiny_folder, folder, *flags))
             stack.callback(machines[-1].kill)
-        goes_on_without(machines[1], folder, log)
-        for each in machines:
-            each.send_signal(signal.SIGTERM)
-        for each in machines:
-            each.wait(SECONDS)
+        kill_one_and_wait(machines[1], folder, log)
+        for machine in machines:
+            machine.send_signal(signal.SIGTERM)
+        for machine in machines:
+            machine.wait(SECONDS)
     assert "exists already" not in log.read_text()
     assert Run.open(folder).status["state"] == "interrupted"

@@ -1,4 +1,4 @@
-"""What every model's page of tests needs: a slow judge in float64, and a toy graph to fit."""
+"""A slow comparison in float64 with a formula of one triple, and toy graphs to fit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Generator, Tensor
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, Vocabulary
-from allneg.graph.known import KnownAnswers
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
-from allneg.recipe import Loss, Regularizer
-from allneg.scoring import Objective, Shard, Tables
+from allneg.recipe import Recipe
+from allneg.scoring.negatives import NegativeSample
+from allneg.training.trainer import Trainer
 
 Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # head, relation and tail rows -> one score
 
 
 @pytest.fixture
-def agrees() -> Callable[[Model, Formula], None]:
+def check_formula() -> Callable[[Model, Formula], None]:
     """Assert that a model's scores and gradients are those of a formula of one triple."""
 
     def check(model: Model, formula: Formula) -> None:
@@ -33,26 +33,26 @@ def agrees() -> Callable[[Model, Formula], None]:
 
 
 def _check_side(model: Model, formula: Formula, side: str, own_rows: bool) -> None:
-    chance = Generator().manual_seed(7)
+    generator = Generator().manual_seed(7)
     b, n = 4, 9
     shape = (b, n) if own_rows else (n,)
-    known = torch.randn(b, model.entity_width, generator=chance).requires_grad_()
-    relation = torch.randn(b, model.relation_width, generator=chance).requires_grad_()
-    rows = torch.randn(*shape, model.entity_width, generator=chance).requires_grad_()
-    weight = torch.randn(b, n, generator=chance)
+    known = torch.randn(b, model.entity_width, generator=generator).requires_grad_()
+    relation = torch.randn(b, model.relation_width, generator=generator).requires_grad_()
+    rows = torch.randn(*shape, model.entity_width, generator=generator).requires_grad_()
+    weight = torch.randn(b, n, generator=generator)
 
     query = (model.tail_query if side == "tail" else model.head_query)(known, relation)
-    scores = model.compare(query, rows)
+    scores = model.kernel(query, rows)
     gradients = torch.autograd.grad((weight * scores).sum(), (known, relation, rows))
 
-    exact = [each.detach().double().requires_grad_() for each in (known, relation, rows)]
-    one, link, others = exact
+    exact = [x.detach().double().requires_grad_() for x in (known, relation, rows)]
+    entities, relations, others = exact
     truth = torch.zeros(b, n, dtype=torch.float64)
     for i in range(b):
         for j in range(n):
             other = others[i, j] if own_rows else others[j]
-            head, tail = (one[i], other) if side == "tail" else (other, one[i])
-            truth[i, j] = formula(head, link[i], tail)
+            head, tail = (entities[i], other) if side == "tail" else (other, entities[i])
+            truth[i, j] = formula(head, relations[i], tail)
     true_gradients = torch.autograd.grad((weight.double() * truth).sum(), exact)
 
     torch.testing.assert_close(scores.double(), truth, rtol=1e-5, atol=1e-5)
@@ -62,28 +62,25 @@ def _check_side(model: Model, formula: Formula, side: str, own_rows: bool) -> No
 
 @pytest.fixture
 def mrr_after_fitting() -> Callable[..., float]:
-    """Train on some triples for a moment; the filtered MRR on those same triples."""
+    """Train a model on some triples for a moment; the filtered MRR on those same triples."""
 
-    def fit(model: Model, triples: list[tuple[int, int, int]], n_entities: int) -> float:
+    def fit(settings: str, triples: list[tuple[int, int, int]], n_entities: int) -> float:
         train = np.array(triples, dtype=np.int64)
         n_relations = int(train[:, 1].max()) + 1
         names = Vocabulary(
             tuple(f"e{i}" for i in range(n_entities)), tuple(f"r{i}" for i in range(n_relations))
         )
         graph = Graph("toy", names, train, train[:0], train)
-        # No reciprocal rows: one relation row has to serve both queries.
-        tables = Tables.start(model, n_relations, Shard.whole(n_entities), False, seed=0)
-        known = KnownAnswers.of([train], n_entities, n_relations)
-        # A query may have several answers, which should not fight each other.
-        objective = Objective(model, Loss(mask_known=True), Regularizer("none"), known)
-        optimizer = torch.optim.Adagrad(tables.parameters(), lr=0.3)
-        chance = Generator().manual_seed(0)
+        # Not reciprocal: one relation row serves both queries. Known answers are masked: those
+        # of the same query should not compete.
+        common = ["model.dim=8", "model.reciprocal=false", "loss.mask_known=true"]
+        more = ["regularizer.name=none", "optimizer.learning_rate=0.3", "training.batch_size=100"]
+        recipe = Recipe().with_settings([*common, *more, *settings.split()])
+        trainer = Trainer(recipe, graph, torch.device("cpu"))
+        sides = [Queries.of(torch.from_numpy(train), side) for side in SIDES]
         for _ in range(150):
-            for side in SIDES:
-                optimizer.zero_grad()
-                queries = Queries.of(torch.from_numpy(train), side)
-                objective.value(tables, queries, chance).backward()
-                optimizer.step()
-        return evaluate(model, tables, graph).mrr
+            for queries in sides:
+                trainer._step(queries, NegativeSample())
+        return evaluate(trainer.model, trainer.tables, graph).mrr
 
     return fit

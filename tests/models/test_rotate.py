@@ -28,9 +28,9 @@ def euclidean(head: Tensor, angle: Tensor, tail: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("norm, formula", [(1, sum_of_moduli), (2, euclidean)])
 def test_scores_and_gradients_are_the_papers(
-    agrees: Callable[..., None], norm: int, formula: Callable[..., Tensor]
+    check_formula: Callable[..., None], norm: int, formula: Callable[..., Tensor]
 ) -> None:
-    agrees(RotatE(dim=5, scale=1.0, norm=norm), formula)
+    check_formula(RotatE(dim=5, scale=1.0, norm=norm), formula)
 
 
 def squared(head: Tensor, angle: Tensor, tail: Tensor) -> Tensor:
@@ -43,9 +43,9 @@ def biased(head: Tensor, angle: Tensor, tail: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("bias, formula", [(False, squared), (True, biased)])
 def test_the_squared_distance_is_the_square_and_both_biases(
-    agrees: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
+    check_formula: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
 ) -> None:
-    agrees(RotatE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
+    check_formula(RotatE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -54,7 +54,7 @@ def test_a_quarter_turn_has_a_direction_and_a_half_turn_none(norm: int) -> None:
     one, i = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
 
     def score(head: Tensor, angle: float, tail: Tensor) -> float:
-        return model.compare(model.tail_query(head, torch.tensor([[angle]])), tail).item()
+        return model.kernel(model.tail_query(head, torch.tensor([[angle]])), tail).item()
 
     assert score(one, math.pi / 2, i) == pytest.approx(0, abs=1e-6)
     assert score(i, math.pi / 2, one) == pytest.approx(-2)
@@ -75,5 +75,6 @@ def test_it_fits_a_one_way_ring(
     mrr_after_fitting: Callable[..., Any], norm: int, squared: bool
 ) -> None:
     ring = [(i, 0, (i + 1) % 6) for i in range(6)]
-    model = RotatE(dim=8, scale=0.5, norm=norm, squared=squared, bias=squared)
-    assert mrr_after_fitting(model, ring, 6) == 1
+    more = " model.squared=true model.bias=true" if squared else ""
+    settings = f"model.name=rotate model.scale=0.5 model.norm={norm}{more}"
+    assert mrr_after_fitting(settings, ring, 6) == 1

@@ -22,9 +22,9 @@ def euclidean(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("norm, formula", [(1, taxicab), (2, euclidean)])
 def test_scores_and_gradients_are_the_papers(
-    agrees: Callable[..., None], norm: int, formula: Callable[..., Tensor]
+    check_formula: Callable[..., None], norm: int, formula: Callable[..., Tensor]
 ) -> None:
-    agrees(TransE(dim=5, scale=1.0, norm=norm), formula)
+    check_formula(TransE(dim=5, scale=1.0, norm=norm), formula)
 
 
 def squared(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
@@ -37,21 +37,22 @@ def biased(head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("bias, formula", [(False, squared), (True, biased)])
 def test_the_squared_distance_is_the_square_and_both_biases(
-    agrees: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
+    check_formula: Callable[..., None], bias: bool, formula: Callable[..., Tensor]
 ) -> None:
-    agrees(TransE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
+    check_formula(TransE(dim=5, scale=1.0, norm=2, squared=True, bias=bias), formula)
 
 
 @pytest.mark.parametrize("norm, back", [(1, -6.0), (2, -(20**0.5))])
 def test_a_step_has_a_direction(norm: int, back: float) -> None:
     model = TransE(dim=2, scale=1.0, norm=norm)
     start, step, end = torch.tensor([[[0.0, 0.0]], [[1.0, 2.0]], [[1.0, 2.0]]])
-    assert model.compare(model.tail_query(start, step), end).item() == 0
-    assert model.compare(model.tail_query(end, step), start).item() == pytest.approx(back)
+    assert model.kernel(model.tail_query(start, step), end).item() == 0
+    assert model.kernel(model.tail_query(end, step), start).item() == pytest.approx(back)
 
 
 @pytest.mark.parametrize("norm, squared", [(1, False), (2, False), (2, True)])
 def test_it_fits_a_chain(mrr_after_fitting: Callable[..., Any], norm: int, squared: bool) -> None:
     chain = [(i, 0, i + 1) for i in range(5)]
-    model = TransE(dim=8, scale=0.5, norm=norm, squared=squared, bias=squared)
-    assert mrr_after_fitting(model, chain, 6) == 1
+    more = " model.squared=true model.bias=true" if squared else ""
+    settings = f"model.name=transe model.scale=0.5 model.norm={norm}{more}"
+    assert mrr_after_fitting(settings, chain, 6) == 1

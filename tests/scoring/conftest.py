@@ -1,4 +1,4 @@
-"""Triples that know each other well: queries with several answers, answers asked for twice."""
+"""Triples with several answers per query, and new tables for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N_ENTITIES, N_RELATIONS = 11, 3
 
 @pytest.fixture
 def triples() -> Tensor:
-    """int64 (9, 3): (0, 0, ?) has three answers, (?, 1, 5) two, and 2 loves itself."""
+    """int64 (9, 3): (0, 0, ?) has three answers, (?, 1, 5) two, and 2 is related to itself."""
     return torch.tensor(
         [
             [0, 0, 1],
@@ -39,10 +39,10 @@ def known(triples: Tensor) -> KnownAnswers:
 
 
 @pytest.fixture
-def started() -> Callable[[Model, bool], Tables]:
-    """Tables with first values large enough to matter: `started(model, reciprocal)`."""
+def new_tables() -> Callable[[Model, bool], Tables]:
+    """New tables of a model: `new_tables(model, reciprocal)`."""
 
-    def start(model: Model, reciprocal: bool) -> Tables:
-        return Tables.start(model, N_RELATIONS, Shard.whole(N_ENTITIES), reciprocal, seed=5)
+    def create(model: Model, reciprocal: bool) -> Tables:
+        return Tables.create(model, N_RELATIONS, Shard.whole(N_ENTITIES), reciprocal, seed=5)
 
-    return start
+    return create

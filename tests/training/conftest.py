@@ -1,4 +1,4 @@
-"""Runs on the tiny graph, trained as a test likes, stopped where it likes, and compared."""
+"""Runs on the tiny graph: new, trained, stopped after some steps, and their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Made = Callable[..., Run]
 
 @pytest.fixture
 def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Made:
-    """A new run that nobody has trained yet: `made("model.name=transe", graph=other)`."""
+    """A new run, not trained yet: `made("model.name=transe", graph=other)`."""
     count = 0
 
     def create(*settings: str, graph: Graph = tiny_graph) -> Run:
@@ -45,7 +45,7 @@ def trained(made: Made) -> Made:
 
 @pytest.fixture
 def stop() -> Callable[[Run, int], None]:
-    """Train so many steps more, then let a signal come in."""
+    """Train so many steps more, then send a signal."""
 
     def train_until(run: Run, steps: int) -> None:
         left = steps
@@ -65,7 +65,7 @@ def stop() -> Callable[[Run, int], None]:
 
 @pytest.fixture
 def content() -> Callable[[Run], dict[str, Any]]:
-    """What training left: the bytes of the last checkpoint's tensors, the metrics, the report."""
+    """The bytes of the last checkpoint's tensors, the metrics and the report of a run."""
 
     def of(run: Run) -> dict[str, Any]:
         folder = run.folder / "checkpoints"

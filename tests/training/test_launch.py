@@ -1,18 +1,18 @@
-"""What processes decide together."""
+"""What processes decide together after a step."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from allneg.scoring.shard import Pending
+from allneg.scoring.distributed import Pending
 from allneg.training.launch import Decision
 
 
-def test_what_is_about_to_be_saved_is_not_saved_twice() -> None:
-    """An answer comes a step late: until then it is still time to save."""
-    alone = SimpleNamespace(begin_most=lambda number: Pending())
-    world: Any = SimpleNamespace(size=2, leads=True, everyone=alone)
+def test_a_save_that_is_under_way_is_not_requested_again() -> None:
+    """The answer arrives one step later; until then the save is still due."""
+    group = SimpleNamespace(start_max=lambda number: Pending())
+    world: Any = SimpleNamespace(size=2, is_rank_zero=True, everyone=group)
     decision = Decision(world, lambda: 0)
     saves = [decision(is_due)[1] for is_due in (False, True, True, False, False, False)]
     assert saves == [False, False, True, False, False, False]

@@ -1,4 +1,4 @@
-"""A run that was stopped and resumed is the run that was never stopped, byte for byte."""
+"""A resumed run equals an uninterrupted one, byte for byte."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks, fit, train
 
-# An epoch has 5 steps: the second and the last stop are after all of them, before the ranking.
+# An epoch has 5 steps: the second and the last stop come after all of them, before the evaluation.
 STOPS = (1, 4, 1, 9)
 
 
 @pytest.mark.battery(29)
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model, optimizer",
+    [*((model, "adagrad") for model in MODELS), ("complex", "adam"), ("complex", "sgd")],
+)
 def test_resuming_changes_nothing(
     made: Callable[..., Run],
     trained: Callable[..., Run],
@@ -35,14 +36,8 @@ def test_resuming_changes_nothing(
     content: Callable[[Run], dict[str, Any]],
     model: str,
     optimizer: str,
-    threads: int,
 ) -> None:
-    settings = (
-        f"model.name={model}",
-        f"optimizer.name={optimizer}",
-        f"hardware.threads={threads}",
-        "training.epochs=4",
-    )
+    settings = (f"model.name={model}", f"optimizer.name={optimizer}", "training.epochs=4")
     run = made(*settings)
     for steps in STOPS:
         stop(run, steps)
@@ -82,8 +77,8 @@ def test_resuming_changes_nothing_whatever_the_recipe(
 
 
 @pytest.mark.battery(29)
-@pytest.mark.parametrize("model", ["complex", "transe", "rotate"])
-def test_resuming_changes_nothing_where_two_threads_share_the_work(
+@pytest.mark.parametrize("model", ["complex", "transe"])
+def test_resuming_with_two_threads_changes_nothing(
     made: Callable[..., Run],
     trained: Callable[..., Run],
     stop: Callable[[Run, int], None],
@@ -107,14 +102,14 @@ def test_resuming_changes_nothing_where_two_threads_share_the_work(
 
 
 class Killed(Exception):
-    """Stands for a kill -9: nobody gets to save."""
+    """Like kill -9: nothing is saved."""
 
 
 class _Killer(Callbacks):
     def __init__(self, steps: int) -> None:
         self._left = steps
 
-    def stepped(self, state: State, n_steps: int) -> None:
+    def on_step(self, state: State, n_steps: int) -> None:
         self._left -= 1
         if not self._left:
             raise Killed
@@ -122,7 +117,7 @@ class _Killer(Callbacks):
 
 @pytest.mark.battery(21)
 @pytest.mark.parametrize("save_seconds", [0, 60])
-def test_a_killed_run_goes_on_from_its_last_checkpoint(
+def test_a_killed_run_continues_from_its_last_checkpoint(
     made: Callable[..., Run],
     trained: Callable[..., Run],
     content: Callable[[Run], dict[str, Any]],
@@ -148,7 +143,7 @@ def test_resuming_a_finished_run_changes_nothing(
 
 @pytest.mark.battery(24)
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_and_the_resumed_run_is_the_straight_one(
+def test_a_signal_saves_and_the_resumed_run_equals_an_uninterrupted_one(
     tiny_folder: Path,
     tmp_path: Path,
     content: Callable[[Run], dict[str, Any]],
@@ -171,11 +166,11 @@ def test_a_signal_saves_and_the_resumed_run_is_the_straight_one(
     ) as process:
         _wait_for(out / "metrics.jsonl", process)
         os.kill(process.pid, number)
-        printed, said = process.communicate(timeout=60)
-    assert process.returncode == code, said.decode()
+        printed, messages = process.communicate(timeout=60)
+    assert process.returncode == code, messages.decode()
     assert printed == b""
-    assert b"Traceback" not in said
-    assert f"allneg resume {out}".encode() in said
+    assert b"Traceback" not in messages
+    assert f"allneg resume {out}".encode() in messages
 
     run = Run.open(out)
     assert run.status["state"] == "interrupted"
@@ -184,10 +179,10 @@ def test_a_signal_saves_and_the_resumed_run_is_the_straight_one(
     recipe.write_text(recipe.read_text().replace("epochs = 1000000", f"epochs = {epochs}"))
     fit(Run.open(out))
     settings[1] = f"training.epochs={epochs}"
-    straight = train(
-        tiny_folder, settings=[*settings, "hardware.device=cpu"], out=tmp_path / "straight"
+    uninterrupted = train(
+        tiny_folder, settings=[*settings, "hardware.device=cpu"], out=tmp_path / "uninterrupted"
     )
-    assert content(run) == content(straight)
+    assert content(run) == content(uninterrupted)
 
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ import torch
 import allneg
 from allneg.errors import DataError, RecipeError
 from allneg.graph import Graph, read_graph
-from allneg.kernels.choose import why
+from allneg.kernels.engines import describe_engine
 from allneg.recipe import Recipe
 from allneg.runs import new_folder
 from allneg.training import Callbacks, planned, train
@@ -53,7 +53,7 @@ def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> 
 
 
 @pytest.mark.battery(32)
-def test_a_missing_device_is_said_before_anything_is_written(
+def test_a_missing_device_is_refused_before_anything_is_written(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RecipeError, match=r"no cuda:99 here; there is auto, cpu") as caught:
@@ -69,11 +69,11 @@ def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_the_readers_notes_are_told(tiny_folder: Path, tmp_path: Path) -> None:
+def test_the_readers_notes_are_reported(tiny_folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
 
     class Listener(Callbacks):
-        def said(self, line: str) -> None:
+        def on_message(self, line: str) -> None:
             said.append(line)
 
     with (tiny_folder / "train.tsv").open("a") as file:
@@ -105,6 +105,6 @@ def test_a_training_leaves_torch_as_it_was(tiny_folder: Path, tmp_path: Path) ->
         train(tiny_folder, settings=settings, out=tmp_path / "run")
         assert torch.get_num_threads() == 2
         assert not torch.are_deterministic_algorithms_enabled()
-        assert "(asked for)" not in why("l1", torch.device("cpu"))
+        assert "as requested" not in describe_engine(torch.device("cpu"))
     finally:
         torch.set_num_threads(threads)

@@ -105,7 +105,8 @@ class Run:
         found = checkpoint.load_best(self.folder / "checkpoints")
         self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
-        return Tables(found["entities"], found["relations"], shard, self.recipe.model.reciprocal)
+        rows = found["entities"], found["relations"]
+        return Tables(*rows, shard, self.recipe.model.reciprocal, found.get("shared"))
 
     def need_weights(self) -> None:
         """Raise a `RunError` if a run has ended without weights."""

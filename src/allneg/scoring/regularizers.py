@@ -26,6 +26,7 @@ class Regularizer(ABC):
     reciprocal: bool  # with reciprocal relations, a query's entity always acts as the head
 
     bilinear_only: ClassVar[bool] = False  # not for distance models
+    uses_queries: ClassVar[bool] = False  # takes relations combined with the shared parameter
 
     @abstractmethod
     def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
@@ -40,7 +41,10 @@ class Regularizer(ABC):
         if not self.reciprocal:
             tails = queries.side.unsqueeze(1) == 0
             head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        penalty = self.penalty(model, head, rows.relation, tail)
+        relation = rows.relation
+        if self.uses_queries and rows.shared is not None:
+            relation = model.combine(relation, rows.shared)
+        penalty = self.penalty(model, head, relation, tail)
         penalty.backward(torch.full_like(penalty, share * self.weight))
         return penalty.detach()
 
@@ -90,11 +94,13 @@ class DURA(Regularizer):
     """
 
     bilinear_only = True
+    uses_queries = True
     rows: ClassVar[float] = 1.0  # weight of the rows alone
     products: ClassVar[float] = 1.0  # weight of their products with the relation
 
     def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
-        alone = head.square().sum(1) + tail.square().sum(1)
+        used, *_, answer = model.factors(head, relation, tail)  # without parts for another role
+        alone = used.square().sum((1, 2)) + answer.square().sum((1, 2))
         forward, backward = model.tail_query(head, relation), model.head_query(tail, relation)
         moved = forward.square().sum(1) + backward.square().sum(1)
         return self.rows * alone + self.products * moved

@@ -9,6 +9,7 @@ For `parts` 2, differences below 1e-18 count as 0: their squares are lost in flo
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from allneg.kernels.distances.blocks import row_blocks
@@ -16,6 +17,7 @@ from allneg.kernels.distances.blocks import row_blocks
 _STRETCH = 2.0**60  # a power of 2, so it changes no digit; differences below 2^-60 count as 0
 _TINY = 1e-37  # avoids 1/0 where both parts are 0, so that 0 · 1/√tiny gives the gradient 0
 _NO_REDUCTION = 0
+_LANES = 64  # MKL sums the columns beyond a multiple of this in another order
 
 _huber = torch.ops.aten.huber_loss.out
 _huber_backward = torch.ops.aten.huber_loss_backward.out
@@ -30,19 +32,20 @@ def scores(query: Tensor, table: Tensor, parts: int) -> Tensor:
     dim = query.shape[1] // parts
     weights = query.new_full((1, dim), -1 / stretch)
     for start, stop in row_blocks(table):
-        columns = (table[start:stop] * stretch).T.contiguous()
+        padding = -(stop - start) % _LANES  # so that equal rows tie
+        columns = F.pad(table[start:stop] * stretch, (0, 0, 0, padding)).T.contiguous()
         difference = torch.empty_like(columns)
         size = difference[:dim]
         # Not directly into `out`: the alignment of its rows changes the order in which a product
         # sums, and equal rows would not tie.
-        line = query.new_empty(1, stop - start)
+        line = query.new_empty(1, stop - start + padding)
         for i in range(len(query)):
             if parts == 1:
                 _huber(query[i, :, None], columns, _NO_REDUCTION, 1.0, out=difference)
             else:
                 _squared_difference(query[i, :, None], columns, _NO_REDUCTION, out=difference)
                 size.add_(difference[dim:]).sqrt_()
-            out[i, start:stop] = torch.mm(weights, size, out=line)[0]
+            out[i, start:stop] = torch.mm(weights, size, out=line)[0, : stop - start]
     return out
 
 

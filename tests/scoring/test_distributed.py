@@ -1,4 +1,4 @@
-"""A shard is a span of rows; a lone process has them all, and nobody to add its numbers to."""
+"""A shard is a span of rows; a single process holds them all, and its sums do nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import torch
 
 from allneg.errors import RecipeError, RunError
 from allneg.scoring import Shard
-from allneg.scoring.shard import NO_GROUP, SINGLE_PROCESS, Group, World
+from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, Group, World
 
 
-def test_a_world_of_one_holds_every_row() -> None:
+def test_a_single_process_holds_every_row() -> None:
     assert Shard.whole(20) == Shard(0, 20, 20) == Shard.of(20, SINGLE_PROCESS)
     assert len(Shard.whole(20)) == 20
 
@@ -20,44 +20,44 @@ def test_a_shard_is_as_long_as_its_span() -> None:
 
 
 @pytest.mark.parametrize("total, size", [(20, 3), (3, 3), (7, 4), (2, 5), (0, 2)])
-def test_parts_are_even_and_leave_nothing_out(total: int, size: int) -> None:
+def test_parts_are_even_and_cover_everything(total: int, size: int) -> None:
     groups = [Group(rank, size) for rank in range(size)]
     spans = [group.part(total) for group in groups]
     assert [i for start, stop in spans for i in range(start, stop)] == list(range(total))
     lengths = [stop - start for start, stop in spans]
     assert max(lengths) - min(lengths) <= 1
-    assert max(lengths) == groups[0].widest(total)
+    assert max(lengths) == groups[0].largest_part(total)
 
 
 def test_a_shard_knows_which_rows_it_holds() -> None:
     shard, ids = Shard(3, 6, 9), torch.tensor([2, 3, 5, 6])
     assert shard.holds(ids).tolist() == [False, True, True, False]
     assert shard.local(ids)[1:3].tolist() == [0, 2]
-    assert shard.local(ids).max() <= 2  # a place that exists, for others' rows too
+    assert shard.local(ids).max() <= 2  # a valid row, also for entities of other processes
 
 
 def test_more_processes_than_entities_are_refused() -> None:
-    crowd = World(rows=Group(0, 4), everyone=Group(0, 4))
+    world = World(rows=Group(0, 4), everyone=Group(0, 4))
     with pytest.raises(RecipeError, match="3 entities are too few for 4 processes"):
-        Shard.of(3, crowd)
+        Shard.of(3, world)
 
 
-def test_alone_there_is_nothing_to_add() -> None:
-    each = torch.arange(3.0)
-    assert NO_GROUP.sum(each).equal(torch.arange(3.0))
-    assert NO_GROUP.most(each).equal(torch.arange(3.0))
-    assert NO_GROUP.first(each).equal(torch.arange(3.0))
-    assert NO_GROUP.stack(each).equal(torch.arange(3.0).unsqueeze(0))
+def test_a_single_process_has_nothing_to_sum() -> None:
+    numbers = torch.arange(3.0)
+    assert NO_GROUP.sum(numbers).equal(torch.arange(3.0))
+    assert NO_GROUP.max(numbers).equal(torch.arange(3.0))
+    assert NO_GROUP.broadcast(numbers).equal(torch.arange(3.0))
+    assert NO_GROUP.all_gather(numbers).equal(torch.arange(3.0).unsqueeze(0))
     assert SINGLE_PROCESS.is_rank_zero
-    assert SINGLE_PROCESS.most(7) == 7
+    assert SINGLE_PROCESS.max(7) == 7
     assert SINGLE_PROCESS.broadcast("a name") == "a name"
-    assert SINGLE_PROCESS.texts("a name") == ["a name"]
+    assert SINGLE_PROCESS.gather_texts("a name") == ["a name"]
 
 
-def test_alone_a_problem_is_ones_own() -> None:
+def test_a_single_process_raises_its_own_error() -> None:
     def fail() -> None:
         raise RunError("mine")
 
     with pytest.raises(RunError, match="mine"):
-        SINGLE_PROCESS.together(fail)
-    assert SINGLE_PROCESS.together(lambda: 3) == 3
+        SINGLE_PROCESS.raise_together(fail)
+    assert SINGLE_PROCESS.raise_together(lambda: 3) == 3

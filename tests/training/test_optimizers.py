@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from allneg.graph import Graph, Vocabulary
 from allneg.graph.queries import Queries
-from allneg.models import ComplEx
-from allneg.recipe import Loss, Optimizer, Regularizer
+from allneg.recipe import Optimizer, Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
-from allneg.scoring import Objective, Shard, Tables
-from allneg.training.optimizer import OnePassAdagrad, rate_at
+from allneg.scoring.negatives import NegativeSample
+from allneg.training.optimizers import OPTIMIZERS, FusedAdagrad, rate_at
+from allneg.training.trainer import Trainer
 
 
 def test_a_step_schedule_counts_epochs() -> None:
@@ -64,23 +65,40 @@ def test_a_step_of_sgd_grows_with_the_rate(trained: Callable[..., Run]) -> None:
 
 
 @pytest.mark.parametrize("block", [64, 1 << 20], ids=["streamed", "whole"])
-def test_entities_that_are_kept_rounded_learn_what_those_rounded_anew_do(block: int) -> None:
-    model = ComplEx(dim=3, scale=0.5)
-    queries = Queries.of(torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]]), "tail")
-    objective = Objective(model, Loss(block=block), Regularizer("n3", 0.1), None, narrow=True)
-    learnt = []
+def test_a_kept_bfloat16_copy_trains_as_rounding_in_every_step(block: int) -> None:
+    triples = torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]])
+    names = Vocabulary(tuple(f"e{i}" for i in range(100)), ("r", "s"))
+    graph = Graph("toy", names, triples.numpy(), triples[:0].numpy(), triples[:0].numpy())
+    settings = [
+        "model.dim=3",
+        "model.scale=0.5",
+        "hardware.precision=bf16",
+        "training.batch_size=3",
+    ]
+    recipe = Recipe().with_settings([*settings, f"loss.block={block}"])
+    trained = []
     for is_kept in (False, True):
-        tables = Tables.start(model, 2, Shard.whole(100), True, seed=0).padded(64)
+        trainer = Trainer(recipe, graph, torch.device("cpu"))
+        tables = trainer.tables = trainer.tables.padded(64)
         if is_kept:
-            tables.keep_rounded()
-        optimizer = OnePassAdagrad(tables, torch.tensor(0.1))
+            tables.keep_bf16_copy()
+        trainer.optimizer = FusedAdagrad(tables, torch.tensor(0.1))
         for _ in range(3):
-            optimizer.zero_grad()
-            objective.value(tables, queries, torch.Generator()).backward()
-            optimizer.step()
-        learnt.append(tables)
-    assert learnt[0].entities.equal(learnt[1].entities)
-    assert learnt[0].relations.equal(learnt[1].relations)
-    assert learnt[1].rounded is not None
-    assert learnt[1].rounded.equal(learnt[1].entities.bfloat16())
-    assert not learnt[1].rounded[100:].any()
+            trainer._step(Queries.of(triples, "tail"), NegativeSample())
+        trained.append(tables)
+    rounded, kept = trained
+    assert rounded.entities.equal(kept.entities)
+    assert rounded.relations.equal(kept.relations)
+    assert kept.bf16_copy is not None
+    assert kept.bf16_copy.equal(kept.entities.bfloat16())
+    assert not kept.bf16_copy[100:].any()
+
+
+def test_every_optimizer_keeps_as_many_tables_as_a_plan_counts(
+    trained: Callable[..., Run],
+) -> None:
+    for name, kind in OPTIMIZERS.items():
+        last = trained(f"optimizer.name={name}", "training.epochs=1").last()
+        assert last is not None
+        large = [key for key, value in last.optimizer.items() if value.dim() and "entities" in key]
+        assert len(large) == kind.state_tables, name

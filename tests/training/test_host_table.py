@@ -1,15 +1,15 @@
-"""Training with the tables in the host's memory: what is learnt is what a device would learn."""
+"""Training with the entity table in host memory gives the same rows as on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from allneg.scoring.host import HostTables
-from allneg.training.captured import is_captured
-from torch import Generator
+from torch import Generator, Tensor
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
@@ -18,9 +18,10 @@ from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
-from allneg.scoring import feed, scores
-from allneg.training import fit
-from allneg.training.memory import how, plan
+from allneg.scoring import scores, streaming
+from allneg.scoring.negatives import NegativeSample, draw_sample
+from allneg.training import execution, fit
+from allneg.training.memory import plan
 from allneg.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -29,14 +30,22 @@ STREAMED = "loss.block=40"  # of 8 queries: blocks of five rows, and two of the 
 
 
 @pytest.fixture
-def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows travel even from the CPU to the CPU, through the buffers."""
-    monkeypatch.setattr(feed, "is_elsewhere", lambda rows, device: True)
-    monkeypatch.setattr(feed, "_PIECE", 5)
-    monkeypatch.setattr("allneg.scoring.streamed.MULTIPLE", 5)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows go through the buffers, even from the CPU to the CPU."""
+    monkeypatch.setattr(streaming, "is_elsewhere", lambda rows, device: True)
+    monkeypatch.setattr(streaming, "_BLOCK", 5)
+    monkeypatch.setattr(execution, "MULTIPLE", 5)
+
+    def blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:
+        if rows.dim() == 3:  # a query's own rows are gathered on its device
+            return iter([(0, rows)])
+        return streaming.stream(rows, size, query.device)
+
+    # The module and its function have the same name.
+    monkeypatch.setattr(import_module("allneg.scoring.contrast"), "_blocks", blocks)
 
 
-def learnt(recipe: Recipe, graph: Graph, device: torch.device) -> Trainer:
+def after_steps(recipe: Recipe, graph: Graph, device: torch.device) -> Trainer:
     """A trainer after some steps."""
     trainer = Trainer(recipe, graph, device)
     trainer.set_rate(State())
@@ -66,17 +75,18 @@ RECIPES = [
 
 
 @pytest.mark.parametrize("settings", RECIPES, ids=" ".join)
-def test_what_is_learnt_is_the_same(
+def test_the_rows_are_the_same(
     settings: list[str],
     quick: Callable[..., Recipe],
     tiny_graph: Graph,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    monkeypatch.setattr("allneg.scoring.streamed.MULTIPLE", 5)
-    near = learnt(quick(*settings, STREAMED), tiny_graph, CPU)
-    monkeypatch.setattr(feed, "is_elsewhere", lambda rows, device: True)
-    far = learnt(quick(*settings, STREAMED, HOST), tiny_graph, CPU)
-    assert isinstance(far.tables, HostTables)
+    monkeypatch.setattr(execution, "MULTIPLE", 5)
+    near = after_steps(quick(*settings, STREAMED), tiny_graph, CPU)
+    request.getfixturevalue("streamed")
+    far = after_steps(quick(*settings, STREAMED, HOST), tiny_graph, CPU)
+    assert far.plan.host_table
     if "loss.relation_weight=0.5" in settings:
         # Three gradients of a row are added up in another order.
         torch.testing.assert_close(near.tables.weights(), far.tables.weights())
@@ -84,12 +94,12 @@ def test_what_is_learnt_is_the_same(
         assert_same(near, far)
 
 
-@pytest.mark.usefixtures("far_away")
+@pytest.mark.usefixtures("streamed")
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_and_ranks_are_the_same(
     name: str, quick: Callable[..., Recipe], tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = learnt(quick(f"model.name={name}", HOST, STREAMED), tiny_graph, CPU)
+    host = after_steps(quick(f"model.name={name}", HOST, STREAMED), tiny_graph, CPU)
     test = torch.from_numpy(tiny_graph.test)
     far = [scores(host.model, host.tables, Queries.of(test, side)) for side in SIDES]
     report = evaluate(host.model, host.tables, tiny_graph)
@@ -99,13 +109,16 @@ def test_scores_and_ranks_are_the_same(
     assert evaluate(host.model, host.tables, tiny_graph).mrr == pytest.approx(report.mrr)
 
 
-@pytest.mark.usefixtures("far_away")
-def test_a_run_goes_on_from_its_checkpoint(quick: Callable[..., Recipe], tiny_graph: Graph) -> None:
+@pytest.mark.usefixtures("streamed")
+def test_a_restored_trainer_takes_the_same_steps(
+    quick: Callable[..., Recipe], tiny_graph: Graph
+) -> None:
     recipe = quick(HOST, STREAMED)
-    first = learnt(recipe, tiny_graph, CPU)
-    first.keep()
+    first = after_steps(recipe, tiny_graph, CPU)
+    first.keep_best()
     second = Trainer(recipe, tiny_graph, CPU)
-    second.restore(first.checkpoint(State(epoch=2, best_epoch=1)))
+    saved = first.checkpoint(State(epoch=2, best_epoch=1))
+    second.restore(copy.deepcopy(saved))  # as from a disk: the tensors are not shared
     queries = Queries.of(torch.from_numpy(tiny_graph.train[:8]), "tail")
     for trainer in (first, second):
         trainer.step(queries, Generator())
@@ -134,33 +147,33 @@ def test_the_plan_moves_the_tables_to_the_host(
     assert far.host["optimizer"] == near.kept["optimizer"]
     # 64 rows of 8 floats and 6 of relations, in a power of two.
     assert (near.kept["tables"], far.host["tables"]) == (4 * 8 * (64 + 6), 4096)
-    assert far.training["rows on their way"] > 0
+    assert far.training["streamed rows"] > 0
     assert plan(quick(HOST), tiny_graph, CPU).kept == plan(quick(), tiny_graph, CPU).kept
-    assert "rows from the host's memory" in how(quick(HOST), 12, device)
-    assert not is_captured(quick(HOST), device)
-    assert is_captured(quick(), device)
+    assert "rows from host memory" in far.path
+    assert (near.captured, far.captured) == (True, False)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", RECIPES, ids=" ".join)
-def test_a_gpu_finds_the_same_gradients_from_the_host(
+def test_a_gpu_computes_the_same_gradients_from_host_memory(
     settings: list[str], quick: Callable[..., Recipe], tiny_graph: Graph
 ) -> None:
     device = torch.device("cuda")
-    # AdaGrad's first step would make a large difference of a rounded one, so that steps are not
-    # compared; the optimiser is the CPU's own.
+    # Gradients, not steps: AdaGrad's first step turns a rounding error into a whole step.
     exact = ["hardware.precision=float32", "model.scale=0.5", *settings, STREAMED]
     queries = next(batches(torch.from_numpy(tiny_graph.train).to(device), 8, Generator(device)))
     found = []
     for more in ([], [HOST]):
         trainer = Trainer(quick(*exact, *more), tiny_graph, device)
-        tables, chance = trainer.tables, Generator(device).manual_seed(2)
-        drawn = trainer.objective.draw(tables, queries, chance)
-        total = trainer._gradients(queries, drawn)
+        tables, sample = trainer.tables, NegativeSample()
+        if trainer.plan.draws_sample:
+            generator, n = Generator(device).manual_seed(2), tiny_graph.n_entities
+            sample = draw_sample(trainer.recipe, trainer.model, queries, n, generator)
+        total = trainer.gradients(queries, sample)
         assert tables.entities.grad is not None
         assert tables.relations.grad is not None
         found.append([total.cpu(), tables.entities.grad.cpu(), tables.relations.grad.cpu()])
         trainer.step(queries, Generator(device))
-        assert all(each.isfinite().all() for each in tables.weights().values())
+        assert all(rows.isfinite().all() for rows in tables.weights().values())
     assert tables.entities.is_pinned()
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)

@@ -1,15 +1,15 @@
-"""What tests hand to the processes: functions whose first argument is the world they run in."""
+"""Functions that tests run in several processes; the first argument is the world they run in."""
 
 from __future__ import annotations
 
 import errno
+import math
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from allneg.scoring.shard import World
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
@@ -20,7 +20,8 @@ from allneg.graph.queries import batches
 from allneg.recipe import Recipe
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
-from allneg.training.loop import StopAt, run_training
+from allneg.scoring.distributed import World
+from allneg.training.loop import run_training
 from allneg.training.trainer import Trainer
 
 PLAIN = (
@@ -30,15 +31,15 @@ PLAIN = (
 
 
 def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, ...]:
-    """The losses of an epoch's steps, then this process's first row, its rows, the relations'."""
+    """The losses of some steps, this process's first row, its entity rows, and the relations."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
     trainer = Trainer(recipe, graph, torch.device("cpu"), world)
-    order, chance = Generator().manual_seed(1), Generator()
+    order, generator = Generator().manual_seed(1), Generator()
     values = []
     for i, queries in enumerate(
         batches(torch.from_numpy(graph.train), recipe.training.batch_size, order)
     ):
-        values.append(float(trainer.step(queries, chance.manual_seed(i))))
+        values.append(float(trainer.step(queries, generator.manual_seed(i))))
         if i == 3:
             break
     rows = trainer.tables.weights()
@@ -46,19 +47,19 @@ def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, .
 
 
 def ranked(world: World, graph: Graph, settings: tuple[str, ...], rules: str) -> tuple[Any, ...]:
-    """How many rivals are better than each answer of test, and how many equal."""
+    """How many candidates score higher than each answer of test, and how many the same."""
     recipe = Recipe().with_settings([*PLAIN, *settings])
     trainer = Trainer(recipe, graph, torch.device("cpu"), world)
     if "model.scale=0.9" in settings:
         # Whole numbers: every score is exact, and many are equal.
-        for each in trainer.tables.parameters():
-            each.data = each.data.round().clamp(-1, 1)
+        for rows in trainer.tables.parameters():
+            rows.data = rows.data.round().clamp(-1, 1)
     found = rank(trainer.model, trainer.tables, graph, "test", PROTOCOLS[rules], block=2000)
     return found.better, found.equal, found.n_candidates
 
 
 def diverged(world: World, graph: Graph) -> str:
-    """What is said when one row, which one process holds, is not finite."""
+    """The error when one row, which one process holds, is not finite."""
     trainer = Trainer(Recipe().with_settings(PLAIN), graph, torch.device("cpu"), world)
     if trainer.tables.shard.stop == graph.n_entities:
         trainer.tables.entities.data[-1] = torch.nan
@@ -68,7 +69,11 @@ def diverged(world: World, graph: Graph) -> str:
 
 
 def trained(world: World, folder: Path, epochs: int | None, stop_after: int | None) -> str:
-    """Train a run for so many epochs, or until one process gets a signal after so many steps."""
+    """Train a run; stop it after so many epochs, or by a signal of one process after some steps."""
+    run = Run.open(folder, writes=world.is_rank_zero)
+    if epochs is not None:
+        queries, size = 2 * len(run.graph.train), run.recipe.training.batch_size
+        stop_after = epochs * math.ceil(queries / size)
     left = stop_after if stop_after is not None and world.rank == world.size - 1 else -1
 
     def stopped_by() -> int:
@@ -76,27 +81,26 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
         left -= 1
         return signal.SIGTERM if left == 0 else 0
 
-    run = Run.open(folder, writes=world.is_rank_zero)
     try:
-        run_training(run, stopped_by=stopped_by, aim=StopAt(epochs=epochs), world=world)
+        run_training(run, stopped_by=stopped_by, world=world)
     except Interrupted:
-        return "interrupted"
+        return "done" if epochs is not None else "interrupted"
     return "done"
 
 
-def troubled(world: World, folder: Path, rank: int, doing: str) -> str:
-    """What a save says when the disk of a process is full as it writes, or makes last."""
+def save_to_full_disk(world: World, folder: Path, rank: int, operation: str) -> str:
+    """The error of a save when the disk of one process is full at `operation`."""
     trainer = Trainer(Run.open(folder).recipe, Run.open(folder).graph, torch.device("cpu"), world)
-    real = getattr(disk, doing)
+    real = getattr(disk, operation)
     if world.rank == rank:
-        setattr(disk, doing, full)
+        setattr(disk, operation, full)
     try:
         with pytest.raises(ResourceError) as caught:
             Run.open(folder).save(trainer.checkpoint(State(epoch=99)), world)
     finally:
-        setattr(disk, doing, real)
+        setattr(disk, operation, real)
     return str(caught.value)
 
 
-def full(*told: Any) -> None:
+def full(*arguments: Any) -> None:
     raise OSError(errno.ENOSPC, "no space left")

@@ -1,8 +1,7 @@
-"""Real processes for the tests of many: started once, and handed one piece of work after another.
+"""Four real processes for tests, started once from one that has imported torch.
 
-Four processes come from one that has imported torch, so that they are there in a moment. A piece
-of work is a function whose first argument is the world it runs in; it runs in the first so many
-of them, in any mesh.
+A task is a function whose first argument is the world it runs in. It runs in as many of the
+processes as its mesh has.
 """
 
 from __future__ import annotations
@@ -18,38 +17,38 @@ from torch import distributed as dist
 
 from allneg.errors import AllnegError
 from allneg.mesh import Mesh
-from allneg.scoring.shard import World
+from allneg.scoring.distributed import World
 from allneg.training.launch import joined
 
 SIZE = 4
 SECONDS = 60
 
 
-class Crew:
-    """Four processes that wait for work."""
+class Workers:
+    """Four processes that wait for tasks."""
 
     def __init__(self) -> None:
-        # Any free port, which is ours from now on.
+        # Any free port.
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["works"])
+        context.set_forkserver_preload(["tasks"])
         self._pipes, self._processes, self._meshes = [], [], {"rows=1"}
         for rank in range(SIZE):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=_live, args=(rank, self._store.port, theirs))
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_run_tasks, args=(rank, self._store.port, theirs))
             process.start()
-            self._pipes.append(mine)
+            self._pipes.append(ours)
             self._processes.append(process)
 
-    def __call__(self, mesh: str, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What `work(world, *arguments)` gives in each process of a mesh, by rank."""
+    def __call__(self, mesh: str, task: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What `task(world, *arguments)` returns in every process of a mesh, by rank."""
         if mesh not in self._meshes:
             self._meshes.add(mesh)
             for pipe in self._pipes:
                 pipe.send((mesh, None, ()))
         pipes = self._pipes[: Mesh.read(mesh).size]
         for pipe in pipes:
-            pipe.send((mesh, work, arguments))
+            pipe.send((mesh, task, arguments))
         assert all(pipe.poll(SECONDS) for pipe in pipes), "a process does not answer"
         answers = [pipe.recv() for pipe in pipes]
         for rank, (done, answer) in enumerate(answers):
@@ -64,19 +63,19 @@ class Crew:
             process.join(SECONDS)
 
 
-def _live(rank: int, port: int, pipe: Connection) -> None:
+def _run_tasks(rank: int, port: int, pipe: Connection) -> None:
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE)
     worlds: dict[str, World] = {"rows=1": World()}
-    while (task := pipe.recv()) is not None:
-        mesh, work, arguments = task
-        if work is None:
+    while (message := pipe.recv()) is not None:
+        mesh, task, arguments = message
+        if task is None:
             worlds[mesh] = joined(Mesh.read(mesh), rank)
             continue
         try:
-            pipe.send((True, work(worlds[mesh], *arguments)))
-        except AllnegError as problem:
-            pipe.send((False, f"{type(problem).__name__}: {problem}"))
+            pipe.send((True, task(worlds[mesh], *arguments)))
+        except AllnegError as error:
+            pipe.send((False, f"{type(error).__name__}: {error}"))
         except Exception:
             pipe.send((False, traceback.format_exc()))

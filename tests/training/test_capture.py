@@ -1,4 +1,4 @@
-"""Which steps may be recorded and played again: those of one shape that wait for nothing."""
+"""Which steps can be captured as CUDA graphs: those of fixed shapes that wait for nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from allneg.graph import read_graph
 from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
-from allneg.training.captured import is_captured
-from allneg.training.optimizer import optimizer_tensors
+from allneg.runs import make_model
+from allneg.scoring.negatives import draw_sample
+from allneg.training.execution import ExecutionPlan
+from allneg.training.optimizers import optimizer_tensors
 from allneg.training.trainer import Trainer
 
 
 class Shapes(TorchDispatchMode):
-    """What is called, and the shapes that come out."""
+    """The operations that are called, and the shapes of their results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +36,11 @@ class Shapes(TorchDispatchMode):
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-DRAWN = [
+def is_captured(recipe: Recipe, device: torch.device) -> bool:
+    return ExecutionPlan.decide(recipe, make_model(recipe), 100, device).is_captured
+
+
+SAMPLES = [
     [],
     ["loss.negatives=shared", "loss.n_negatives=4"],
     ["loss.negatives=shared", "loss.n_negatives=4", "loss.in_batch_negatives=false"],
@@ -50,55 +56,61 @@ DRAWN = [
 ]
 
 
-@pytest.mark.parametrize("settings", DRAWN)
-def test_a_step_is_of_one_shape_whatever_is_drawn(settings: list[str]) -> None:
+@pytest.mark.parametrize("settings", SAMPLES)
+def test_the_shapes_of_a_step_do_not_depend_on_the_sample(settings: list[str]) -> None:
     recipe = Recipe().with_settings(["model.dim=3", *settings])
     graph = read_graph("countries")
-    trainer, chance = Trainer(recipe, graph, CPU), torch.Generator().manual_seed(0)
+    trainer, generator = Trainer(recipe, graph, CPU), torch.Generator().manual_seed(0)
     assert is_captured(recipe, CUDA)
-    trainer.step(Queries.of(torch.from_numpy(graph.train[:20]), "tail"), chance)  # a plain one
+    trainer.step(Queries.of(torch.from_numpy(graph.train[:20]), "tail"), generator)  # warms up
     shapes = set()
-    for some in (graph.train[:20], graph.train[20:40]):
-        queries = Queries.of(torch.from_numpy(some), "tail")
-        drawn = trainer.objective.draw(trainer.tables, queries, chance)
+    for triples in (graph.train[:20], graph.train[20:40]):
+        queries = Queries.of(torch.from_numpy(triples), "tail")
+        sample = draw_sample(recipe, trainer.model, queries, graph.n_entities, generator)
         seen = Shapes()
         with seen:
-            for value in trainer.objective.parts(trainer.tables, queries, 20, drawn):
-                value.backward()
+            trainer.gradients(queries, sample)
         assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & seen.names
         shapes.add(tuple(seen.shapes))
     assert len(shapes) == 1
 
 
-@pytest.mark.parametrize("settings", DRAWN)
+@pytest.mark.parametrize("settings", SAMPLES)
 @pytest.mark.gpu
-def test_captured_steps_learn_what_plain_ones_do(settings: list[str]) -> None:
-    # Hardly a step: AdaGrad makes a large difference of a rounded gradient near zero. What its
-    # memory sums up is what the gradients were.
+def test_captured_steps_have_the_values_and_gradients_of_plain_ones(settings: list[str]) -> None:
+    # A tiny rate: AdaGrad turns a rounding error near zero into a whole step. The sums of squared
+    # gradients show what the gradients were.
     small = ["model.dim=8", "model.scale=0.5", "optimizer.learning_rate=1e-9"]
     recipe = Recipe().with_settings([*small, "training.batch_size=64", *settings])
     graph = read_graph("countries")
     queries = Queries.of(torch.from_numpy(graph.train).to(CUDA), "tail")
     values, sums = [], []
-    for recorded in (True, False):
-        trainer, chance = Trainer(recipe, graph, CUDA), torch.Generator(CUDA)
+    for captured in (True, False):
+        trainer, generator = Trainer(recipe, graph, CUDA), torch.Generator(CUDA)
         for step in range(10):
-            asked = queries.part(slice(64 * step, 64 * step + 64))
-            chance.manual_seed(step)
-            if recorded:
-                values.append(float(trainer.step(asked, chance)))
+            batch = queries[64 * step : 64 * step + 64]
+            generator.manual_seed(step)
+            if captured:
+                values.append(float(trainer.step(batch, generator)))
             else:
-                drawn = trainer.objective.draw(trainer.tables, asked, chance)
-                assert float(trainer._step(asked, drawn)) == pytest.approx(values[step], rel=1e-3)
+                sample = draw_sample(recipe, trainer.model, batch, graph.n_entities, generator)
+                value = float(trainer._step(batch, sample))
+                assert value == pytest.approx(values[step], rel=1e-3)
         sums.append(optimizer_tensors(trainer.optimizer, trainer.tables))
     torch.testing.assert_close(*sums, rtol=1e-2, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     "setting",
-    ["training.micro_batch=10", "loss.mask_known=true", "hardware.deterministic=true"],
+    [
+        "training.micro_batch=10",
+        "loss.mask_known=true",
+        "hardware.deterministic=true",
+        "optimizer.name=sgd",
+        "hardware.table=host",
+    ],
 )
-def test_a_step_that_waits_or_varies_is_not_captured(setting: str) -> None:
+def test_a_step_that_waits_or_whose_shapes_vary_is_not_captured(setting: str) -> None:
     assert is_captured(Recipe(), CUDA)
     assert not is_captured(Recipe().with_settings([setting]), CUDA)
 

@@ -1,0 +1,31 @@
+"""Without a GPU, Triton's programs run in its interpreter, slowly and on a CPU."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from types import ModuleType
+
+import pytest
+import torch
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"  # where Triton's programs run
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+
+
+def interpreted(module: str) -> ModuleType | None:
+    """A module of Triton programs, interpreted where there is no GPU; None without Triton.
+
+    Triton decides when it is imported, so tests/conftest.py calls this before anything else does.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return None
+    with pytest.MonkeyPatch.context() as patch:
+        if not GPU:
+            patch.setitem(os.environ, "TRITON_INTERPRET", "1")
+        return importlib.import_module(module)

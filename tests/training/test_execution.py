@@ -1,0 +1,93 @@
+"""How a step runs is decided once, and printed as one line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from allneg.errors import RecipeError
+from allneg.kernels.engines import using
+from allneg.mesh import Mesh
+from allneg.recipe import Recipe
+from allneg.runs import make_model
+from allneg.training.execution import ExecutionPlan
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+BF16 = "hardware.precision=bf16"
+
+
+def decide(
+    *settings: str, n: int = 2189, device: torch.device = CPU, mesh: Mesh | None = None
+) -> ExecutionPlan:
+    recipe = Recipe().with_settings(settings)
+    return ExecutionPlan.decide(recipe, make_model(recipe), n, device, mesh or Mesh())
+
+
+def test_the_line_names_queries_candidates_kernel_and_engine() -> None:
+    with using("cpu"):
+        assert str(decide()) == (
+            "500 queries × 2,189 candidates at once; dot on cpu: matrix products"
+        )
+        blocks = decide("loss.block=100000", "model.name=rotate")
+        assert "2,189 candidates, 192 at a time; modulus on cpu: engine cpu (as req" in str(blocks)
+        own = decide("loss.negatives=per_query", "loss.n_negatives=7", "model.name=transe")
+        assert "500 queries × 8 candidates of their own at once; l1 on cpu" in str(own)
+    captured = decide(BF16, device=CUDA)
+    assert str(captured).endswith("matrix products, bfloat16, captured as a CUDA graph")
+    host = decide("hardware.table=host", device=CUDA)
+    assert "candidates at once, rows from host memory; dot on cuda" in str(host)
+
+
+@pytest.mark.parametrize(
+    "settings, columns",
+    [
+        ((), 2189),
+        (("loss.negatives=shared", "loss.n_negatives=40"), 540),
+        (("loss.negatives=per_query", "loss.n_negatives=40"), 41),
+    ],
+)
+def test_columns_follow_the_negatives(settings: tuple[str, ...], columns: int) -> None:
+    assert decide(*settings).columns == columns
+
+
+def test_a_block_holds_about_as_many_scores_as_allowed() -> None:
+    assert decide(f"loss.block={500 * 2189}").block is None
+    assert decide("loss.block=100000").block == 192  # of 200 columns, a multiple of 64
+    assert decide("loss.block=1").block == 64
+    assert decide("loss.block=1", n=11).block == 11
+    parts = decide("loss.block=100000", "training.micro_batch=50")
+    assert (parts.queries, parts.block, parts.splits_batch) == (50, 1984, True)
+    own = decide("loss.block=1", "loss.negatives=per_query", "loss.n_negatives=7")
+    assert own.block is None
+
+
+def test_processes_share_a_batch() -> None:
+    plan = decide(mesh=Mesh(rows=2, batch=3))
+    assert (plan.queries, plan.splits_batch, plan.overlaps_sums) == (167, True, True)
+    assert not decide("training.micro_batch=50", mesh=Mesh(batch=3)).overlaps_sums
+    with pytest.raises(RecipeError, match=r"hardware.table host is for a single process"):
+        decide("hardware.table=host", mesh=Mesh(rows=2))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "hardware.precision=tf32",
+        "hardware.table=host",
+        "optimizer.name=adam",
+        "model.name=transe",
+        "loss.negatives=shared",
+    ],
+)
+def test_a_bfloat16_copy_is_kept_where_adagrad_can_update_it(setting: str) -> None:
+    assert decide(BF16, device=CUDA).keeps_bf16_copy
+    assert not decide(BF16).keeps_bf16_copy
+    more = [setting, "loss.n_negatives=3"] if setting == "loss.negatives=shared" else [setting]
+    assert not decide(BF16, *more, device=CUDA).keeps_bf16_copy
+
+
+def test_only_matrix_products_are_of_bfloat16() -> None:
+    assert decide(BF16).bf16
+    for settings in (["model.name=transe"], ["model.name=transe", "model.norm=2"]):
+        assert not decide(BF16, *settings).bf16
+    assert not decide(BF16, "loss.negatives=per_query", "loss.n_negatives=3").bf16
