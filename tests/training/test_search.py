@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allneg.training.fit import StopAt
 from filelock import FileLock
 
 from allneg.errors import DataError, Interrupted, RecipeError, RunError
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
+from allneg.training.fit import StopAt
 from allneg.training.search import Space, read_space, search, standings
 from allneg.training.search.rungs import alive, rungs
 from allneg.training.search.trial import Place, attempt, data_hash
