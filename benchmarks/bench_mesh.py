@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from allneg.scoring.shard import SINGLE_PROCESS, World
 from measure import machine
 from mesh_cost import Rates, cost
 from torch import Generator, Tensor
@@ -33,6 +32,7 @@ from allneg.graph.queries import batches
 from allneg.graph.vocabulary import Vocabulary
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.counts import Counts
 from allneg.training.launch import joined
 from allneg.training.trainer import Trainer

@@ -58,8 +58,8 @@ class Squares(Loss):
     def value(self, state: Tensor) -> Tensor:
         return (state[0] - 1).square() + state[1]
 
-    def grad_negatives(self, scores: Tensor, state: Tensor) -> Tensor:
-        return scores.masked_fill_(scores == -torch.inf, 0.0).mul_(2)
+    def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        return scores.masked_fill_(scores == -torch.inf, 0.0).mul_(2 * weight.unsqueeze(1))
 
     def grad_answer(self, state: Tensor) -> Tensor:
         return 2 * (state[0] - 1)

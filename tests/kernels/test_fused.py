@@ -71,15 +71,15 @@ def test_the_gradients_of_a_complex_product_are_autograds(rows, width, conjugate
 def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power):
     x = torch.randn(rows, axes, dim)
     x[0, :, 0] = 0.0  # the gradient at 0 is 0
-    weight, before = torch.randn(rows), torch.randn(rows, axes, dim)
+    weight, before = -0.7, torch.randn(rows, axes, dim)
     exact = x.double().requires_grad_()
     # A tiny number keeps autograd's gradient of the root finite at 0.
     moduli = exact.square().sum(1).add(1e-30).sqrt()
     truth = (moduli**power).sum(1)
-    (d_x,) = torch.autograd.grad(truth, exact, weight.double())
-    grad = before.clone().to(device)
-    found = engine.add_power_gradients(x.to(device), grad, power, weight.to(device))
-    close(found, truth.detach().float())
+    (d_x,) = torch.autograd.grad(weight * truth.sum(), exact)
+    grad, found = before.clone().to(device), torch.ones(rows, device=device)
+    engine.add_power_gradients(x.to(device), grad, power, weight, found)
+    close(found, 1 + truth.detach().float())
     close(grad, (before + d_x).float())
     assert (grad.cpu() - before)[0, :, 0].abs().max() < 1e-12
 
@@ -87,14 +87,16 @@ def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axe
 @engines
 def test_powers_of_a_part_of_wider_rows_leave_the_rest_alone(engine, device):
     """A model with separate roles, or with a bias, shrinks a part of each row."""
-    rows, weight = torch.randn(3, 9), torch.rand(3)
+    rows, weight = torch.randn(3, 9), 0.7
     whole = torch.zeros(3, 9, device=device)
     there = rows.to(device)
     factor, grad = (x[:, 2:8].unflatten(1, (2, 3)) for x in (there, whole))
-    found = engine.add_power_gradients(factor, grad, 3, weight.to(device))
+    found, expected = torch.zeros(3, device=device), torch.zeros(3)
+    engine.add_power_gradients(factor, grad, 3, weight, found)
     part = rows[:, 2:8].unflatten(1, (2, 3))
     truth = torch.zeros(3, 2, 3)
-    close(found, reference.add_power_gradients(part.clone(), truth, 3, weight))
+    reference.add_power_gradients(part.clone(), truth, 3, weight, expected)
+    close(found, expected)
     close(whole[:, 2:8], truth.flatten(1))
     assert not whole[:, [0, 1, 8]].any()
 
@@ -134,7 +136,7 @@ def test_a_log_sum_exp_leaves_out_the_target_and_padding(engine, device, rows, w
     others = counts & (torch.arange(width) != target.unsqueeze(1))
     truth = scores.masked_fill(~others, -torch.inf).logsumexp(1)
     answers = scores.gather(1, target.clamp(0, width - 1).unsqueeze(1)).squeeze(1)
-    total, answer = engine.log_sum_exp(scores.clone().to(device), target.to(device), count)
+    answer, total = engine.log_sum_exp(scores.clone().to(device), target.to(device), count)
     close(total, truth)
     close(answer[inside.to(device)], answers[inside])
     assert answer[(~inside).to(device)].eq(-torch.inf).all()
@@ -152,9 +154,9 @@ def test_the_gradients_of_a_softmax_are_autograds(engine, device, rows, width, b
     loss = F.cross_entropy(exact, target, reduction="none")
     (truth,) = torch.autograd.grad(loss, exact, weight)
     there, column = scores.clone().to(device), target.to(device)
-    total, answer = engine.log_sum_exp(there, column, count)
-    function = engine.softmax_gradient_bf16 if bf16 else engine.softmax_gradient
-    found = function(there, column, count, answer, total, weight.to(device))
+    answer, total = engine.log_sum_exp(there, column, count)
+    state = torch.stack([answer, total])
+    found = engine.softmax_gradient(there, column, count, state, weight.to(device), bf16)
     assert found.dtype == (torch.bfloat16 if bf16 else torch.float32)
     tolerance = {"rtol": 8e-3, "atol": 1e-6} if bf16 else {"rtol": 1e-5, "atol": 1e-6}
     torch.testing.assert_close(found[:, :count].cpu().float(), truth, **tolerance)
@@ -167,8 +169,9 @@ def test_the_gradient_of_an_answer_in_another_block_is_put_nowhere(engine, devic
     answer, total = torch.tensor([1.0, -torch.inf]), torch.tensor([2.0, 0.5])
     weight = torch.tensor([1.0, 2.0])
     truth = (scores - torch.logaddexp(total, answer).unsqueeze(1)).exp() * weight.unsqueeze(1)
-    arguments = [x.to(device) for x in (answer, total, weight)]
-    found = engine.softmax_gradient(scores.clone().to(device), target.to(device), 7, *arguments)
+    arguments = [x.to(device) for x in (torch.stack([answer, total]), weight)]
+    there = scores.clone().to(device), target.to(device)
+    found = engine.softmax_gradient(*there, 7, *arguments, False)
     close(found, truth)
 
 
@@ -177,8 +180,8 @@ def test_an_answer_without_negatives_has_the_gradient_0(engine, device):
     scores = torch.full((1, 3), -torch.inf, device=device)
     answer, weight = torch.ones(1, device=device), torch.ones(1, device=device)
     target = torch.tensor([1], device=device)
-    total = scores[:, 0].clone()
-    found = engine.softmax_gradient(scores, target, 3, answer, total, weight)
+    state = torch.stack([answer, scores[:, 0]])
+    found = engine.softmax_gradient(scores, target, 3, state, weight, False)
     assert found.cpu().eq(0.0).all()
 
 
@@ -187,7 +190,7 @@ def test_an_answer_without_negatives_has_the_gradient_0(engine, device):
 def test_a_row_without_negatives_has_the_log_sum_exp_minus_infinity(engine, device):
     nothing = torch.full((2, 40), -torch.inf, device=device)
     target = torch.zeros(2, dtype=torch.int64, device=device)
-    total, _ = engine.log_sum_exp(nothing, target, 40)
+    _, total = engine.log_sum_exp(nothing, target, 40)
     assert total.cpu().equal(torch.full((2,), -torch.inf))
 
 
@@ -250,6 +253,6 @@ def test_rows_are_added_as_often_as_their_ids_occur(engine, device):
 
 
 def test_both_engines_have_every_operation():
-    names = set(fused.__all__) - {"mask_out", "put"}  # these two are plain on every engine
+    names = set(fused.__all__) - {"exp_weights", "mask_out", "put"}  # the same on every engine
     assert all(hasattr(reference, name) for name in names)
     assert gpu is None or all(hasattr(gpu, name) for name in names)

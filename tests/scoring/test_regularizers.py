@@ -114,8 +114,8 @@ def test_backward_adds_the_gradients_of_the_weighted_penalty(
     regularizer, share = kind(0.25, reciprocal), 0.2
     head, tail = of_triples(entity, answer, reciprocal)
     used = model.combine(relation, shared) if kind.uses_queries and shared is not None else relation
-    penalty = 0.25 * regularizer.penalty(model, head, used, tail)
-    truth = torch.autograd.grad(share * penalty.sum(), leaves, allow_unused=True)
+    penalty = regularizer.penalty(model, head, used, tail)
+    truth = torch.autograd.grad(0.25 * share * penalty.sum(), leaves, allow_unused=True)
     before = [torch.randn_like(row) for row in leaves]
     for row, grad in zip(leaves, before, strict=True):
         row.grad = grad.clone()

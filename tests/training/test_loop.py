@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from allneg.errors import Diverged, RecipeError, RunError
+from allneg.errors import Diverged, Interrupted, RecipeError, RunError
 from allneg.evaluation import Report, evaluate
 from allneg.graph import Graph
 from allneg.models import MODELS

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from allneg.serving.predictor import Predictor
 
 from allneg.errors import Interrupted
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
+from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.verify import verify

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import DataError, RecipeError
+from allneg.errors import DataError, RecipeError, UsageError
 from allneg.graph import Graph, read_graph
 from allneg.kernels.engines import describe_engine
 from allneg.recipe import Recipe
@@ -38,7 +38,9 @@ def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: 
 
 
 def test_settings_that_name_other_data_are_refused() -> None:
-    with pytest.raises(RecipeError, match=r"data\.name is 'wn18' in the settings, and 'tiny' is"):
+    with pytest.raises(
+        UsageError, match=r"data\.name is 'wn18' in the settings, but DATA is 'tiny'"
+    ):
         planned("tiny", settings=["data.name=wn18"])
     assert planned("tiny", settings=["data.name=tiny"]).data.name == "tiny"
 

@@ -57,7 +57,9 @@ class ExecutionPlan:
             device=device,
             queries=queries,
             columns=columns,
-            block=None if loss.negatives == "per_query" else _block(queries, columns, loss.block),
+            block=None
+            if loss.negatives == "per_query"
+            else block_rows(queries, columns, loss.block),
             negatives=loss.negatives,
             kernel=model.kernel.name,
             bf16=bf16,
@@ -96,7 +98,7 @@ class ExecutionPlan:
         return f"{scores}{where}; {self.kernel} on {self.device}: {engine}{precision}{extra}"
 
 
-def _block(queries: int, columns: int, scores: int) -> int | None:
+def block_rows(queries: int, columns: int, scores: int) -> int | None:
     """How many columns are compared at once so that about `scores` scores are held."""
     if queries * columns <= scores:
         return None
