@@ -159,10 +159,10 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
 
 def seconds(world: World, work: Callable[[], object]) -> float:
     """What work takes that all processes begin together and wait for each other after."""
-    world.most(0)
+    world.max(0)
     began = time.perf_counter()
     work()
-    world.most(0)
+    world.max(0)
     return time.perf_counter() - began
 
 

@@ -83,7 +83,7 @@ def test_a_run_moved_from_one_mesh_to_another_equals_that_of_one_process(
     settings = (f"optimizer.name={optimizer}",)
     run, true = made(*settings), uninterrupted(*settings)
     workers(meshes[0], trained, run.folder, 2, None)
-    assert run.status == {"state": "interrupted", "epoch": 2, "step": 0}
+    assert run.status["state"] == "interrupted"
     workers(meshes[1], trained, run.folder, None, None)
     assert {**run.status, "peak_bytes": None} == {**true.status, "peak_bytes": None}
     check_same(run, true)
