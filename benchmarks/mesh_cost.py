@@ -22,12 +22,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from allneg.scoring.streamed import block_rows
+import torch
 
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.training.counts import Counts
+from allneg.training.execution import ExecutionPlan
 
 _FLOAT = 4
 _ID = 8
@@ -100,7 +101,7 @@ def cost(recipe: Recipe, counts: Counts, mesh: Mesh, rates: Rates) -> Cost:
         "batch": _summed(mesh.batch, size.dense + size.relations)
         + _gathered(mesh.batch, size.row_gradients),
     }
-    kernel = make_model(recipe).kernel
+    kernel = make_model(recipe).kernel.name
     rate = rates.distances if kernel in _DISTANCES else rates.products[recipe.hardware.precision]
     work = size.operations / rate
     # Neighbouring devices hold the same rows; devices with other rows may be on other machines.
@@ -160,15 +161,14 @@ class _Sizes:
             columns = math.ceil(min(counts.entities, sampled_rows) / mesh.rows)
         elif loss.negatives == "per_query":
             columns = 1 + (loss.n_negatives or 0)
-        blocks = 1
-        if loss.negatives != "per_query":
-            blocks = math.ceil(columns / block_rows(held, columns, loss.block))
+        block = ExecutionPlan.decide(recipe, model, n, torch.device("cuda"), mesh).block
+        blocks = math.ceil(columns / block) if block else 1
         pairs = float(b) * columns
         per_pair = (6 if blocks == 1 else 8) * width
-        if model.kernel in _DISTANCES:
-            coordinates = width if model.kernel == "l1" else model.dim
+        if (kernel := model.kernel.name) in _DISTANCES:
+            coordinates = width if kernel == "l1" else model.dim
             repeated = 1 if blocks == 1 else 4 / 3
-            per_pair = int(_DISTANCES[model.kernel] * coordinates * repeated)
+            per_pair = int(_DISTANCES[kernel] * coordinates * repeated)
         relations = counts.relations * (2 if recipe.model.reciprocal else 1) * model.relation_width
         numbers = n * width + relations
         overlaps = loss.negatives == "all" and held == b

@@ -6,7 +6,6 @@ benchmarks/tables.py writes them, also after a change to mesh_cost.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +13,10 @@ from mesh_cost import RATES, Cost, cost, sampled
 
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
+from allneg.recipes import find_recipe
 from allneg.training.counts import Counts
 from allneg.training.memory import plan
 
-HOUSE = Path(__file__).parents[1]
 GRAPHS = {
     "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),
     "freebase": Counts(86_054_151, 14_824, 304_000_000, 16_000, 16_000),
@@ -138,7 +137,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
+    return Recipe.read(find_recipe(f"plans/{name}"))
 
 
 def _time(seconds: float) -> str:
