@@ -75,8 +75,8 @@ Every error that a user can fix is an `AllnegError`. The numbers are the exit co
 """
 OLD_NAMES = """
 ## Earlier names
-`Problem` is an alias of `AllnegError`. `Watch` is `Callbacks` with the earlier method names `began`,
-`said`, `stepped` and `ranked`.
+`Problem` is an alias of `AllnegError`. `Watch` is `Callbacks` with the earlier method names
+`began`, `said`, `stepped` and `ranked`.
 """
 
 
@@ -141,13 +141,15 @@ def _settings(part: str) -> str:
     lines, hints = [], typing.get_type_hints(PARTS[part])
     for name, item, comment in _fields(PARTS[part]):
         setting, value = f"{part}.{name}", getattr(PARTS[part], name)
-        default = f"= {toml_value(value)}" if value is not None else ast.unparse(item.annotation)
+        default = (
+            f": {ast.unparse(item.annotation)}" if value is None else f" = {toml_value(value)}"
+        )
         choices = typing.get_args(hints[name]) if value is not None else ()
         if registered(setting):
             choices, comment = tuple(registered(setting)), ""
         if choices:
             comment += f"{';' if comment else ':'} one of {', '.join(map(str, choices))}"
-        lines.append(f"- `{setting} {default}`{comment}")
+        lines.append(f"- `{setting}{default}`{comment}")
     return f"\n### {part}\n" + "\n".join(lines) + "\n"
 
 
