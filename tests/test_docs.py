@@ -175,7 +175,7 @@ def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_packages_in_the_readme_are_those_of_the_source() -> None:
     tree = next(code for code in blocks(TEXTS["README.md"], "") if code.startswith("src/allneg/"))
-    named = set(re.findall(r"[\w.]+\.py|\w+(?=/ )", tree.partition("reproduction/")[0]))
+    named = set(re.findall(r"[\w.]+\.py|\w+(?=/[ ,])", tree.partition("reproduction/")[0]))
     source = ROOT / "src" / "allneg"
     packages = {path.parent.name for path in source.glob("*/__init__.py")}
     modules = {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
