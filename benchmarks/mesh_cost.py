@@ -22,13 +22,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
-
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.training.counts import Counts
-from allneg.training.execution import ExecutionPlan
+from allneg.training.execution import block_rows
 
 _FLOAT = 4
 _ID = 8
@@ -161,14 +159,15 @@ class _Sizes:
             columns = math.ceil(min(counts.entities, sampled_rows) / mesh.rows)
         elif loss.negatives == "per_query":
             columns = 1 + (loss.n_negatives or 0)
-        block = ExecutionPlan.decide(recipe, model, n, torch.device("cuda"), mesh).block
-        blocks = math.ceil(columns / block) if block else 1
+        blocks = 1
+        if loss.negatives != "per_query":
+            blocks = math.ceil(columns / (block_rows(held, columns, loss.block) or columns))
         pairs = float(b) * columns
         per_pair = (6 if blocks == 1 else 8) * width
-        if (kernel := model.kernel.name) in _DISTANCES:
-            coordinates = width if kernel == "l1" else model.dim
+        if model.kernel.name in _DISTANCES:
+            coordinates = width if model.kernel.name == "l1" else model.dim
             repeated = 1 if blocks == 1 else 4 / 3
-            per_pair = int(_DISTANCES[kernel] * coordinates * repeated)
+            per_pair = int(_DISTANCES[model.kernel.name] * coordinates * repeated)
         relations = counts.relations * (2 if recipe.model.reciprocal else 1) * model.relation_width
         numbers = n * width + relations
         overlaps = loss.negatives == "all" and held == b
