@@ -23,7 +23,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reprodu
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
-FOLDERS = ("src/", "docs/", "scripts/", "benchmarks/", "reproduction/")
+FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -53,8 +53,6 @@ def headings(path: Path) -> list[str]:
 def test_links_lead_to_files_and_headings() -> None:
     wrong = []
     for page, text in TEXTS.items():
-        if page == "docs/reliability.md":  # tests/torture/test_reliability_table.py checks it
-            continue
         for link in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", text)):
             name, _, heading = link.partition("#")
             target = (ROOT / page).parent / name if name else ROOT / page
