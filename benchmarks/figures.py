@@ -1,6 +1,6 @@
 """Draw docs/figures/scaling from benchmarks/results/*-scaling.json (needs matplotlib).
 
-python benchmarks/figures.py           after a new result was put there
+python benchmarks/figures.py
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.ticker import NullFormatter
 
 HERE = Path(__file__).parent
 FIGURES = HERE.parent / "docs" / "figures"
-AXES = {"b": "questions a batch, B", "n": "entities, N", "w": "numbers a row, W"}
+AXES = {"b": "queries per batch, B", "n": "entities, N", "w": "numbers per row, W"}
 COLOURS = {"tf32": "#0b5fa5", "bf16": "#c2410c", "float32": "#3f6212"}
 
 
@@ -34,14 +34,18 @@ def main() -> None:
             ]
             sizes, colour = [row[axis] for row in rows], COLOURS[precision]
             took, floor = ([row[name] for row in rows] for name in ("milliseconds", "floor"))
-            panel.plot(sizes, took, "o-", color=colour, label=f"{precision}: a step")
-            panel.plot(sizes, floor, "--", color=colour, label=f"{precision}: its products")
+            panel.plot(sizes, took, "o-", color=colour, label=f"{precision}: training step")
+            panel.plot(
+                sizes, floor, "--", color=colour, label=f"{precision}: matrix products alone"
+            )
         panel.set(xscale="log", yscale="log", xlabel=title)
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(True, which="major", alpha=0.3)
-    panels[0].set_ylabel("milliseconds")
+    panels[0].set_ylabel("milliseconds per step")
     panels[0].legend(frameon=False, fontsize=8)
-    figure.suptitle(f"ComplEx-N3 on one {report['machine']}; elsewhere B 1,000, N 14,541, W 2,000")
+    figure.suptitle(
+        f"ComplEx-N3 on one {report['machine']}; otherwise B = 1,000, N = 14,541, W = 2,000"
+    )
     for kind in ("svg", "png"):
         metadata = {"Date": None} if kind == "svg" else {}
         figure.savefig(FIGURES / f"scaling.{kind}", metadata=metadata, dpi=120)

@@ -1,4 +1,4 @@
-"""The figures of docs/large-graphs.md, from what bench_large.py measured; see tables.py."""
+"""The tables of docs/large-graphs.md, from the results of bench_large.py; see tables.py."""
 
 from __future__ import annotations
 
@@ -7,38 +7,35 @@ from typing import Any
 Report = dict[str, Any]
 
 
-def _reading(found: list[Report]) -> str:
+def _reading(reports: list[Report]) -> str:
     out = ""
-    for report in found:
+    for report in reports:
         if "first" not in report:
             continue
         first, cached = report["first"], report["cached"]
-        lines = [
-            ("read for the first time", first),
-            ("mapped from the cache", cached),
-        ]
+        lines = [("first reading", first), ("later: mapped from the cache", cached)]
         out += f"\n{_machine(report)}; {first['entities']:,} entities, {first['triples']:,} "
         out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
-        out += "| | seconds | CPU seconds of the process | its peak, GiB |\n|---|---|---|---|\n"
-        out += f"| made up and written | {report['make_seconds']:,.1f} | | |\n"
+        out += "| | seconds | CPU seconds | peak memory, GiB |\n|---|---|---|---|\n"
+        out += f"| generating the text | {report['make_seconds']:,.1f} | | |\n"
         for what, took in lines:
             out += f"| {what} | {took['seconds']:,.1f} | {took['cpu_seconds']:,.1f} "
             out += f"| {_gib(took['peak_bytes'])} |\n"
     return out + "\n"
 
 
-def _training(found: list[Report]) -> str:
+def _training(reports: list[Report]) -> str:
     out = ""
-    for report in found:
+    for report in reports:
         if "large" not in report:
             continue
         size = report["large"]
         out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
         out += f"{size['relations']:,} relations:\n\n"
         out += (
-            "| model | tables | queries a step | seconds a step | CPU seconds "
-            "| seconds a million queries | planned GiB | measured GiB "
-            "| planned GiB of the host |\n"
+            "| model | tables on | queries per step | seconds per step | CPU seconds per step "
+            "| seconds per million queries | GiB, planned | GiB, measured "
+            "| host GiB, planned |\n"
         )
         out += "|---|---|---|---|---|---|---|---|---|\n"
         for row in report["rows"]:

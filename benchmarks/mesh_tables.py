@@ -1,12 +1,8 @@
-"""The tables of docs/many-gpus.md: measurements from results, plans from the cost model.
-
-benchmarks/tables.py writes them, also after a change to mesh_cost.py.
-"""
+"""The tables of docs/many-gpus.md: measurements, and estimates of mesh_cost.py; see tables.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +10,10 @@ from mesh_cost import RATES, Cost, cost, sampled
 
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
+from allneg.recipes import find_recipe
 from allneg.training.counts import Counts
 from allneg.training.memory import plan
 
-HOUSE = Path(__file__).parents[1]
 GRAPHS = {
     "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),
     "freebase": Counts(86_054_151, 14_824, 304_000_000, 16_000, 16_000),
@@ -31,12 +27,12 @@ SAMPLE = 1000
 
 def rates_table() -> str:
     return table(
-        ("device", "TF32 products, Tflop/s", "memory, GB/s", "same machine, GB/s",
-         "other machines, GB/s", "memory, GB"),
+        ("device", "TF32 products, Tflop/s", "memory, GB/s", "link in a machine, GB/s",
+         "link between machines, GB/s", "memory, GB"),
         (
-            (name, f"{each.products['tf32'] / 1e12:.0f}", f"{each.memory / 1e9:,.0f}",
-             f"{each.near / 1e9:.0f}", f"{each.far / 1e9:g}", f"{each.bytes / 1e9:.0f}")
-            for name, each in RATES.items()
+            (name, f"{rates.products['tf32'] / 1e12:.0f}", f"{rates.memory / 1e9:,.0f}",
+             f"{rates.near / 1e9:.0f}", f"{rates.far / 1e9:g}", f"{rates.bytes / 1e9:.0f}")
+            for name, rates in RATES.items()
         ),
     )  # fmt: skip
 
@@ -47,15 +43,15 @@ def measured_table(reports: list[dict[str, Any]]) -> str:
         if report.get("bench") != "mesh":
             continue
         out += (
-            f"{report['machine']}, {report['cores']} cores, one thread a process, "
+            f"{report['machine']}, {report['cores']} cores, one thread per process, "
             f"torch {report['torch']}; "
             f"{report['entities']:,} entities, W = {2 * report['dim']}, "
             f"B = {report['batch_size']}:\n\n"
         )
         out += table(
-            ("mesh", "ms a step", "predicted", "products", "memory", "rows' wire", "batch's wire",
-             "rest", "bytes sent", "predicted"),
-            (_measured(each) for each in report["rows"]),
+            ("mesh", "ms per step", "estimated", "products", "memory", "rows", "batch", "other",
+             "bytes sent", "estimated"),
+            (_measured(row) for row in report["rows"]),
         )  # fmt: skip
     return out
 
@@ -72,8 +68,8 @@ def _measured(row: dict[str, Any]) -> list[str]:
 
 
 def steps_table(reports: list[dict[str, Any]]) -> str:
-    """Steps measured on one H200, of many sizes, beside the model."""
-    report = next(each for each in reports if "scaling" in each)
+    """Measured and estimated steps of many sizes on one H200."""
+    report = next(report for report in reports if "scaling" in report)
     found: dict[tuple[int, ...], dict[str, float]] = {}
     for row in report["rows"]:
         sizes = (row["b"], row["n"], row["w"])
@@ -82,10 +78,10 @@ def steps_table(reports: list[dict[str, Any]]) -> str:
     for (b, n, w), took in sorted(found.items()):
         cells = [f"{b:,}", f"{n:,}", f"{w:,}"]
         for precision, milliseconds in sorted(took.items(), reverse=True):
-            said = _step(b, n, w, precision)
-            cells += [f"{milliseconds:.2f}", f"{said.step_seconds * 1e3:.2f}"]
+            estimate = _step(b, n, w, precision)
+            cells += [f"{milliseconds:.2f}", f"{estimate.step_seconds * 1e3:.2f}"]
         rows.append(cells)
-    names = ("TF32, ms", "predicted", "BF16, ms", "predicted")
+    names = ("TF32, ms", "estimated", "BF16, ms", "estimated")
     head = f"{report['machine']}, torch {report['torch']}, ComplEx-N3 with AdaGrad:\n\n"
     return head + table(("B", "N", "W", *names), rows)
 
@@ -102,24 +98,23 @@ def plan_table(name: str) -> str:
     rows = []
     for text in PLANS[name]:
         mesh = Mesh.read(text)
-        said = _cost(name, mesh)
+        estimate = _cost(name, mesh)
         peak = plan(_recipe(name), GRAPHS[name], torch.device("cuda"), mesh).peak
         fits = "" if peak <= RATES["h200"].bytes else " (does not fit)"
-        took = list(said.seconds.values())
+        seconds = estimate.seconds.values()
         rows.append((
-            text, f"{peak / 1e9:.1f}{fits}", *(f"{each * 1e3:.2f}" for each in took),
-            _time(said.epoch_seconds),
+            text, f"{peak / 1e9:.1f}{fits}", *(f"{part * 1e3:.2f}" for part in seconds),
+            _time(estimate.epoch_seconds),
         ))  # fmt: skip
     dim, size = _recipe(name).model.dim, _recipe(name).training.batch_size
-    return f"ComplEx of dim {dim}, B = {size:,}, on h200:\n\n" + table(
-        ("mesh", "GB a device", "products, ms", "memory, ms", "rows' wire, ms", "batch's wire, ms",
-         "rest, ms", "an epoch"),
+    return f"ComplEx, dim {dim}, B = {size:,}, H200; milliseconds per step:\n\n" + table(
+        ("mesh", "GB per device", "products", "memory", "rows", "batch", "other", "epoch"),
         rows,
     )  # fmt: skip
 
 
 def sampling_table() -> str:
-    """How much faster a step is against a sample, by the queries a step has."""
+    """How much faster steps with sampled negatives are, by batch size."""
     rows = []
     for size in (125, 250, 500, 1000, 2000, 4000, 8000):
         recipe = _recipe("wikidata5m").with_settings([f"training.batch_size={size}"])
@@ -130,7 +125,7 @@ def sampling_table() -> str:
             f"{size:,}", _time(exact.epoch_seconds), _time(few.epoch_seconds),
             f"{exact.epoch_seconds / few.epoch_seconds:.1f}",
         ))  # fmt: skip
-    return table(("B", "an epoch, exact", f"against {SAMPLE:,} shared", "times as long"), rows)
+    return table(("B", "epoch, all entities", f"epoch, {SAMPLE:,} shared negatives", "ratio"), rows)
 
 
 def _cost(name: str, mesh: Mesh) -> Cost:
@@ -138,7 +133,7 @@ def _cost(name: str, mesh: Mesh) -> Cost:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe.read(HOUSE / "recipes" / "plans" / f"{name}.toml")
+    return Recipe.read(find_recipe(f"plans/{name}"))
 
 
 def _time(seconds: float) -> str:
@@ -153,7 +148,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-# What benchmarks/tables.py writes: of results, or of the cost model alone.
+# By the name between the markers of a page.
 TABLES: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     "rates": lambda _: f"\n{rates_table()}\n",
     "measured": lambda reports: f"\n{measured_table(reports)}\n",

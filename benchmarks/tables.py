@@ -1,9 +1,8 @@
 """Write the tables of the pages from benchmarks/results/*.json.
 
-python benchmarks/tables.py            after new results were put there
+python benchmarks/tables.py
 
-A page says where a table goes: what stands between `<!-- table l1 -->` and `<!-- end -->` is
-written anew.
+Run it after adding results. It replaces the text between `<!-- table NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -18,10 +17,18 @@ import large_tables
 import mesh_tables
 
 HERE = Path(__file__).parent
-HOUSE = HERE.parent
+ROOT = HERE.parent
 _PAGES = ("explorer", "kernels", "large-graphs", "many-gpus", "speed")
-PAGES = [HOUSE / "README.md", *(HOUSE / "docs" / f"{name}.md" for name in _PAGES)]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
+# Names in result files, and what the tables call them.
+DATA = {"made up": "a synthetic graph"}
+KINDS = {
+    "products": "matrix products",
+    "query": "query vectors",
+    "rows looked up and added, and the penalty": "gather, scatter and regularizer",
+    "everything else": "other",
+}
 
 
 def main() -> None:
@@ -51,37 +58,37 @@ def page_with_tables(page: str, reports: list[Report]) -> str:
 
 
 def distances(reports: list[Report], kernel: str) -> str:
-    """One table a run: a line for each size, a column for each way."""
+    """One table per run: one line per size, one column per way."""
     out = ""
     for report in reports:
         if report.get("kernel") != kernel:
             continue
         ways = list(dict.fromkeys(row["way"] for row in report["rows"]))
-        out += f"\n{_machine(report)}; ms and peak extra MiB of a step:\n\n"
+        out += f"\n{_machine(report)}; ms / peak extra MiB per step:\n\n"
         out += _by_size(report["rows"], ways, ("b", "n", "dim"), ("B", "N", "D"))
     return out + "\n"
 
 
 def losses(reports: list[Report]) -> str:
-    """One table a run: a line for each kernel and size, a column for each way."""
+    """One table per run: one line per kernel and size, one column per way."""
     out = ""
     for report in reports:
         if "loss" not in report:
             continue
-        out += f"\n{_machine(report)}; ms and peak extra MiB of a step:\n\n"
+        out += f"\n{_machine(report)}; ms / peak extra MiB per step:\n\n"
         columns = ("kernel", "b", "n", "dim"), ("kernel", "B", "N", "D")
         out += _by_size(report["rows"], ["streamed", "one block", "plain"], *columns)
     return out + "\n"
 
 
 def epochs(reports: list[Report]) -> str:
-    """One table a run: seconds an epoch, and how many times ours that is."""
+    """One table per run: seconds per epoch, and their ratio to the first line."""
     out = ""
     for report in reports:
         if "epoch" not in report:
             continue
         out += f"\n{_task(report)}; batch {report['batch']:,}; {report['questions']:,} queries:\n\n"
-        out += "| | s an epoch | times the first | peak MiB |\n|---|---|---|---|\n"
+        out += "| | seconds per epoch | relative time | peak MiB |\n|---|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
             peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
@@ -91,30 +98,30 @@ def epochs(reports: list[Report]) -> str:
 
 
 def profiles(reports: list[Report]) -> str:
-    """One table a run: microseconds of a step by kind of work, a column for each precision."""
+    """One table per run: microseconds per step by kind of work, one column per precision."""
     out = ""
     for report in reports:
         if "profile" not in report:
             continue
         times = report["microseconds"]
-        out += f"\n{_task(report)}; batch {report['batch']:,}; µs a step:\n\n"
+        out += f"\n{_task(report)}; batch {report['batch']:,}; µs per step:\n\n"
         out += "| | " + " | ".join(times) + " |\n" + "|---" * (1 + len(times)) + "|\n"
         for kind in next(iter(times.values())):
-            out += f"| {kind} | " + " | ".join(f"{each[kind]:.0f}" for each in times.values())
-            out += " |\n"
-        sums = (f"{sum(each.values()):.0f}" for each in times.values())
-        out += "| all | " + " | ".join(sums) + " |\n"
+            out += f"| {KINDS.get(kind, kind)} | "
+            out += " | ".join(f"{of_kind[kind]:.0f}" for of_kind in times.values()) + " |\n"
+        sums = (f"{sum(of_kind.values()):.0f}" for of_kind in times.values())
+        out += "| total | " + " | ".join(sums) + " |\n"
     return out + "\n"
 
 
 def rankings(reports: list[Report]) -> str:
-    """One table a run: seconds to rank test, and how many times ours that is."""
+    """One table per run: seconds to rank test, and their ratio to the first line."""
     out = ""
     for report in reports:
         if "ranking" not in report:
             continue
         out += f"\n{_task(report)}; {report['rows'][0]['ranked']:,} queries ranked:\n\n"
-        out += "| | s | times the first |\n|---|---|---|\n"
+        out += "| | seconds | relative time |\n|---|---|---|\n"
         first = report["rows"][0]["seconds"]
         for row in report["rows"]:
             times = _factor(row["seconds"] / first)
@@ -123,28 +130,28 @@ def rankings(reports: list[Report]) -> str:
 
 
 def service(reports: list[Report]) -> str:
-    """One table a machine: a line for one client and one for several at once."""
+    """One table per machine: a line for one client, and one for several at once."""
     out = ""
     for report in reports:
         if "service" not in report:
             continue
-        size = f"{report['entities']:,} entities, rank {report['dim']:,}"
+        size = f"{report['entities']:,} entities, dim {report['dim']:,}"
         out += f"\n{_machine(report)}; {size}:\n\n"
-        out += "| clients | p50 ms | p99 ms | longest ms | CPU ms an answer | of a client |\n"
+        out += "| clients | p50 ms | p99 ms | max ms | server CPU ms | client CPU ms |\n"
         out += "|---|---|---|---|---|---|\n"
-        for clients, said in ((1, report["alone"]), (report["clients"], report["together"])):
+        for clients, times in ((1, report["alone"]), (report["clients"], report["together"])):
             names = ("p50_ms", "p99_ms", "most_ms", "server_cpu_ms", "client_cpu_ms")
-            cells = [f"{said[name]:.1f}" if name in said else "-" for name in names]
+            cells = [f"{times[name]:.1f}" if name in times else "-" for name in names]
             out += f"| {clients} | " + " | ".join(cells) + " |\n"
-        there, grown = report["resident_mib"], max(0.0, report["grown_mib"])
-        after = f"{report['requests']:,} answers"
-        out += f"\nMemory: {there:,.0f} MiB, and {grown:.1f} more after {after}.\n"
+        memory, grown = report["resident_mib"], max(0.0, report["grown_mib"])
+        out += f"\nCPU times are per answer. Memory: {memory:,.0f} MiB; after "
+        out += f"{report['requests']:,} answers {grown:.1f} MiB more.\n"
     return out + "\n"
 
 
 def headline(reports: list[Report]) -> str:
-    """A step against every entity, ours beside PyKEEN's and plain PyTorch's, from one run each."""
-    out = "\n| | allneg | PyKEEN | plain PyTorch, in pieces |\n|---|---|---|---|\n"
+    """One training step of allneg, PyKEEN and plain PyTorch, each from one run."""
+    out = "\n| | allneg | PyKEEN | plain PyTorch, in blocks |\n|---|---|---|---|\n"
     names = {"l1": "TransE, L1", "modulus": "RotatE"}
     machine = ""
     for kernel, name in names.items():
@@ -160,22 +167,22 @@ def headline(reports: list[Report]) -> str:
                     if (row["b"], row["n"], row["dim"]) == size
                 }
                 mine = {**rows["engine"], "milliseconds": rows["captured"]["milliseconds"]}
-                others = [_beside(rows[way], mine) for way in ("PyKEEN", "reference")]
+                others = [_compared(rows[way], mine) for way in ("PyKEEN", "reference")]
                 b, n, dim = size
                 what = f"{name}, {b:,} queries × {n:,} entities, dim {dim:,}"
-                out += f"| {what} | {_said(mine)} | {' | '.join(others)} |\n"
-    return f"\nOne training step on one {machine}: milliseconds and extra memory.\n{out}\n"
+                out += f"| {what} | {_time_and_memory(mine)} | {' | '.join(others)} |\n"
+    return f"\nTime and extra memory of one training step on one {machine}:\n{out}\n"
 
 
-def _beside(row: dict[str, Any], mine: dict[str, Any]) -> str:
+def _compared(row: dict[str, Any], mine: dict[str, Any]) -> str:
     if "problem" in row:
         return str(row["problem"])
     slower = row["milliseconds"] / mine["milliseconds"]
     larger = row["extra_mib"] / mine["extra_mib"]
-    return f"{_said(row)} ({slower:,.0f}× the time, {larger:,.0f}× the memory)"
+    return f"{_time_and_memory(row)} ({slower:,.0f}× the time, {larger:,.0f}× the memory)"
 
 
-def _said(row: dict[str, Any]) -> str:
+def _time_and_memory(row: dict[str, Any]) -> str:
     return f"{_short(row['milliseconds'])} ms, {row['extra_mib']:,.0f} MiB"
 
 
@@ -190,13 +197,16 @@ def _by_size(
     cells = {(*(row[key] for key in keys), row["way"]): _cell(row) for row in rows}
     out = "| " + " | ".join([*titles, *ways]) + " |\n" + "|---" * (len(keys) + len(ways)) + "|\n"
     for size in sizes:
-        said = [f"{each:,}" if isinstance(each, int) else str(each) for each in size]
-        out += "| " + " | ".join([*said, *(cells.get((*size, way), "-") for way in ways)]) + " |\n"
+        numbers = [f"{value:,}" if isinstance(value, int) else str(value) for value in size]
+        out += (
+            "| " + " | ".join([*numbers, *(cells.get((*size, way), "-") for way in ways)]) + " |\n"
+        )
     return out
 
 
 def _task(report: Report) -> str:
-    graph = f"{report['data']} ({report['entities']:,} entities), rank {report['dim']:,}"
+    data = DATA.get(report["data"], report["data"])
+    graph = f"{data} ({report['entities']:,} entities), dim {report['dim']:,}"
     return f"{_machine(report)}; {graph}"
 
 

@@ -1,0 +1,180 @@
+"""The pages are true: links, files, settings, commands and code blocks that they show."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import torch
+
+import allneg
+from allneg.cli import allneg as cli
+from allneg.models import MODELS, Model
+from allneg.recipe.parts import PARTS
+from allneg.scoring.losses import Loss
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [code for found, code in BLOCK.findall(text) if found == language]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """The page and the words of every shown call of allneg or make."""
+    for page, text in TEXTS.items():
+        shown = [
+            line for code in blocks(text, "") for line in code.replace("\\\n", " ").split("\n")
+        ]
+        for line in [*shown, *INLINE.findall(text), *re.findall(r"^    (.*)", text, re.MULTILINE)]:
+            words = line.partition("  #")[0].removeprefix("$ ").split()
+            if words[:1] == ["torchrun"] and "allneg" in words:
+                words = words[words.index("allneg") :]
+            if len(words) > 1 and words[0] in ("allneg", "make"):
+                yield page, words
+
+
+def headings(path: Path) -> list[str]:
+    """The anchors of a page, as GitHub names them."""
+    titles = re.findall(r"^#+ (.*)", path.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    wrong = []
+    for page, text in TEXTS.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", text)):
+            name, _, heading = link.partition("#")
+            target = (ROOT / page).parent / name if name else ROOT / page
+            if "://" in link or (target.exists() and (not heading or heading in headings(target))):
+                continue
+            wrong.append(f"{page}: {link}")
+    assert not wrong
+
+
+def test_named_files_exist() -> None:
+    wrong = []
+    for page, text in TEXTS.items():
+        for name in INLINE.findall(text):
+            is_path = re.fullmatch(r"[\w./-]+(\.(py|c|toml|md|png|svg)|/)", name)
+            if is_path and name.startswith(FOLDERS) and "NAME" not in name:
+                wrong += [] if (ROOT / name).exists() else [f"{page}: {name}"]
+    assert not wrong
+
+
+def test_settings_exist() -> None:
+    setting = re.compile(rf"(?<![\w./])({'|'.join(PARTS)})\.([a-z]\w*)(?![\w(/])")
+    code = {"model": Model, "loss": Loss}  # in CONTRIBUTING.md, names of methods
+    wrong = []
+    for page, text in TEXTS.items():
+        if page == "CHANGELOG.md":
+            text = re.sub(r"^\| `.*?\|", "|", text, flags=re.MULTILINE)  # earlier names
+        shown = [*INLINE.findall(BLOCK.sub("", text)), *blocks(text, ""), *blocks(text, "toml")]
+        for part, field in setting.findall("\n".join(shown)):
+            if field in ("md", "py") or field in PARTS[part].__dataclass_fields__:
+                continue
+            if not hasattr(code.get(part), field):
+                wrong.append(f"{page}: {part}.{field}")
+    assert not wrong
+
+
+def test_commands_and_their_options_exist() -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    wrong = []
+    context = click.Context(cli)
+    for page, words in commands():
+        if words[0] == "make":
+            wrong += [] if words[1] in targets else [f"{page}: {' '.join(words)}"]
+            continue
+        command: click.Command | None = cli
+        while isinstance(command, click.Group) and len(words) > 1:
+            words = words[1:]
+            if words[0].startswith("-") or words[0] in ("COMMAND", "…"):
+                break
+            command = command.get_command(context, words[0])
+        if command is None:
+            wrong.append(f"{page}: no command {words[0]}")
+            continue
+        options = {name for param in command.params for name in param.opts} | {"--help"}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        wrong += [f"{page}: {words[0]} {option}" for option in given - options]
+    assert not wrong
+
+
+def test_python_blocks_are_python() -> None:
+    for page, text in TEXTS.items():
+        for code in blocks(text, "python"):
+            ast.parse(code, page)
+
+
+@pytest.fixture
+def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Trainings of the pages take one epoch here, and write to another folder."""
+    original = allneg.train
+    quick = {"model.dim": 8, "training.epochs": 1, "training.batch_size": 2000}
+
+    def train(*args: Any, settings: dict[str, object], **kwargs: Any) -> allneg.Run:
+        settings = {**settings, **quick, "hardware.device": "cpu"}
+        return original(*args, settings=settings, **kwargs)
+
+    monkeypatch.setattr(allneg, "train", train)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for code in blocks(TEXTS["README.md"], "python"):
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert len(capsys.readouterr().out.splitlines()) == 6  # two metrics, five answers
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_example_of_a_model_trains_and_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "contributing"}
+    model, use, test = [
+        code for code in blocks(TEXTS["CONTRIBUTING.md"], "python") if "RESCAL" in code
+    ]
+    try:
+        exec(compile(model, "CONTRIBUTING.md", "exec"), namespace)
+        exec(compile(use, "CONTRIBUTING.md", "exec"), namespace)
+    finally:
+        MODELS.pop("rescal", None)
+    assert capsys.readouterr().out.count("Prediction(") == 3
+
+    def check_formula(rescal: Model, formula: Any) -> None:
+        head, tail, relation = torch.randn(5), torch.randn(5), torch.randn(25)
+        score = rescal.kernel(rescal.tail_query(head[None], relation[None]), tail[None])
+        torch.testing.assert_close(score[0, 0], formula(head, relation, tail))
+        score = rescal.kernel(rescal.head_query(tail[None], relation[None]), head[None])
+        torch.testing.assert_close(score[0, 0], formula(head, relation, tail))
+        by_relation = rescal.relation_query(head[None], tail[None]) @ relation
+        torch.testing.assert_close(by_relation[0], formula(head, relation, tail))
+
+    exec(compile(test, "CONTRIBUTING.md", "exec"), namespace)
+    namespace["test_scores_and_gradients_are_the_papers"](check_formula)
+
+
+def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import api_page
+
+    assert api_page.page() == TEXTS["docs/api.md"], "run: python scripts/api_page.py"
+
+
+def test_the_packages_in_the_readme_are_those_of_the_source() -> None:
+    tree = next(code for code in blocks(TEXTS["README.md"], "") if code.startswith("src/allneg/"))
+    named = set(re.findall(r"[\w.]+\.py|\w+(?=/[ ,])", tree.partition("reproduction/")[0]))
+    source = ROOT / "src" / "allneg"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")}
+    modules = {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
+    assert named == packages | modules
