@@ -1,24 +1,24 @@
-# The commands of the house. Everything runs in .venv, made from requirements.txt, which pins
-# the set-up: torch==2.13.0 by its exact version is the small CPU build.
+# Everything runs in .venv, which is made from requirements.txt. torch==2.13.0, asked for by its
+# exact version, is the small CPU build.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: demo explore test lint types format torture fuzz audit clean
 
-demo: $(READY)  ## train on the embedded knowledge base and ask it three questions
+demo: $(READY)  ## train on the embedded graph and answer three queries
 	@rm -rf runs/demo
 	@$(BIN)/allneg train countries --recipe countries/complex --out runs/demo
 	@$(BIN)/allneg predict runs/demo --head France --relation borders --top 8
 	@$(BIN)/allneg predict runs/demo --head Kenya --relation speaks --top 5
 	@$(BIN)/allneg predict runs/demo --tail Spanish --relation official_language --top 8
 
-explore: $(READY)  ## the explorer page on the embedded knowledge base's model
+explore: $(READY)  ## open the explorer page on that model
 	@test -f runs/demo/report.json || { rm -rf runs/demo; \
 	    $(BIN)/allneg train countries --recipe countries/complex --out runs/demo; }
 	@$(BIN)/allneg explore runs/demo
 
-test: $(READY)  ## every test that needs no GPU or patience
+test: $(READY)  ## all fast CPU tests
 	$(BIN)/pytest -n 2
 
 lint: $(READY)
@@ -32,19 +32,19 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-torture: $(READY)  ## 100 kills in training and 100 in saving
+torture: $(READY)  ## kill 100 trainings and 100 saves
 	$(BIN)/python tests/torture/kills.py 100 100
 
-fuzz: fuzz-triples fuzz-recipe fuzz-manifest  ## ten minutes a target; make -j3 does all at once
+fuzz: fuzz-triples fuzz-recipe fuzz-manifest  ## ten minutes per target; make -j3 runs all at once
 
 fuzz-%: .venv/.atheris
 	$(BIN)/python tests/fuzz/fuzz.py $* -max_total_time=600
 
-.venv/.atheris: $(READY)  # comes only for this
+.venv/.atheris: $(READY)  # only for fuzzing
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check atheris==3.0.0
 	touch $@
 
-audit: $(READY)  ## known weaknesses of what requirements.txt pins; asks PyPI
+audit: $(READY)  ## known vulnerabilities of the pinned versions; asks PyPI
 	test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
 	    .venv-audit/bin/python -m pip install --quiet --quiet --disable-pip-version-check pip-audit; }
 	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.txt

@@ -10,9 +10,10 @@ import pytest
 
 from allneg.errors import Interrupted
 from allneg.runs import Run
-from allneg.serve.loaded_run import LoadedRun
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+
+from allneg.serve.loaded_run import LoadedRun
 
 
 @pytest.fixture

@@ -19,17 +19,21 @@ _WARM_UP = 3  # steps taken plainly first, so that everything is compiled and al
 class CapturedStep:
     """Steps on batches of one size; the value of a step is overwritten by the next."""
 
-    def __init__(self, step: Callable[[Queries, NegativeSample], Tensor]) -> None:
-        self._step = step
+    def __init__(self) -> None:
         self._inputs: tuple[Queries, NegativeSample] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._value = torch.empty(())
         self._done = 0
 
-    def __call__(self, queries: Queries, sample: NegativeSample) -> Tensor:
+    def __call__(
+        self,
+        step: Callable[[Queries, NegativeSample], Tensor],
+        queries: Queries,
+        sample: NegativeSample,
+    ) -> Tensor:
         self._done += 1
         if self._done <= _WARM_UP:
-            return self._step(queries, sample)
+            return step(queries, sample)
         if self._inputs is None:
             self._inputs = _copied(queries), _copied(sample)
         torch._foreach_copy_(_tensors(*self._inputs), _tensors(queries, sample))
@@ -37,7 +41,7 @@ class CapturedStep:
             self._graph = torch.cuda.CUDAGraph()
             # Recording computes nothing: the replay below is this step.
             with torch.cuda.graph(self._graph):
-                self._value = self._step(*self._inputs)
+                self._value = step(*self._inputs)
         self._graph.replay()
         return self._value
 

@@ -67,7 +67,7 @@ class Trainer:
         batch = recipe.training.batch_size
         self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
-        self._captured = CapturedStep(self._step) if self.plan.is_captured else None
+        self._captured = CapturedStep() if self.plan.is_captured else None
 
     def step(self, queries: Queries, generator: Generator) -> Tensor:
         """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
@@ -82,7 +82,7 @@ class Trainer:
             self.tables.refresh_bf16_copy()
         # The last batch of an epoch may be smaller than the one that was captured.
         if self._captured and len(queries.entity) == self.recipe.training.batch_size:
-            return self._captured(queries, sample)
+            return self._captured(self._step, queries, sample)
         return self._step(queries, sample)
 
     def _step(self, queries: Queries, sample: NegativeSample) -> Tensor:
@@ -202,7 +202,7 @@ class Trainer:
             _accumulate(tables.relations, gradient)
         if rows.shared is not None and rows.shared.grad is not None:
             assert tables.shared is not None
-            _accumulate(tables.shared, rows.shared.grad.to(tables.shared.device))
+            _accumulate(tables.shared, rows.shared.grad)
 
     def _gather_batch(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """The row gradients of all processes that hold the same rows, padded with zeros."""
@@ -282,7 +282,5 @@ def class_weights(graph: Graph) -> Tensor:
 
 
 def _accumulate(parameter: torch.nn.Parameter, gradient: Tensor) -> None:
-    if parameter.grad is None:
-        parameter.grad = gradient
-    else:
-        parameter.grad += gradient
+    gradient = gradient.to(parameter.device)
+    parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
