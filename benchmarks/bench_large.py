@@ -30,7 +30,7 @@ from torch import Generator
 
 from allneg.graph import Graph, read_graph
 from allneg.graph.queries import batches
-from allneg.hardware import forget_peak, peak_bytes, prepare
+from allneg.hardware import peak_bytes, prepare, reset_peak
 from allneg.recipe import Data, Recipe
 from allneg.runs.checkpoint import State
 from allneg.training.memory import plan
@@ -145,7 +145,7 @@ def _train(graph: Graph, way: Way, table: str, device_name: str) -> list[dict[st
     )
     device = prepare(recipe.hardware)
     use(recipe.hardware.engine)
-    forget_peak(device)
+    reset_peak(device)
     # A CPU's peak counts the program, too, and what was read.
     before = resident() if device.type == "cpu" else 0
     began = time.perf_counter()

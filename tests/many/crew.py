@@ -19,7 +19,7 @@ from torch import distributed as dist
 from allneg.errors import AllnegError
 from allneg.mesh import Mesh
 from allneg.scoring.shard import World
-from allneg.training.launch import joined
+from allneg.training.launch import make_world
 
 SIZE = 4
 SECONDS = 60
@@ -72,7 +72,7 @@ def _live(rank: int, port: int, pipe: Connection) -> None:
     while (task := pipe.recv()) is not None:
         mesh, work, arguments = task
         if work is None:
-            worlds[mesh] = joined(Mesh.read(mesh), rank)
+            worlds[mesh] = make_world(Mesh.read(mesh), rank)
             continue
         try:
             pipe.send((True, work(worlds[mesh], *arguments)))

@@ -14,7 +14,7 @@ from allneg.errors import Diverged, RecipeError, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.queries import SIDES, Queries, Side
-from allneg.hardware import find_device, trouble_named
+from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
 from allneg.models import Model
 from allneg.runs import Run
@@ -76,7 +76,7 @@ class Predictor:
         run, torch_device = Run.open(folder), find_device(device)
         graph = run.graph
         sizes = graph.n_entities, graph.n_relations
-        with trouble_named(torch_device):
+        with device_errors(torch_device):
             known = {
                 split: KnownAnswers.of([graph.split(split)], *sizes, torch_device)
                 for split in SPLITS
