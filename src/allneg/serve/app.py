@@ -23,6 +23,7 @@ from allneg.serve.facts import entity_page
 from allneg.serve.facts import explain as explain_answer
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.quality import curves as run_curves
+from allneg.serve.quality import examples
 from allneg.serve.schemas import JsonResponse
 from allneg.serve.workers import Batcher, Workers
 
@@ -57,9 +58,8 @@ def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[st
         title="allneg explorer", version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    models = schemas.Models(
-        [run.card for run in runs.values()], {name: run.examples for name, run in runs.items()}
-    )
+    shown = {name: examples(run.predictor, run.facts.degree) for name, run in runs.items()}
+    models = schemas.Models([run.card for run in runs.values()], shown)
     app.state.service = Service(runs, workers, Batcher(workers), models)
     app.include_router(api)
     _add_page(app)

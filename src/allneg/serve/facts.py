@@ -48,9 +48,9 @@ def explain(run: LoadedRun, triple: Triple, side: Side) -> schemas.Explanation:
     ranked = sorted(zip(similarities, others, strict=True), reverse=True)
     supporters = []
     for similarity, other in ranked[:_MAX_REASONS]:
-        ends = (other, tail) if side == "tail" else (head, other)
-        fact = _named(names, ends[0], relation, ends[1])
-        supporters.append(schemas.Supporter(names.entities[other], similarity, fact))
+        fact = (other, relation, tail) if side == "tail" else (head, relation, other)
+        supporter = schemas.Supporter(names.entities[other], similarity, _named(names, *fact))
+        supporters.append(supporter)
     return schemas.Explanation(supporters, between, _paths(names, facts, head, tail))
 
 
@@ -164,5 +164,4 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
             if probability >= _MIN_PROBABILITY and prediction.entity != name:
                 triple = _triple(name, relation, prediction.entity, side == "tail")
                 found.append((probability, triple))
-    found.sort(key=lambda item: -item[0])
-    return [triple for _, triple in found]
+    return [triple for _, triple in sorted(found, key=lambda item: -item[0])]

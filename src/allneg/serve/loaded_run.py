@@ -21,7 +21,7 @@ from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
 from allneg.serve.errors import ApiError
-from allneg.serve.quality import examples, quality
+from allneg.serve.quality import quality, query_for
 
 MAX_POINTS = 20_000  # on the map
 
@@ -80,10 +80,6 @@ class LoadedRun:
         )
 
     @cached_property
-    def examples(self) -> list[schemas.Query]:
-        return examples(self.predictor, self.facts.degree)
-
-    @cached_property
     def quality(self) -> schemas.Quality:
         return quality(self.run, self.predictor)
 
@@ -110,8 +106,6 @@ class LoadedRun:
         self, query: tuple[Side, str, str], answers: Answers, seconds: float
     ) -> schemas.Predicted:
         """The response to a query (side of the answer, known entity, relation)."""
-        side, entity, relation = query
-        ends = (entity, None) if side == "tail" else (None, entity)
         pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
         rows = [
             schemas.EntityAnswer(
@@ -120,8 +114,7 @@ class LoadedRun:
             for rank, (p, rate) in enumerate(pairs, 1)
         ]
         description = self.calibration.description if self.calibration else None
-        question = schemas.Query(ends[0], relation, ends[1])
-        return schemas.Predicted(question, rows, seconds, description)
+        return schemas.Predicted(query_for(*query), rows, seconds, description)
 
     def calibrated(self, answers: Answers) -> Sequence[float | None]:
         """The calibrated probability of each answer; None without a calibration."""

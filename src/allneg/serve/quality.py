@@ -12,7 +12,7 @@ import numpy.typing as npt
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.queries import SIDES
+from allneg.graph.queries import SIDES, Side
 from allneg.predict.predictor import Predictor
 from allneg.runs import Run
 from allneg.serve.schemas import Curve, Quality, Query, RankedQuery, RelationMetrics
@@ -72,12 +72,15 @@ def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Query]
         rounds.append((used[triples[i, 1]], i))
     found: dict[Query, None] = {}
     for _, i in sorted(rounds, key=lambda item: item[0]):
-        name, relation_name = names.entities[entity[i]], names.relations[triples[i, 1]]
-        ends = (name, None) if asks_tail[i] else (None, name)
-        found[Query(ends[0], relation_name, ends[1])] = None
+        name, relation = names.entities[entity[i]], names.relations[triples[i, 1]]
+        found[query_for("tail" if asks_tail[i] else "head", name, relation)] = None
         if len(found) == _MAX_EXAMPLES:
             break
     return list(found)
+
+
+def query_for(side: Side, entity: str, relation: str) -> Query:
+    return Query(entity, relation, None) if side == "tail" else Query(None, relation, entity)
 
 
 def _ranked_split(graph: Graph) -> str | None:
