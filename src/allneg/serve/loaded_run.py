@@ -143,7 +143,7 @@ class LoadedRun:
         """The entities with most facts in two dimensions, coloured by their answers."""
         by = None if relation is None else self.relation_id(relation)
         if method == "tsne" and not has_tsne():
-            text = "method: t-SNE needs openTSNE, which is not installed here; use pca"
+            text = "method: t-SNE needs openTSNE, which is not installed; use pca"
             raise ApiError("bad_parameter", text)
         graph = self.graph
         shown = np.argsort(-self.facts.degree, kind="stable")[:MAX_POINTS]

@@ -1,4 +1,4 @@
-"""The server: uvicorn, which also closes the connections of slow clients here."""
+"""The server: uvicorn, with time limits for slow clients."""
 
 from __future__ import annotations
 
