@@ -34,7 +34,7 @@ from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.counts import Counts
-from allneg.training.launch import joined
+from allneg.training.launch import make_world
 from allneg.training.trainer import Trainer
 
 MESHES = ("rows=1", "rows=2", "batch=2", "rows=4", "rows=2,batch=2")
@@ -110,7 +110,7 @@ def live(
     if mesh.size > 1:
         shared = dist.FileStore(str(store), mesh.size)
         dist.init_process_group("gloo", store=shared, rank=rank, world_size=mesh.size)
-        world = joined(mesh, rank)
+        world = make_world(mesh, rank)
     pipe.send(work(world, *arguments))
     if mesh.size > 1:
         dist.destroy_process_group()

@@ -166,7 +166,7 @@ def _opened(size: Size, folder: Path) -> LoadedRun:
         for split in ("train", "valid")
     }
     predictor = Predictor(model, tables.requires_grad_(False), graph, known).quick()
-    return LoadedRun.of("made-up", Run.create(folder, Recipe(), graph), predictor, {})
+    return LoadedRun("made-up", Run.create(folder, Recipe(), graph), predictor, {})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from allneg.errors import RecipeError
-from allneg.hardware import find_device, peak_bytes, prepare, prepared
+from allneg.hardware import find_device, peak_bytes, prepare, torch_settings
 from allneg.recipe import Hardware
 
 
@@ -59,8 +59,8 @@ def test_the_peak_of_some_devices_is_unknown() -> None:
 def test_overlapping_runs_restore_the_settings_before_the_first() -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        first.enter_context(prepared(Hardware(device="cpu", threads=1, deterministic=True)))
-        second.enter_context(prepared(Hardware(device="cpu", threads=2)))
+        first.enter_context(torch_settings(Hardware(device="cpu", threads=1, deterministic=True)))
+        second.enter_context(torch_settings(Hardware(device="cpu", threads=2)))
         first.close()
         assert torch.get_num_threads() == 2
     assert (torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()) == before

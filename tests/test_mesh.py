@@ -29,7 +29,7 @@ def test_an_axis_without_a_number_is_one(text: str, mesh: Mesh) -> None:
              "rows=2,", "rows=two", "rows=2 ", "rows=12345678"]
 )  # fmt: skip
 def test_a_text_that_is_no_mesh_is_refused(text: str) -> None:
-    with pytest.raises(RecipeError, match="is no mesh; write rows=4,batch=2"):
+    with pytest.raises(RecipeError, match="is not a mesh; write rows=4,batch=2"):
         Mesh.read(text)
     with pytest.raises(RecipeError, match=r"hardware.mesh must have the form rows=4,batch=2"):
         Recipe.from_tables({"hardware": {"mesh": text}})

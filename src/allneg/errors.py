@@ -65,7 +65,7 @@ Problem = AllnegError  # its name in earlier versions
 
 def error_for_exit_code(exit_code: int, message: str) -> AllnegError:
     """An error of the class that has this exit code."""
-    classes = {2: RecipeError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
+    classes = {2: UsageError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
     return classes.get(exit_code, AllnegError)(message)
 
 

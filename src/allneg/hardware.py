@@ -1,4 +1,4 @@
-"""Where a run computes: device, threads, precision, determinism, and when that fails."""
+"""The device of a run: torch's settings, memory, and errors of the device."""
 
 from __future__ import annotations
 
@@ -7,115 +7,119 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from allneg.errors import OutOfMemoryError, RecipeError, ResourceError
 from allneg.recipe import Hardware
 
-_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # the memory limit of a container
+# Some allocators raise a plain RuntimeError with one of these texts.
+_OUT_OF_MEMORY = (
+    "DefaultCPUAllocator: can't allocate memory", "Storage size calculation overflowed"
+)  # fmt: skip
+
+
+class _TorchState(NamedTuple):
+    """The settings of torch that `prepare` changes for the whole process."""
+
+    threads: int
+    deterministic: bool
+    tf32: bool
+    dtype: torch.dtype
+
+
+_LOCK = threading.Lock()
+_SAVED: list[_TorchState] = []  # the first state, once per open `torch_settings`
 
 
 def prepare(settings: Hardware) -> torch.device:
-    """Set torch up as asked and return the device; a missing one is a `RecipeError`."""
+    """Apply the settings to torch and return the device; a missing device is a `RecipeError`."""
     device = find_device(settings.device)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
     if settings.deterministic:
-        # cuBLAS asks for this before its first call, or refuses to be deterministic.
+        # cuBLAS reads this at its first call and is not deterministic without it.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    if settings.deterministic != torch.are_deterministic_algorithms_enabled():
-        # Only where it changes something: the call loads a compiler, which takes a second.
-        torch.use_deterministic_algorithms(settings.deterministic)
+    threads, dtype = settings.threads or torch.get_num_threads(), torch.get_default_dtype()
+    tf32 = settings.precision != "float32"
+    _apply(_TorchState(threads, settings.deterministic, tf32, dtype))
     return device
 
 
 @contextlib.contextmanager
-def prepared(settings: Hardware) -> Iterator[torch.device]:
-    """`prepare` inside a `with`, and torch as it was before after it.
+def torch_settings(settings: Hardware) -> Iterator[torch.device]:
+    """`prepare` inside a `with` block, which then restores the earlier settings.
 
-    Threads that train at the same time share one torch: the last to end leaves it as the first
-    has found it.
+    Threads that train at the same time share the settings: the last one restores what the first
+    one found.
     """
     with _LOCK:
-        _BEFORE.append(_BEFORE[0] if _BEFORE else _Torch.now())
+        _SAVED.append(_SAVED[0] if _SAVED else _current())
     try:
-        torch.set_default_dtype(torch.float32)  # of tables, whatever others compute with
+        torch.set_default_dtype(torch.float32)  # tables are float32, whatever the caller uses
         yield prepare(settings)
     finally:
         with _LOCK:
-            before = _BEFORE.pop()
-            if not _BEFORE:
-                before.restore()
+            saved = _SAVED.pop()
+            if not _SAVED:
+                _apply(saved)
 
 
-@dataclass(frozen=True)
-class _Torch:
-    """What `prepared` changes for the whole process."""
-
-    threads: int
-    deterministic: bool
-    narrow: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def now(cls) -> _Torch:
-        return cls(
-            torch.get_num_threads(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.backends.cuda.matmul.allow_tf32,
-            torch.get_default_dtype(),
-        )
-
-    def restore(self) -> None:
-        torch.set_default_dtype(self.dtype)
-        torch.backends.cuda.matmul.allow_tf32 = self.narrow
-        if self.threads != torch.get_num_threads():
-            torch.set_num_threads(self.threads)
-        if self.deterministic != torch.are_deterministic_algorithms_enabled():
-            torch.use_deterministic_algorithms(self.deterministic)
+def _current() -> _TorchState:
+    return _TorchState(
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.get_default_dtype(),
+    )
 
 
-_LOCK = threading.Lock()
-_BEFORE: list[_Torch] = []  # torch as it was, once for each that is under way
+def _apply(state: _TorchState) -> None:
+    torch.set_default_dtype(state.dtype)
+    torch.backends.cuda.matmul.allow_tf32 = state.tf32
+    if state.threads != torch.get_num_threads():
+        torch.set_num_threads(state.threads)
+    if state.deterministic != torch.are_deterministic_algorithms_enabled():
+        # This call loads a compiler, which takes a second.
+        torch.use_deterministic_algorithms(state.deterministic)
 
 
 def find_device(name: str) -> torch.device:
-    """`auto` is a CUDA device, or the CPU.
+    """The device of a name; `auto` is a CUDA device, or the CPU if there is none.
 
-    Of several CUDA devices it is the first, or that of this process among those that torchrun
-    started on this machine.
+    Without an index, a process of torchrun gets the CUDA device of its local rank.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and "LOCAL_RANK" in os.environ:
         name = f"cuda:{os.environ['LOCAL_RANK']}"
+    n_cuda, has_mps = torch.cuda.device_count(), torch.backends.mps.is_available()
+    names = ["auto", "cpu", *(f"cuda:{i}" for i in range(n_cuda)), *["mps"] * has_mps]
+    available = ", ".join(names)
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise RecipeError(f"hardware.device: {name!r} is no device; try {_available()}") from None
-    here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(_mps())}
-    if (device.index or 0) >= here.get(device.type, 0):
-        raise RecipeError(f"hardware.device: no {name} here; there is {_available()}")
+        raise RecipeError(f"hardware.device: {name!r} is no device; try {available}") from None
+    counts = {"cpu": 1, "cuda": n_cuda, "mps": int(has_mps)}
+    if (device.index or 0) >= counts.get(device.type, 0):
+        raise RecipeError(f"hardware.device: no {name} here; there is {available}")
     return device
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin to measure the peak of memory anew, where the device can."""
+    """Start a new measurement of peak memory; only CUDA devices support this."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """The most bytes held at once: on a GPU by tensors, on a CPU by the whole process."""
+    """Peak memory: of the tensors on a GPU, or of the whole process on a CPU; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if device.type != "cpu" or sys.platform == "win32":
         return None
-    try:  # what getrusage says on Linux begins at the peak of the process that started this one
+    try:  # on Linux, getrusage starts at the peak of the parent process
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
     except (OSError, IndexError, ValueError):
@@ -126,50 +130,41 @@ def peak_bytes(device: torch.device) -> int | None:
 
 
 def memory(device: torch.device) -> int | None:
-    """Bytes that a device has in all, or that this process may use of them; None: not known."""
+    """The bytes of a device that this process may use; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no such file, or the word max: no limit
-        return min(whole, int(_LIMIT.read_text()))
-    return whole
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or `max`: no limit
+        return min(total, int(_CGROUP_LIMIT.read_text()))
+    return total
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Did memory run out, on a device or on this machine?"""
-    # A CPU's allocator has no error of its own, nor has a size beyond what 64 bits count.
-    said = ("DefaultCPUAllocator: can't allocate memory", "Storage size calculation overflowed")
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or any(each in str(error) for each in said)
+    """Whether an error means that a device or this machine is out of memory."""
+    is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return is_known or any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 @contextlib.contextmanager
-def trouble_named(
+def device_errors(
     device: torch.device,
-    less: str = "Free some, or use --device cpu.",
-    again: str = "See that the device works, then try again.",
+    need_less: str = "Free some, or use --device cpu.",
+    try_again: str = "Check that the device works, then try again.",
 ) -> Iterator[None]:
-    """Turn a device that is full or gone into a `AllnegError`.
+    """Turn errors of a full or failed device into an `AllnegError`.
 
-    `less` says how to need less memory, `again` what to do once the device is back.
+    Its message ends with `need_less` (how to use less memory) or `try_again` (what to do once
+    the device works).
     """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        what = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         if is_out_of_memory(error):
-            raise OutOfMemoryError(f"{device}: out of memory ({what}).\n{less}") from None
-        if isinstance(error, torch.AcceleratorError) or what.startswith("CUDA error"):
-            raise ResourceError(f"{device}: does not answer any more ({what}).\n{again}") from None
+            raise OutOfMemoryError(f"{device}: out of memory ({reason}).\n{need_less}") from None
+        if isinstance(error, torch.AcceleratorError) or reason.startswith("CUDA error"):
+            text = f"{device}: the device stopped working ({reason}).\n{try_again}"
+            raise ResourceError(text) from None
         raise
-
-
-def _available() -> str:
-    names = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    return ", ".join(names + ["mps"] * _mps())
-
-
-def _mps() -> bool:
-    return torch.backends.mps.is_available()

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from allneg.errors import RecipeError
 
-_SHAPE = re.compile(
-    r"rows=[1-9]\d{0,5}(,batch=[1-9]\d{0,5})?|batch=[1-9]\d{0,5}(,rows=[1-9]\d{0,5})?"
-)
+_ROWS, _BATCH = (rf"{name}=[1-9]\d{{0,5}}" for name in ("rows", "batch"))
+_FORM = re.compile(f"{_ROWS}(,{_BATCH})?|{_BATCH}(,{_ROWS})?")
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """`rows` processes hold different entity rows and see the same queries; `batch` such groups
-    hold the same rows and see different queries.
+    """`rows` processes hold different entity rows and get the same queries; `batch` such groups
+    hold the same rows and get different queries.
     """
 
     rows: int = 1
@@ -23,23 +22,22 @@ class Mesh:
 
     @classmethod
     def read(cls, text: str) -> Mesh:
-        """The mesh that a text such as rows=4,batch=2 says; what is not named is 1."""
+        """The mesh of a text such as rows=4,batch=2; a missing part is 1."""
         if not is_mesh(text):
-            raise RecipeError(f"--mesh {text!r} is no mesh; write rows=4,batch=2")
+            raise RecipeError(f"--mesh {text!r} is not a mesh; write rows=4,batch=2")
         pairs = (part.split("=") for part in text.split(","))
         return cls(**{name: int(number) for name, number in pairs})
 
     @classmethod
     def of(cls, text: str | None, size: int) -> Mesh:
-        """The mesh of `size` processes that a recipe asks for; without a word, rows alone."""
+        """The mesh of `size` processes that a recipe sets; None means rows only."""
         if text is None:
             return cls(rows=size)
         mesh = cls.read(text)
         if mesh.size != size:
             raise RecipeError(
-                f"hardware.mesh {mesh} is of {mesh.size} processes, and here "
-                f"{'is one' if size == 1 else f'are {size}'}: start them with "
-                f"`torchrun --nproc-per-node {mesh.size} -m allneg …`, or say another --mesh"
+                f"hardware.mesh {mesh} needs {mesh.size} processes, but {size} started; start "
+                f"them with `torchrun --nproc-per-node {mesh.size} -m allneg …`, or change --mesh"
             )
         return mesh
 
@@ -52,4 +50,4 @@ class Mesh:
 
 
 def is_mesh(text: str) -> bool:
-    return _SHAPE.fullmatch(text) is not None
+    return _FORM.fullmatch(text) is not None

@@ -27,7 +27,7 @@ def test_a_mesh_must_have_as_many_processes_as_there_are(
 ) -> None:
     done = allneg("train", tiny_folder, "--mesh", "rows=3", "--out", tmp_path / "run")
     assert done.code == 2
-    assert "is of 3 processes, and here is one: start them with `torchrun" in done.err
+    assert "needs 3 processes, but 1 started; start them with `torchrun" in done.err
     assert not (tmp_path / "run").exists()
 
 

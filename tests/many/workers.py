@@ -18,7 +18,7 @@ from torch import distributed as dist
 from allneg.errors import AllnegError
 from allneg.mesh import Mesh
 from allneg.scoring.distributed import World
-from allneg.training.launch import joined
+from allneg.training.launch import make_world
 
 SIZE = 4
 SECONDS = 60
@@ -71,7 +71,7 @@ def _run_tasks(rank: int, port: int, pipe: Connection) -> None:
     while (message := pipe.recv()) is not None:
         mesh, task, arguments = message
         if task is None:
-            worlds[mesh] = joined(Mesh.read(mesh), rank)
+            worlds[mesh] = make_world(Mesh.read(mesh), rank)
             continue
         try:
             pipe.send((True, task(worlds[mesh], *arguments)))

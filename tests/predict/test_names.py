@@ -16,7 +16,7 @@ CITIES = ["Berlin", "Bern", "East Berlin", "Bergen", "São Paulo", "new_york", "
 
 def names(weight: list[int] | None = None, labels: dict[str, str] | None = None) -> NameIndex:
     weights = np.array(weight or [0] * len(CITIES))
-    return NameIndex.build(CITIES, weights, labels or {})
+    return NameIndex(CITIES, weights, labels or {})
 
 
 def found(typed: str, limit: int = 10, **more: object) -> list[str]:
@@ -83,7 +83,7 @@ def test_near_names_are_names_as_they_are() -> None:
 
 
 def test_no_names_find_nothing() -> None:
-    empty = NameIndex.build([], np.zeros(0, dtype=np.int64), {})
+    empty = NameIndex([], np.zeros(0, dtype=np.int64), {})
     assert empty.search("a", 5).ids == []
     assert empty.search("", 5).ids == []
 
@@ -92,7 +92,7 @@ def test_a_search_among_120_000_names_takes_under_50_milliseconds() -> None:
     draw = np.random.default_rng(0)
     syllables = np.array(["ba", "lo", "mi", "ten", "gra", "sho", "ru", "vel", "ka", "dor"])
     many = ["".join(item) + f" {i}" for i, item in enumerate(draw.choice(syllables, (120_000, 6)))]
-    large = NameIndex.build(many, draw.integers(0, 100, len(many)), {})
+    large = NameIndex(many, draw.integers(0, 100, len(many)), {})
     for typed in ("b", "balo", "tengra", many[77_777], "gradro shovle", "zz", "x" * 200):
         times = []
         for _ in range(5):  # the best of some: other processes are not what is measured

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from allneg.errors import DataError, Diverged, RecipeError, RunError
+from allneg.errors import DataError, Diverged, RunError, UsageError
 from allneg.graph import Graph
 from allneg.graph.queries import SIDES, Queries
 from allneg.graph.vocabulary import Vocabulary
@@ -94,7 +94,7 @@ def test_more_answers_than_entities_are_all_of_them(predictor: Predictor) -> Non
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_answers_cannot_be_asked_for(predictor: Predictor, k: int) -> None:
-    with pytest.raises(RecipeError, match="at least 1"):
+    with pytest.raises(UsageError, match="at least 1"):
         predictor.tails("Paris", "in", k=k)
 
 
@@ -224,10 +224,10 @@ def test_a_query_gets_the_same_numbers_alone_and_among_others(predictor: Predict
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_relations_are_too_few(predictor: Predictor, k: int) -> None:
-    with pytest.raises(RecipeError, match="at least 1"):
+    with pytest.raises(UsageError, match="at least 1"):
         predictor.relations("Italy", "France", k=k)
 
 
 def test_a_wrong_side_is_named(predictor: Predictor) -> None:
-    with pytest.raises(RecipeError, match="'both' is not a side"):
+    with pytest.raises(UsageError, match="'both' is not a side"):
         predictor.answer([("Italy", "borders")], "both")  # type: ignore[arg-type]

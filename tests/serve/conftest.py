@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -36,8 +36,9 @@ def client(loaded: LoadedRun) -> Iterator[object]:
     from allneg.serve.app import make_app
     from allneg.serve.workers import Workers
 
-    workers = Workers()
-    app = make_app({"run": loaded, "run-2": replace(loaded, id="run-2")}, workers, ["testserver"])
+    workers, second = Workers(), copy.copy(loaded)
+    second.id = "run-2"
+    app = make_app({"run": loaded, "run-2": second}, workers, ["testserver"])
     with testclient.TestClient(app, raise_server_exceptions=False) as found:
         yield found
     assert workers.stop(seconds=5)

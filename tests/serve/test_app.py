@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -72,7 +72,8 @@ def test_predictions_are_labelled_and_calibrated(client) -> None:
 
 
 def test_without_valid_nothing_is_calibrated(loaded: LoadedRun) -> None:
-    none = replace(loaded, calibration=None)
+    none = copy.copy(loaded)
+    none.calibration = None
     found = none.predictor.ask([("tail", "France", "in")])[0]
     data = none.predicted(("tail", "France", "in"), found, 0.0)
     assert data.calibration is None

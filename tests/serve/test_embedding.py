@@ -25,9 +25,9 @@ def test_pca_finds_the_directions_of_a_full_decomposition() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 5), (2, 5), (5, 1), (3, 2)])
 def test_few_rows_or_columns_still_have_points(shape: tuple[int, int]) -> None:
-    places = pca(torch.arange(shape[0] * shape[1]).float().view(shape))
-    assert places.shape == (shape[0], 2)
-    assert places.isfinite().all()
+    points = pca(torch.arange(shape[0] * shape[1]).float().view(shape))
+    assert points.shape == (shape[0], 2)
+    assert points.isfinite().all()
 
 
 def test_equal_rows_have_one_point() -> None:
@@ -62,12 +62,12 @@ needs_tsne = pytest.mark.skipif(not has_tsne(), reason="openTSNE is not installe
 def test_tsne_keeps_groups_apart_and_is_the_same_each_time() -> None:
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(120, 10, generator=draw) + 20 * (torch.arange(120) % 2).unsqueeze(1)
-    places = tsne(rows)
-    middles = [places[some::2].mean(0) for some in (0, 1)]
-    spread = max(float((places[some::2] - middles[some]).norm(dim=1).mean()) for some in (0, 1))
+    points = tsne(rows)
+    middles = [points[some::2].mean(0) for some in (0, 1)]
+    spread = max(float((points[some::2] - middles[some]).norm(dim=1).mean()) for some in (0, 1))
     assert float((middles[0] - middles[1]).norm()) > spread
-    assert places.abs().max() == pytest.approx(1)
-    assert torch.equal(tsne(rows), places)
+    assert points.abs().max() == pytest.approx(1)
+    assert torch.equal(tsne(rows), points)
 
 
 @needs_tsne

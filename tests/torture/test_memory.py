@@ -199,7 +199,9 @@ def test_after_a_device_failure_the_run_can_be_resumed(
     run, straight = made("training.save_seconds=0"), made("training.save_seconds=0", "model.dim=4")
     fit(straight)
     failing(monkeypatch, 9, failure)
-    with pytest.raises(ResourceError, match=r"does not answer any more \(CUDA error: \w") as caught:
+    with pytest.raises(
+        ResourceError, match=r"the device stopped working \(CUDA error: \w"
+    ) as caught:
         fit(run)
     assert caught.value.exit_code == 6
     assert "\nWhat was saved is kept" in str(caught.value)

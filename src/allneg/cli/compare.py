@@ -63,10 +63,10 @@ def _ranked(run: Run, split: str, name: str | None) -> Ranking:
     from allneg.cli.reports import note_if_unfinished
     from allneg.evaluation import PROTOCOLS
     from allneg.evaluation.ranks import rank
-    from allneg.hardware import find_device, trouble_named
+    from allneg.hardware import device_errors, find_device
 
     device, block = find_device(name or "auto"), run.recipe.evaluation.block
-    with trouble_named(device):
+    with device_errors(device):
         tables = run.tables().to(device)
         note_if_unfinished(run)
         return rank(run.model, tables, run.graph, split, PROTOCOLS["allneg"], block)

@@ -26,12 +26,12 @@ def command(run: Path, split: str, rules: str, device: str | None, as_json: bool
     """Rank a split with the best weights of RUN and print the report."""
     from allneg.cli.reports import note_if_unfinished, print_report
     from allneg.evaluation import evaluate, protocol
-    from allneg.hardware import find_device, trouble_named
+    from allneg.hardware import device_errors, find_device
     from allneg.runs import Run
 
     opened, chosen = Run.open(run), find_device(device or "auto")
     block = opened.recipe.evaluation.block
-    with trouble_named(chosen):
+    with device_errors(chosen):
         tables = opened.tables().to(chosen)
         note_if_unfinished(opened)
         report = evaluate(opened.model, tables, opened.graph, split, protocol(rules), block)

@@ -5,21 +5,18 @@ A label is the readable name of an entity whose name is an id.
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, printable
-from allneg.graph.files import DAMAGE
+from allneg.graph.files import DAMAGE, decompressed
 
 Ids = npt.NDArray[np.int64]
 
@@ -30,7 +27,6 @@ _MAX_LENGTH = 64  # characters of a name that difflib compares
 _N_CODES = 1 << 18  # hash codes of three characters
 _MAX_LINE = 1 << 20  # bytes
 _MAX_LABEL = 200  # characters
-_OPENERS: dict[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,6 @@ class SearchResult:
     match: str  # how the first was found: all, exact, prefix, infix, fuzzy or none
 
 
-@dataclass(frozen=True)
 class NameIndex:
     """Finds exact matches, then prefixes, then substrings, then similar names.
 
@@ -48,29 +43,24 @@ class NameIndex:
     is a label, a line feed and the folded label.
     """
 
-    order: Ids  # (N,): the id of each entry
-    text: str
-    starts: list[int]  # (N + 1,): the offset of each entry, and the end
-    code_starts: Ids  # (_N_CODES + 1,): the range of each code in `code_entries`
-    code_entries: npt.NDArray[np.int32]  # the entries that contain a code, ordered by code
-    names: Sequence[str]  # by id
-
-    @classmethod
-    def build(cls, names: Sequence[str], weight: Ids, labels: Mapping[str, str]) -> NameIndex:
+    def __init__(self, names: Sequence[str], weight: Ids, labels: Mapping[str, str]) -> None:
         """Index names. The weight decides between equal matches."""
-        order = np.argsort(-weight, kind="stable")
-        parts, starts = [], [0]
-        for i in order.tolist():
+        self.names = names
+        self.order = np.argsort(-weight, kind="stable")  # (N,): the id of each entry
+        self.starts = [0]  # (N + 1,): the offset of each entry, and the end
+        parts = []
+        for i in self.order.tolist():
             label = labels.get(names[i])
             parts.append("\n" + fold(names[i]) + ("" if label is None else "\n" + fold(label)))
-            starts.append(starts[-1] + len(parts[-1]))
-        text = "".join([*parts, "\n"])
-        entry = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(starts))
-        code, inside = _trigram_codes(text)
+            self.starts.append(self.starts[-1] + len(parts[-1]))
+        self.text = "".join([*parts, "\n"])
+        entry = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(self.starts))
+        code, inside = _trigram_codes(self.text)
         code, entry = code[inside], entry[: len(code)][inside]
         by_code = np.argsort(code, kind="stable")
-        code_starts = np.searchsorted(code[by_code], np.arange(_N_CODES + 1))
-        return cls(order, text, starts, code_starts, entry[by_code], names)
+        # Code c is in the entries code_entries[code_starts[c] : code_starts[c + 1]].
+        self.code_entries = entry[by_code]
+        self.code_starts = np.searchsorted(code[by_code], np.arange(_N_CODES + 1))
 
     def search(self, typed: str, limit: int) -> SearchResult:
         """The names that match `typed`; for an empty text, those of the largest weight."""
@@ -150,7 +140,7 @@ def read_labels(path: Path) -> dict[str, str]:
     """
     labels: dict[str, str] = {}
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+        with decompressed(lambda: path.open("rb"), path.name) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE), b""), 1):
                 name, label = _fields(line, f"{path.name}:{number}")
                 labels.setdefault(name, label)

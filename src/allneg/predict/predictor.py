@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.errors import Diverged, RecipeError, counted, printable
+from allneg.errors import Diverged, UsageError, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.known import KnownAnswers
 from allneg.graph.queries import SIDES, Queries, Side
-from allneg.hardware import find_device, trouble_named
+from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
 from allneg.models import Model
 from allneg.runs import Run
@@ -75,12 +75,11 @@ class Predictor:
         """The best weights of a run, ready to answer queries."""
         run, torch_device = Run.open(folder), find_device(device)
         graph = run.graph
-        sizes = graph.n_entities, graph.n_relations
-        with trouble_named(torch_device):
+        parts = {split: graph.split(split) for split in SPLITS if len(graph.split(split))}
+        with device_errors(torch_device):
             known = {
-                split: KnownAnswers.of([graph.split(split)], *sizes, torch_device)
-                for split in SPLITS
-                if len(graph.split(split))
+                split: KnownAnswers.of([part], graph.n_entities, graph.n_relations, torch_device)
+                for split, part in parts.items()
             }
             tables = run.tables().to(torch_device).requires_grad_(False)
             return cls(run.model, tables, graph, known).quick()
@@ -111,7 +110,7 @@ class Predictor:
         """The best answers to many queries (side of the answer, known entity, relation)."""
         _check_count(k)
         if wrong := next((side for side, _, _ in queries if side not in SIDES), None):
-            raise RecipeError(f"{printable(wrong)} is not a side; use 'tail' or 'head'")
+            raise UsageError(f"{printable(wrong)} is not a side; use 'tail' or 'head'")
         vocabulary = self.graph.vocabulary
         ids = [
             (SIDES.index(side), vocabulary.entity(entity), vocabulary.relation(relation))
@@ -191,7 +190,7 @@ class Predictor:
 
 def _check_count(k: int) -> None:
     if k < 1:
-        raise RecipeError(f"the number of answers is {k}; use at least 1")
+        raise UsageError(f"the number of answers is {k}; use at least 1")
 
 
 def _check_finite(values: Tensor) -> None:
@@ -200,6 +199,4 @@ def _check_finite(values: Tensor) -> None:
         raise Diverged("a score is not finite: the model has diverged and has no answers")
 
 
-def load(folder: Path | str, device: str = "auto") -> Predictor:
-    """A trained run, ready to answer queries."""
-    return Predictor.load(folder, device)
+load = Predictor.load

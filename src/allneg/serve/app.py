@@ -18,11 +18,12 @@ from allneg import __version__
 from allneg.errors import printable
 from allneg.graph.queries import Side
 from allneg.serve import schemas
-from allneg.serve.entity import entity_page
 from allneg.serve.errors import ApiError, RequestChecks, error_response
-from allneg.serve.explain import explain as explain_answer
+from allneg.serve.facts import entity_page
+from allneg.serve.facts import explain as explain_answer
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.quality import curves as run_curves
+from allneg.serve.quality import examples
 from allneg.serve.schemas import JsonResponse
 from allneg.serve.workers import Batcher, Workers
 
@@ -57,9 +58,8 @@ def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[st
         title="allneg explorer", version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    models = schemas.Models(
-        [run.card for run in runs.values()], {name: run.examples for name, run in runs.items()}
-    )
+    shown = {name: examples(run.predictor, run.facts.degree) for name, run in runs.items()}
+    models = schemas.Models([run.card for run in runs.values()], shown)
     app.state.service = Service(runs, workers, Batcher(workers), models)
     app.include_router(api)
     _add_page(app)
@@ -135,7 +135,8 @@ async def predict(
         return JsonResponse(found)
     side: Side = "tail" if tail is None else "head"
     query = side, str(head if tail is None else tail), relation
-    if not run.has_names(*query[1:]):
+    names = run.vocabulary
+    if query[1] not in names.entity_ids or relation not in names.relation_ids:
         # The search for similar names takes a while and would block other requests here.
         await service.workers.run(lambda: (run.entity_id(query[1]), run.relation_id(relation)))
     began = time.perf_counter()
@@ -158,7 +159,8 @@ async def entity(service: Shared, run: Chosen, name: Name) -> JsonResponse:
 
 @api.get("/v1/neighbours", response_model=schemas.Neighbours)
 async def neighbours(service: Shared, run: Chosen, name: Name, k: Count = 10) -> JsonResponse:
-    return JsonResponse(await service.workers.run(lambda: run.neighbours(name, k)))
+    found = await service.workers.run(lambda: run.neighbours(name, k))
+    return JsonResponse(schemas.Neighbours(name, found))
 
 
 @api.get("/v1/map", response_model=schemas.Map)

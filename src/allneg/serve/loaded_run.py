@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -21,64 +21,44 @@ from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
 from allneg.serve.errors import ApiError
-from allneg.serve.quality import examples, quality
+from allneg.serve.quality import quality, query_for
 
 MAX_POINTS = 20_000  # on the map
 
 
-@dataclass(frozen=True, eq=False)
 class LoadedRun:
-    """One run with all that its answers need."""
+    """One run with all that its answers need; `labels` are those of entity names."""
 
-    id: str
-    run: Run
-    predictor: Predictor
-    labels: Mapping[str, str]  # by entity name
-    entity_names: NameIndex
-    relation_names: NameIndex
-    facts: Facts
-    vectors: EntityVectors
-    calibration: Calibration | None
-    points: dict[str, list[list[float]]] = field(default_factory=dict)  # of maps, by method
+    def __init__(self, id: str, run: Run, predictor: Predictor, labels: Mapping[str, str]) -> None:
+        """Compute all that takes a while before the first request."""
+        self.id, self.run, self.predictor, self.labels = id, run, predictor, labels
+        self.graph, self.vocabulary = predictor.graph, predictor.graph.vocabulary
+        self.facts = Facts.of(self.graph)
+        counts = np.bincount(self.graph.train[:, 1], minlength=self.graph.n_relations)
+        self.relation_counts: list[int] = counts.tolist()  # facts in train
+        self.entity_index = NameIndex(self.vocabulary.entities, self.facts.degree, labels)
+        self.relation_index = NameIndex(self.vocabulary.relations, counts, {})
+        rows = predictor.tables.entities.detach()
+        self.vectors = EntityVectors(predictor.model.coordinates(rows))
+        self.calibration = Calibration.fit(predictor)
+        self.points: dict[str, list[list[float]]] = {}  # of maps, by method
 
     @classmethod
     def load(cls, folder: Path, id: str, labels: Mapping[str, str], device: str) -> LoadedRun:
-        return cls.of(id, Run.open(folder), Predictor.load(folder, device), labels)
-
-    @classmethod
-    def of(cls, id: str, run: Run, predictor: Predictor, labels: Mapping[str, str]) -> LoadedRun:
-        """Prepare everything that takes a while before the first request."""
-        graph, facts = predictor.graph, Facts.of(predictor.graph)
-        count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
-        return cls(
-            id,
-            run,
-            predictor,
-            labels,
-            NameIndex.build(graph.vocabulary.entities, facts.degree, labels),
-            NameIndex.build(graph.vocabulary.relations, count, {}),
-            facts,
-            EntityVectors(predictor.model.coordinates(predictor.tables.entities.detach())),
-            Calibration.fit(predictor),
-        )
+        return cls(id, Run.open(folder), Predictor.load(folder, device), labels)
 
     def entity_id(self, name: str) -> int:
-        return _id("entity", name, self.predictor.graph.vocabulary.entity_ids, self.entity_names)
+        return _id("entity", name, self.vocabulary.entity_ids, self.entity_index)
 
     def relation_id(self, name: str) -> int:
-        ids = self.predictor.graph.vocabulary.relation_ids
-        return _id("relation", name, ids, self.relation_names)
-
-    def has_names(self, entity: str, relation: str) -> bool:
-        vocabulary = self.predictor.graph.vocabulary
-        return entity in vocabulary.entity_ids and relation in vocabulary.relation_ids
+        return _id("relation", name, self.vocabulary.relation_ids, self.relation_index)
 
     def name(self, entity: int) -> str:
-        return self.predictor.graph.vocabulary.entities[entity]
+        return self.vocabulary.entities[entity]
 
     @cached_property
     def card(self) -> schemas.ModelCard:
-        graph, recipe, metrics = self.predictor.graph, self.run.recipe, self.run.metrics()
+        graph, recipe, metrics = self.graph, self.run.recipe, self.run.metrics()
         report = self.run.report if self.run.has_report else None
         return schemas.ModelCard(
             self.id,
@@ -100,30 +80,25 @@ class LoadedRun:
         )
 
     @cached_property
-    def examples(self) -> list[schemas.Query]:
-        return examples(self.predictor, self.facts.degree)
-
-    @cached_property
     def quality(self) -> schemas.Quality:
         return quality(self.run, self.predictor)
 
     def entities(self, typed: str, limit: int) -> schemas.Entities:
-        found = self.entity_names.search(typed, limit)
+        found = self.entity_index.search(typed, limit)
         names = [(self.name(i), int(self.facts.degree[i])) for i in found.ids]
         rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
         return schemas.Entities(rows, found.match)
 
     def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
         """The relations that match `typed`; those that the head has in train come first."""
-        graph, typical = self.predictor.graph, set()
+        typical = set()
         if head is not None:
             facts = self.facts.of_entity(self.entity_id(head))
             typical = set(facts.relation[(facts.split == 0) & ~facts.reverse].tolist())
-        found = self.relation_names.search(typed, graph.n_relations).ids
-        names, categories = graph.vocabulary.relations, graph.categories
-        count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
+        found = self.relation_index.search(typed, self.graph.n_relations).ids
+        names, categories = self.vocabulary.relations, self.graph.categories
         return [
-            schemas.RelationName(names[i], int(count[i]), categories[i], i in typical)
+            schemas.RelationName(names[i], self.relation_counts[i], categories[i], i in typical)
             for i in sorted(found, key=lambda i: i not in typical)
         ]
 
@@ -131,8 +106,6 @@ class LoadedRun:
         self, query: tuple[Side, str, str], answers: Answers, seconds: float
     ) -> schemas.Predicted:
         """The response to a query (side of the answer, known entity, relation)."""
-        side, entity, relation = query
-        ends = (entity, None) if side == "tail" else (None, entity)
         pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
         rows = [
             schemas.EntityAnswer(
@@ -141,8 +114,7 @@ class LoadedRun:
             for rank, (p, rate) in enumerate(pairs, 1)
         ]
         description = self.calibration.description if self.calibration else None
-        question = schemas.Query(ends[0], relation, ends[1])
-        return schemas.Predicted(question, rows, seconds, description)
+        return schemas.Predicted(query_for(*query), rows, seconds, description)
 
     def calibrated(self, answers: Answers) -> Sequence[float | None]:
         """The calibrated probability of each answer; None without a calibration."""
@@ -161,22 +133,19 @@ class LoadedRun:
         question = schemas.Query(head, None, tail)
         return schemas.Predicted(question, rows, time.perf_counter() - began, None)
 
-    def neighbours(self, name: str, k: int) -> schemas.Neighbours:
-        return schemas.Neighbours(name, self.nearest(self.entity_id(name), k))
-
-    def nearest(self, entity: int, k: int) -> list[schemas.Neighbour]:
+    def neighbours(self, name: str, k: int) -> list[schemas.Neighbour]:
         return [
             schemas.Neighbour(self.name(other), self.labels.get(self.name(other)), similarity)
-            for other, similarity in self.vectors.nearest(entity, k)
+            for other, similarity in self.vectors.nearest(self.entity_id(name), k)
         ]
 
     def map(self, relation: str | None, method: str) -> schemas.Map:
         """The entities with most facts in two dimensions, coloured by their answers."""
         by = None if relation is None else self.relation_id(relation)
         if method == "tsne" and not has_tsne():
-            text = "method: t-SNE needs openTSNE, which is not installed here; use pca"
+            text = "method: t-SNE needs openTSNE, which is not installed; use pca"
             raise ApiError("bad_parameter", text)
-        graph = self.predictor.graph
+        graph = self.graph
         shown = np.argsort(-self.facts.degree, kind="stable")[:MAX_POINTS]
         legend, colour = ["all"], np.zeros(len(shown), dtype=np.int64)
         if by is not None:
@@ -206,13 +175,10 @@ def load_runs(
     """Runs by id: the folder's name, with a number if several have the same."""
     runs: dict[str, LoadedRun] = {}
     for folder in folders:
-        name = base = folder.resolve().name
-        number = 2
-        while name in runs:
-            name, number = f"{base}-{number}", number + 1
+        base = folder.resolve().name
+        names = chain([base], (f"{base}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in runs)
         runs[name] = LoadedRun.load(folder, name, labels, device)
-    if labels and not any(
-        labels.keys() & run.predictor.graph.vocabulary.entity_ids.keys() for run in runs.values()
-    ):
+    if labels and not any(labels.keys() & r.vocabulary.entity_ids.keys() for r in runs.values()):
         raise DataError("no label belongs to an entity of these runs; is it the right file?")
     return runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.queries import SIDES
+from allneg.graph.queries import SIDES, Side
 from allneg.predict.predictor import Predictor
 from allneg.runs import Run
 from allneg.serve.schemas import Curve, Quality, Query, RankedQuery, RelationMetrics
@@ -25,8 +24,13 @@ _N_SCORES_EXAMPLES = 1 << 22
 
 
 def quality(run: Run, predictor: Predictor) -> Quality:
-    """All that the page shows of a run's quality. May take as long as an evaluation."""
-    report, split = _report(run, predictor), _ranked_split(run.graph)
+    """All that the page shows of a run's quality. An unfinished run is evaluated first."""
+    split, report = _ranked_split(run.graph), None
+    if run.has_report:
+        report = run.report.to_json()
+    elif split is not None:
+        block, tables = run.recipe.evaluation.block, predictor.tables
+        report = evaluate(predictor.model, tables, run.graph, split, block=block).to_json()
     worst, n_ranked = [], 0
     if split is not None:
         ranking = _rank_sample(predictor, split, _N_SCORES_WORST)
@@ -68,23 +72,15 @@ def examples(predictor: Predictor, degree: npt.NDArray[np.int64]) -> list[Query]
         rounds.append((used[triples[i, 1]], i))
     found: dict[Query, None] = {}
     for _, i in sorted(rounds, key=lambda item: item[0]):
-        name, relation_name = names.entities[entity[i]], names.relations[triples[i, 1]]
-        ends = (name, None) if asks_tail[i] else (None, name)
-        found[Query(ends[0], relation_name, ends[1])] = None
+        name, relation = names.entities[entity[i]], names.relations[triples[i, 1]]
+        found[query_for("tail" if asks_tail[i] else "head", name, relation)] = None
         if len(found) == _MAX_EXAMPLES:
             break
     return list(found)
 
 
-def _report(run: Run, predictor: Predictor) -> dict[str, Any] | None:
-    """The run's own report; an evaluation now if the run is not finished."""
-    if run.has_report:
-        return run.report.to_json()
-    split = _ranked_split(run.graph)
-    if split is None:
-        return None
-    block = run.recipe.evaluation.block
-    return evaluate(predictor.model, predictor.tables, run.graph, split, block=block).to_json()
+def query_for(side: Side, entity: str, relation: str) -> Query:
+    return Query(entity, relation, None) if side == "tail" else Query(None, relation, entity)
 
 
 def _ranked_split(graph: Graph) -> str | None:

@@ -1,4 +1,4 @@
-"""The server: uvicorn, which also closes the connections of slow clients here."""
+"""The server: uvicorn, with time limits for slow clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from allneg.errors import RecipeError
+from allneg.errors import UsageError
 from allneg.serve.errors import RAW_HEADERS, ApiError
 
 MAX_CONNECTIONS = 256
@@ -20,14 +20,14 @@ STOP_SECONDS = 3  # for requests that are being answered when the service stops
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; `RecipeError` if the address cannot be used."""
+    """A listening socket; `UsageError` if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as error:
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         text = f"port {port} on {host}: {reason}; choose another --port or --host"
-        raise RecipeError(text) from None
+        raise UsageError(text) from None
     # Accepted connections inherit it. Without it a response takes 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

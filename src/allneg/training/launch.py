@@ -1,4 +1,4 @@
-"""The processes that torchrun started, as one world; a lone process is a world of one."""
+"""The processes that torchrun starts; without torchrun there is one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from allneg.mesh import Mesh
 from allneg.recipe import Hardware
 from allneg.scoring.distributed import NO_GROUP, Group, Pending, World
 
-_PATIENCE = timedelta(minutes=30)  # with a process that reads or saves while others wait
-_SECONDS_A_LOOK = 0.02
-_DUE = 1 << 16  # above every signal's number
+_TIMEOUT = timedelta(minutes=30)  # one process may read or save while the others wait
+_POLL_SECONDS = 0.02
+_SAVE = 1 << 16  # greater than every signal number
 
 
 @contextlib.contextmanager
-def launched(settings: Hardware) -> Iterator[World]:
-    """The world this process is part of, in the mesh that a recipe asks for."""
-    size = n_launched()
+def join_processes(settings: Hardware) -> Iterator[World]:
+    """The world of this process, in the mesh of the settings."""
+    size = n_processes()
     mesh = Mesh.of(settings.mesh, size)
     if size == 1:
         yield World()
@@ -36,54 +36,53 @@ def launched(settings: Hardware) -> Iterator[World]:
     device = find_device(settings.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # What is on the GPU goes by NCCL; processes agree on the rest by gloo, and no GPU waits.
+    # NCCL sends GPU tensors; gloo sends CPU tensors, so that no GPU waits for them.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        store, rank, _ = next(rendezvous("env://", timeout=_PATIENCE))
-        store = fresh(store, rank, size)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
-        world = joined(mesh, rank)
+        store, rank, _ = next(rendezvous("env://", timeout=_TIMEOUT))
+        store = attempt_store(store, rank, size)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
+        world = make_world(mesh, rank)
     except (RuntimeError, ValueError) as error:
-        what = str(error).partition("\n")[0]
-        raise ResourceError(f"the {size} processes do not find each other ({what})") from None
+        reason = str(error).partition("\n")[0]
+        raise ResourceError(f"the {size} processes cannot connect ({reason})") from None
     yield world
-    # Not where something went wrong: others may have gone, and nobody should wait for them.
+    # Not after an error: other processes may have ended, and this call would wait for them.
     dist.destroy_process_group()
 
 
-def fresh(store: Store, rank: int, size: int) -> Store:
-    """A part of a store in which nothing is left of earlier attempts to train.
+def attempt_store(store: Store, rank: int, size: int) -> Store:
+    """A part of the store for this attempt to train, without keys of earlier attempts.
 
-    torchrun starts processes anew, and not its store, where they would find the addresses of
-    those that have ended. So each says hello by a name never used before, until the first one,
-    which counts the attempts, has welcomed it.
+    torchrun restarts processes but keeps its store, with the addresses of the ended processes.
+    So rank zero counts the attempts. Every other process registers under a new random name and
+    waits until rank zero replies to this name with the number of the attempt.
     """
     if rank:
         name = uuid.uuid4().hex
-        store.set(f"hello/{rank}", name)
-        attempt = int(store.get(f"welcome/{name}"))
-        store.set(f"here/{attempt}/{rank}", "")
+        store.set(f"name/{rank}", name)
+        attempt = int(store.get(f"reply/{name}"))
+        store.set(f"ready/{attempt}/{rank}", "")
         return PrefixStore(f"attempt/{attempt}", store)
-    attempt, awaited = store.add("attempts", 1), set(range(1, size))
-    end = time.monotonic() + _PATIENCE.total_seconds()
-    while awaited:
+    attempt, missing = store.add("attempts", 1), set(range(1, size))
+    end = time.monotonic() + _TIMEOUT.total_seconds()
+    while missing:
         if time.monotonic() > end:
-            raise RuntimeError(f"{len(awaited)} have not come")
-        for each in list(awaited):
-            if store.check([f"here/{attempt}/{each}"]):
-                awaited.remove(each)
-            elif store.check([f"hello/{each}"]):
-                store.set(f"welcome/{store.get(f'hello/{each}').decode()}", str(attempt))
-        time.sleep(_SECONDS_A_LOOK)
+            raise RuntimeError(f"{len(missing)} are missing")
+        for other in list(missing):
+            if store.check([f"ready/{attempt}/{other}"]):
+                missing.remove(other)
+            elif store.check([f"name/{other}"]):
+                store.set(f"reply/{store.get(f'name/{other}').decode()}", str(attempt))
+        time.sleep(_POLL_SECONDS)
     return PrefixStore(f"attempt/{attempt}", store)
 
 
-def joined(mesh: Mesh, rank: int) -> World:
-    """The world of the process with this rank, once a process group is there.
+def make_world(mesh: Mesh, rank: int) -> World:
+    """The world of one rank; every process calls this, in the same order of meshes.
 
-    Every process calls this, in the same order of meshes. Those with the same rows have
-    neighbouring ranks, and so tend to be on one machine: they have by far the most to tell each
-    other, the gradient of every row.
+    Processes with the same rows have neighbouring ranks, so they tend to be on one machine: they
+    exchange the gradient of every row, which is most of the traffic.
     """
     rows, batch = range(mesh.rows), range(mesh.batch)
     return World(
@@ -94,55 +93,50 @@ def joined(mesh: Mesh, rank: int) -> World:
 
 
 def _group(all_ranks: list[list[int]], rank: int) -> Group:
-    """The group of `rank`, of several that are made together."""
-    mine = NO_GROUP
+    """Create all groups, since every process must, and return that of `rank`."""
+    own = NO_GROUP
     for ranks in all_ranks:
         if len(ranks) > 1:
-            processes = dist.new_group(ranks, timeout=_PATIENCE)
+            processes = dist.new_group(ranks, timeout=_TIMEOUT)
             if rank in ranks:
-                mine = Group(ranks.index(rank), len(ranks), processes)
-    return mine
+                own = Group(ranks.index(rank), len(ranks), processes)
+    return own
 
 
-class Decision:
-    """What processes do together after a step: end by a signal that any got, save when it is time.
+class StepDecision:
+    """What all processes do after a step: stop if any got a signal, or save.
 
-    Asked after one step, it is answered after the next: nobody waits for the answer. A lone
-    process has it at once.
+    With several processes the decision of one step takes effect after the next step, so that
+    no process waits for it.
     """
 
     def __init__(self, world: World, stopped_by: Callable[[], int]) -> None:
         self.world, self._stopped_by = world, stopped_by
-        self._number, self._sum = torch.tensor(0), Pending()
+        self._number, self._pending = torch.tensor(0), Pending()
 
     def __call__(self, is_due: bool) -> tuple[int, bool]:
-        """The number of a signal, or 0, and whether to save, by the first process's clock."""
-        mine = self._stopped_by()
+        """A signal number or 0, and whether to save; `is_due` of rank zero counts."""
+        signal_number = self._stopped_by()
         if self.world.size == 1:
-            return mine, is_due
-        self._sum.wait()
-        answer = int(self._number)
-        # What is about to be saved is not asked for once more.
-        asks = is_due and self.world.is_rank_zero and answer < _DUE
-        self._number = torch.tensor(mine + _DUE * asks)
-        self._sum = self.world.everyone.start_max(self._number)
-        return answer % _DUE, answer >= _DUE
+            return signal_number, is_due
+        self._pending.wait()
+        decision = int(self._number)
+        # A save that is about to happen is not requested again.
+        save = is_due and self.world.is_rank_zero and decision < _SAVE
+        self._number = torch.tensor(signal_number + _SAVE * save)
+        self._pending = self.world.everyone.start_max(self._number)
+        return decision % _SAVE, decision >= _SAVE
 
 
-def n_launched() -> int:
-    """How many processes were started together."""
-    return _number("WORLD_SIZE", 1)
+def n_processes() -> int:
+    """The number of processes that torchrun started together."""
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
-def is_first() -> bool:
-    """Is this process to lead those that were started together?"""
-    return _number("RANK", 0) == 0
+def is_rank_zero() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0
 
 
 def may_restart() -> bool:
-    """Will torchrun start this anew after a failure?"""
-    return _number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
-
-
-def _number(name: str, otherwise: int) -> int:
-    return int(os.environ.get(name, otherwise))
+    """Whether torchrun restarts the processes after a failure."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) > 0

@@ -15,7 +15,7 @@ from torch import Generator
 from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import Report, evaluate
 from allneg.graph.queries import batches
-from allneg.hardware import peak_bytes, prepared, reset_peak, trouble_named
+from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -24,7 +24,7 @@ from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
-from allneg.training.launch import Decision
+from allneg.training.launch import StepDecision
 from allneg.training.patience import should_stop, update_best
 from allneg.training.trainer import Trainer
 
@@ -61,11 +61,11 @@ def run_training(
         # The optimizer's state is gone: to continue would not follow the recipe.
         raise Diverged(status.get("reason", "it has diverged; train again with a lower rate"))
     hardware = run.recipe.hardware
-    with prepared(hardware) as device, using(hardware.engine), torch.enable_grad():
+    with torch_settings(hardware) as device, using(hardware.engine), torch.enable_grad():
         reset_peak(device)
         try:
-            with trouble_named(device, _need_less(run.recipe), _REMEDY):
-                loop = _Loop(run, device, callbacks or Callbacks(), Decision(world, stopped_by))
+            with device_errors(device, _need_less(run.recipe), _REMEDY):
+                loop = _Loop(run, device, callbacks or Callbacks(), StepDecision(world, stopped_by))
                 loop.train()
                 return loop.finish(split)
         except ResourceError as error:
@@ -78,7 +78,7 @@ class _Loop:
     """A training in progress."""
 
     def __init__(
-        self, run: Run, device: torch.device, callbacks: Callbacks, decision: Decision
+        self, run: Run, device: torch.device, callbacks: Callbacks, decision: StepDecision
     ) -> None:
         self.run, self.device, self.callbacks, self.decision = run, device, callbacks, decision
         self.recipe, self.graph, self.world = run.recipe, run.graph, decision.world

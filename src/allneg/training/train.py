@@ -16,7 +16,7 @@ from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, new_folder
 from allneg.runs.environment import is_ours
 from allneg.training.callbacks import Callbacks
-from allneg.training.launch import is_first, launched, may_restart, n_launched
+from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import refuse_if_too_large
 
@@ -43,11 +43,11 @@ def train(
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
     folder = new_folder(plan) if out is None else Path(out)
-    if is_first() and not is_ours(folder):  # the others do not know the launcher's id
+    if is_rank_zero() and not is_ours(folder):  # the others do not know the launcher's id
         check_new(folder)
     if out is None and may_restart():
         raise UsageError("torchrun may restart this training: give --out, so that it is found")
-    with launched(plan.hardware) as world, contextlib.ExitStack() as stack:
+    with join_processes(plan.hardware) as world, contextlib.ExitStack() as stack:
         callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
 
         def create() -> None:
@@ -83,11 +83,11 @@ def resume(
     run = Run.open(folder)
     if run.finished:
         return run
-    hardware, size = run.recipe.hardware, n_launched()
+    hardware, size = run.recipe.hardware, n_processes()
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
     if mesh is None and not changed:
         mesh = hardware.mesh
-    with launched(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
+    with join_processes(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
         world.on_rank_zero(lambda: stack.enter_context(run.locked()))
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from allneg.serve.entity import entity_page
 from allneg.serve.errors import ApiError
-from allneg.serve.explain import explain
+from allneg.serve.facts import entity_page, explain
 from allneg.serve.loaded_run import LoadedRun
 
 
@@ -71,10 +70,10 @@ def test_an_entity_page_has_its_facts_by_relation_and_direction(loaded: LoadedRu
 
 def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(loaded: LoadedRun) -> None:
     known = {
-        (loaded.name(h), loaded.predictor.graph.vocabulary.relations[r], loaded.name(t))
+        (loaded.name(h), loaded.vocabulary.relations[r], loaded.name(t))
         for h, r, t in loaded.facts.triples.tolist()
     }
-    for name in loaded.predictor.graph.vocabulary.entities:
+    for name in loaded.vocabulary.entities:
         graph = entity_page(loaded, name).graph
         nodes = [item.name for item in graph.nodes]
         assert nodes[0] == name
@@ -89,7 +88,7 @@ def test_neighbours_are_the_cosines_of_rows(loaded: LoadedRun) -> None:
     rows = loaded.predictor.tables.entities.detach().double()
     rows = rows / rows.norm(dim=1, keepdim=True)
     paris = loaded.entity_id("Paris")
-    for item in loaded.neighbours("Paris", 11).neighbours:
+    for item in loaded.neighbours("Paris", 11):
         cosine = float(rows[paris] @ rows[loaded.entity_id(item.name)])
         assert item.similarity == pytest.approx(cosine, abs=1e-5)
 

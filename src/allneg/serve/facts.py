@@ -1,0 +1,167 @@
+"""What the page shows of facts: the reasons for an answer, and the page of one entity.
+
+Reasons are similar entities with the same answer, and facts and paths in train. An entity's page
+has its facts, similar entities, and a small graph with predicted facts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, zip_longest
+
+import numpy as np
+
+from allneg.graph.graph import SPLITS
+from allneg.graph.queries import Side
+from allneg.graph.vocabulary import Vocabulary
+from allneg.predict.facts import Facts
+from allneg.serve import schemas
+from allneg.serve.loaded_run import LoadedRun
+
+_MAX_REASONS = 8  # entities, and kinds of paths
+_MAX_COMPARED = 20_000  # entities with the same answer
+_MAX_PATHS = 20_000  # that are counted
+_MAX_OTHERS = 20  # shown per relation
+_MAX_NEIGHBOURS = 10
+_MAX_NODES, _MAX_KNOWN, _MAX_EDGES = 24, 15, 60
+_MAX_QUERIES = 8  # for predicted facts
+_MIN_PROBABILITY = 0.5  # of a predicted fact
+
+Step = tuple[int, bool]  # a relation, and whether it is followed from tail to head
+Group = tuple[str, str]  # relation, direction: "out" if the entity is the head, else "in"
+Others = list[tuple[str, str]]  # name, split
+Triple = tuple[str, str, str]
+
+
+def explain(run: LoadedRun, triple: Triple, side: Side) -> schemas.Explanation:
+    """What in train supports a triple as the answer on `side` of a query."""
+    head, tail = run.entity_id(triple[0]), run.entity_id(triple[2])
+    relation = run.relation_id(triple[1])
+    names, facts = run.vocabulary, run.facts
+    between = [[*_named(names, *fact), split] for *fact, split in facts.between(head, tail)]
+    entity, answer = (head, tail) if side == "tail" else (tail, head)
+    around = facts.of_entity(answer)
+    same = (around.relation == relation) & (around.split == 0) & (around.other != entity)
+    holders = np.unique(around.other[same & (around.reverse == (side == "tail"))])
+    others = holders[:_MAX_COMPARED].tolist()
+    similarities = run.vectors.similarities(entity, others)
+    ranked = sorted(zip(similarities, others, strict=True), reverse=True)
+    supporters = []
+    for similarity, other in ranked[:_MAX_REASONS]:
+        fact = (other, relation, tail) if side == "tail" else (head, relation, other)
+        supporter = schemas.Supporter(names.entities[other], similarity, _named(names, *fact))
+        supporters.append(supporter)
+    return schemas.Explanation(supporters, between, _paths(names, facts, head, tail))
+
+
+def _paths(names: Vocabulary, facts: Facts, head: int, tail: int) -> list[schemas.Path]:
+    """Paths of two facts in train from head to tail, grouped by their relations."""
+    first, last = _steps(facts, head, tail), _steps(facts, tail, head)
+    count: Counter[tuple[Step, Step]] = Counter()
+    example: dict[tuple[Step, Step], int] = {}
+    for middle in sorted(first.keys() & last.keys()):
+        for step in first[middle]:
+            for relation, reverse in last[middle]:
+                # `last` starts at the tail: its steps are followed in the other direction.
+                kind = (step, (relation, not reverse))
+                count[kind] += 1
+                example.setdefault(kind, middle)
+        if count.total() > _MAX_PATHS:
+            break
+    paths = []
+    for kind, number in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]:
+        relations = ["^" * reverse + names.relations[relation] for relation, reverse in kind]
+        ends = ((head, example[kind]), (example[kind], tail))
+        steps = [
+            (end, relation, start) if reverse else (start, relation, end)
+            for (relation, reverse), (start, end) in zip(kind, ends, strict=True)
+        ]
+        paths.append(schemas.Path(relations, number, [_named(names, *step) for step in steps]))
+    return paths
+
+
+def _steps(facts: Facts, start: int, end: int) -> dict[int, list[Step]]:
+    """The steps in train from an entity to every other one, except `end` and itself."""
+    around = facts.of_entity(start)
+    steps: dict[int, list[Step]] = {}
+    mask = (around.split == 0) & (around.other != start) & (around.other != end)
+    for relation, other, _, reverse in around.rows(mask):
+        steps.setdefault(other, []).append((relation, reverse))
+    return steps
+
+
+def _named(names: Vocabulary, head: int, relation: int, tail: int) -> schemas.Fact:
+    return [names.entities[head], names.relations[relation], names.entities[tail]]
+
+
+def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:
+    entity = run.entity_id(name)
+    groups = _groups(run, entity)
+    facts = [
+        schemas.FactGroup(
+            *group,
+            len(others),
+            [schemas.OtherEntity(o, run.labels.get(o), split) for o, split in others[:_MAX_OTHERS]],
+        )
+        for group, others in groups.items()
+    ]
+    degree = int(run.facts.degree[entity])
+    neighbours, graph = run.neighbours(name, _MAX_NEIGHBOURS), _drawing(run, name, groups)
+    return schemas.EntityPage(name, run.labels.get(name), degree, facts, neighbours, graph)
+
+
+def _groups(run: LoadedRun, entity: int) -> dict[Group, Others]:
+    """Other entities by relation and direction; large groups and entities of many facts first."""
+    facts, names = run.facts.of_entity(entity), run.vocabulary
+    groups: dict[tuple[int, bool], Others] = {}
+    order = np.argsort(-run.facts.degree[facts.other], kind="stable")
+    for relation, other, split, reverse in facts.rows(order):
+        groups.setdefault((relation, reverse), []).append((names.entities[other], SPLITS[split]))
+    ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {
+        (names.relations[relation], "in" if reverse else "out"): others
+        for (relation, reverse), others in ranked
+    }
+
+
+def _triple(name: str, relation: str, other: str, outward: bool) -> Triple:
+    return (name, relation, other) if outward else (other, relation, name)
+
+
+def _drawing(run: LoadedRun, name: str, groups: dict[Group, Others]) -> schemas.Drawing:
+    nodes: dict[str, None] = {name: None}
+    edges: dict[Triple, bool] = {}  # whether it is predicted
+    # The first fact of every group, then the second of every group, and so on.
+    for group_row in islice(zip_longest(*groups.values()), _MAX_EDGES):
+        for (relation, direction), item in zip(groups, group_row, strict=True):
+            if item is None or len(edges) == _MAX_EDGES:
+                continue
+            if item[0] in nodes or len(nodes) <= _MAX_KNOWN:
+                nodes[item[0]] = None
+                edges[_triple(name, relation, item[0], direction == "out")] = False
+    for triple in _predicted_facts(run, name, groups):
+        other = triple[2] if triple[0] == name else triple[0]
+        if other in nodes or len(nodes) < _MAX_NODES:
+            nodes[other] = None
+            edges[triple] = True
+    return schemas.Drawing(
+        [schemas.Entity(node, run.labels.get(node)) for node in nodes],
+        [schemas.Edge(*triple, predicted) for triple, predicted in edges.items()],
+    )
+
+
+def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> list[Triple]:
+    """Likely new facts with relations that the entity already has, most likely first."""
+    queries: list[tuple[Side, str, str]] = [
+        ("tail" if direction == "out" else "head", name, relation)
+        for relation, direction in islice(groups, _MAX_QUERIES)
+    ]
+    found = []
+    answers = run.predictor.ask(queries, k=3, new=True)
+    for (side, _, relation), answer in zip(queries, answers, strict=True):
+        for prediction, calibrated in zip(answer.predictions, run.calibrated(answer), strict=True):
+            probability = prediction.probability if calibrated is None else calibrated
+            if probability >= _MIN_PROBABILITY and prediction.entity != name:
+                triple = _triple(name, relation, prediction.entity, side == "tail")
+                found.append((probability, triple))
+    return [triple for _, triple in sorted(found, key=lambda item: -item[0])]
