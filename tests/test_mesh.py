@@ -42,7 +42,7 @@ def test_without_a_mesh_processes_share_the_rows() -> None:
 
 def test_a_mesh_must_have_as_many_processes_as_were_started() -> None:
     assert Mesh.of("rows=4,batch=2", 8) == Mesh(4, 2)
-    with pytest.raises(RecipeError, match=r"rows=4,batch=2 is of 8 processes, and here are 6"):
+    with pytest.raises(RecipeError, match=r"rows=4,batch=2 needs 8 processes, but 6 started"):
         Mesh.of("rows=4,batch=2", 6)
 
 
