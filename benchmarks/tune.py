@@ -49,11 +49,11 @@ def work(
         return lambda: gpu.scores(query, table, parts, shape)
     grad = torch.randn(b, n, device=device)
     if kernel == "both":
-        return lambda: gpu.together(grad, query, table, parts, shape)
+        return lambda: gpu.both_at_once(grad, query, table, parts, shape)
     if kernel == "to_query":
         turned = grad.T.contiguous()
-        return lambda: gpu.pulled(turned, query, table, parts, shape)
-    return lambda: gpu.pulled(grad, table, query, parts, shape)
+        return lambda: gpu.rows_gradient(turned, query, table, parts, shape)
+    return lambda: gpu.rows_gradient(grad, table, query, parts, shape)
 
 
 def compile_one(kernel: str, parts: int, shape: Shape) -> None:

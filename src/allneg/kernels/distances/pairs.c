@@ -1,9 +1,8 @@
-/* Distances of every query to some rows, and the gradients of both: see pairs.py.
+/* Distances of every query to some rows, and the gradients of both: see compiled.py.
 
-   A tile of rows is copied to where the first-level cache keeps it, and all queries go past it.
-   The inner loops run a fixed number of times over numbers side by side, so that a compiler makes
-   vector instructions of them without changing the order of any sum. A step is how many numbers
-   one row begins after the one before. */
+   A tile of rows is copied so that it stays in the first-level cache, and compared with all
+   queries. The inner loops have a fixed length over contiguous numbers, so that a compiler can
+   vectorise them without changing the order of any sum. A step is the distance of two rows. */
 
 #include <math.h>
 
