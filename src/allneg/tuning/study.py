@@ -130,7 +130,7 @@ class _Pruning(PruneCallback):
     def __init__(self, trial: Any) -> None:
         self._trial = trial
 
-    def ranked(self, state: State, report: Report) -> None:
+    def on_evaluation(self, state: State, report: Report) -> None:
         self._trial.report(report.mrr, state.epoch)
         self.dropped = self._trial.should_prune()
 
