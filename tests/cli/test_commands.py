@@ -157,7 +157,11 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "countries", "--set", "training.epoch=3"], 2, "mean training.epochs?"),
         (["train", "countries", "--set", "epochs=3"], 2, "write part.field=value"),
         (["train", "countries", "--model", "complx"], 2, "must be one of complex"),
-        (["train", "countries", "--recipe", "absent.toml"], 2, "absent.toml: there is no such file or shipped recipe"),
+        (
+            ["train", "countries", "--recipe", "absent.toml"],
+            2,
+            "absent.toml: there is no such file or shipped recipe",
+        ),
         (["train", "countries", "--device", "cuda:99", "--out", "new"], 2, "no cuda:99 here"),
         (["train", "countries", "--seed", "-1"], 2, "training.seed must not be negative"),
         (["train", "countris"], 3, "close names: 'countries'"),

@@ -38,7 +38,7 @@ from allneg.errors import Interrupted, RecipeError, printable
 )
 @click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
 @device_option
-def command(
+def explore_command(
     runs: tuple[Path, ...],
     labels: Path | None,
     port: int,

@@ -30,7 +30,7 @@ _GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that
 @click.option("--relations", type=_SIZE, help="Number of relations.")
 @click.option("--triples", type=_SIZE, help="Number of triples in train.")
 @json_option
-def command(
+def plan_command(
     recipe: Path,
     settings: tuple[str, ...],
     device: str | None,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--new", is_flag=True, help="Leave out known facts.")
 @device_option
 @json_option
-def command(
+def predict_command(
     run: Path,
     head: str | None,
     tail: str | None,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +17,14 @@ from allneg.cli.output import json_document, note, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
 if TYPE_CHECKING:
+    from allneg.cli.workers import ParallelTraining
     from allneg.reproduce import Cell, Results, Task
 
 _PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+_LINE_SECONDS = 30.0  # between two lines of progress
 _SECONDS = click.FloatRange(0, max=1e9)
 _SEED = click.IntRange(0, (1 << 63) - 1)
-_COLUMNS = ("", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "missing")
+_COLUMNS = ("", "paper#", "difference#", "ours#", "±#", "Hits@1#", "Hits@10#", "seeds", "missing")
 
 
 def _words(_: click.Context, __: click.Parameter, text: str | None) -> list[str]:
@@ -43,7 +48,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 @click.option("--runs", type=Path, default="runs/reproduce", help="Folder of runs.")
 @json_option
 @quiet_option
-def command(
+def reproduce_command(
     parts: tuple[str, ...],
     datasets: list[str],
     rows: list[str],
@@ -85,8 +90,8 @@ def _train(
     tasks: Sequence[Task], results: Results, parallel: int, limit: float | None, quiet: bool
 ) -> dict[str, AllnegError]:
     """Train the tasks without a result and write result files; what failed, by task."""
-    from allneg.cli.parallel import ParallelProgress, ParallelTraining
     from allneg.cli.progress import stop_signal
+    from allneg.cli.workers import TO_CONTINUE, ParallelTraining
     from allneg.reproduce import entry
     from allneg.runs import Run
     from allneg.runs.files import need_writable, write_errors
@@ -101,25 +106,64 @@ def _train(
         with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             need_writable(folder)
-    progress = ParallelProgress(left)
+    progress = _Progress(left)
 
-    def ended(task: Task) -> None:
-        results.add(task.cell, task.recipe, entry(Run.open(task.folder)))
+    def add_result(task: Task) -> None:
+        seed = entry(Run.open(task.folder))
+        results.add(task.cell, task.recipe, seed)
         if not quiet:
-            progress.finished(task, results.get(task.cell), trainings)
+            progress.print_result(task, seed, training)
 
     why = "another `allneg reproduce` trains here; wait for it, or choose another --runs"
     with locked(left[0].runs, lambda: why), stop_signal() as stopped_by:
-        trainings = ParallelTraining(left, parallel, stopped_by, ended, limit_seconds=limit)
+        training = ParallelTraining(left, parallel, stopped_by, add_result, limit_seconds=limit)
         if not quiet:
-            trainings.on_poll = progress.poll
-        trainings.train()
-    message = f"{len(trainings.waiting)} runs are left; run the same command to continue"
-    if trainings.signal_number:
-        raise Interrupted(message, trainings.signal_number)
-    if trainings.waiting:
+            training.on_poll = progress.poll
+        training.train()
+    message = f"{len(training.waiting)} runs are left; {TO_CONTINUE}"
+    if training.signal_number:
+        raise Interrupted(message, training.signal_number)
+    if training.waiting:
         note(message)
-    return trainings.failed
+    return training.failed
+
+
+class _Progress:
+    """Progress of all tasks on stderr."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._count, self._epochs = len(tasks), _epochs_left(tasks)
+        self._start = self._last_line = time.monotonic()
+
+    def print_result(self, task: Task, entry: dict[str, Any], training: ParallelTraining) -> None:
+        paper = f" (paper {task.cell.paper.mrr:.2f})" if task.cell.paper else ""
+        reached = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
+        ended = self._count - len(training.waiting) - len(training.running)
+        note(f"{ended} of {self._count}: {task.name}: {reached}; {self._left(training)}")
+
+    def poll(self, training: ParallelTraining) -> None:
+        """Print a line now and then."""
+        if time.monotonic() - self._last_line < _LINE_SECONDS:
+            return
+        self._last_line = time.monotonic()
+        running = [
+            f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
+            for task, _ in training.running.values()
+        ]
+        note(f"{'; '.join(running) or 'waiting'}; {self._left(training)}")
+
+    def _left(self, training: ParallelTraining) -> str:
+        """The number of tasks left, and the time they take at the speed since the start."""
+        tasks = [*training.waiting, *(task for task, _ in training.running.values())]
+        left = _epochs_left(tasks)
+        if not left or left >= self._epochs:
+            return f"{len(tasks)} left"
+        seconds = (time.monotonic() - self._start) * left / (self._epochs - left)
+        return f"{len(tasks)} left, about {timedelta(minutes=math.ceil(seconds / 60))} h"
+
+
+def _epochs_left(tasks: Sequence[Task]) -> int:
+    return sum(task.recipe.training.epochs - task.epochs for task in tasks)
 
 
 def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_json: bool) -> None:
@@ -135,14 +179,16 @@ def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_js
                 state = "recipe changed" if result and result.seed(task.seed) else task.state
                 lacking.append({"seed": task.seed, "state": state})
         output.append({**asdict(cell), "ours": ours, "difference": difference, "lacking": lacking})
+        numbers: list[object] = [None] * 5
+        if ours:
+            hits, seeds = ours["hits"], ",".join(map(str, ours["seeds"]))
+            numbers = [ours["mrr"], ours["spread"], hits["1"], hits["10"], seeds]
         rows.append(
             (
                 cell.name,
                 f"{cell.paper.mrr:.2f}" if cell.paper else None,
-                *((ours["mrr"], ours["spread"]) if ours else (None, None)),
                 f"{difference:+.3f}" if difference is not None else None,
-                *((ours["hits"]["1"], ours["hits"]["10"]) if ours else (None, None)),
-                ",".join(map(str, ours["seeds"])) if ours else None,
+                *numbers,
                 "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking),
             )
         )

@@ -1,4 +1,4 @@
-"""`allneg train`."""
+"""`allneg train` and `allneg resume`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from allneg.cli.options import (
     mesh_option,
     parent_option,
     quiet_option,
+    run_argument,
     set_option,
     with_flags,
 )
+from allneg.cli.output import is_rank_zero, json_document, note
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
@@ -45,7 +47,7 @@ UNSET = {
 @json_option
 @quiet_option
 @parent_option
-def command(
+def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
@@ -64,10 +66,8 @@ def command(
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
-    from allneg.cli.output import is_rank_zero, json_document, note
     from allneg.cli.progress import training_progress
     from allneg.cli.reports import print_run
-    from allneg.cli.workers import or_parent_ended
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
@@ -78,9 +78,8 @@ def command(
         else:
             click.echo(_with_unset(plan), nl=False)
         return
-    with training_progress(quiet) as (callbacks, stopped_by):
-        stopped = or_parent_ended(stopped_by, parent)
-        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped)
+    with training_progress(quiet, parent) as (callbacks, stopped_by):
+        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped_by)
     if not is_rank_zero():
         return
     print_run(run, as_json)
@@ -90,6 +89,34 @@ def command(
             "valid and test MRR differ: they rank other queries, and the ranks of valid are "
             "filtered by train and valid alone"
         )
+
+
+@click.command()
+@run_argument
+@mesh_option
+@json_option
+@quiet_option
+@parent_option
+def resume_command(
+    run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int | None
+) -> None:
+    """Continue RUN from its last checkpoint.
+
+    The result is bit-identical to that of an uninterrupted run.
+    """
+    from allneg.cli.progress import training_progress
+    from allneg.cli.reports import print_run
+    from allneg.runs import Run
+    from allneg.training.train import resume
+
+    opened = Run.open(run)
+    if not opened.finished:
+        with training_progress(quiet, parent) as (callbacks, stopped_by):
+            resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped_by)
+    elif is_rank_zero():
+        note("the run is finished already")
+    if is_rank_zero():
+        print_run(opened, as_json)
 
 
 def _with_unset(recipe: Recipe) -> str:

@@ -111,14 +111,17 @@ class Search:
                 folder.check_data(result.data, data_hash(graph))
         return graph
 
-    def run(self, stopped_by: Callable[[], int] = lambda: 0) -> None:
+    def run(
+        self, stopped_by: Callable[[], int] = lambda: 0, on_poll: Callable[[], None] = lambda: None
+    ) -> None:
         """Run trials until all have ended, in this process or in others.
 
         A trial that a killed process left behind continues from its checkpoint. `stopped_by`
-        gives the number of a signal that arrived, or 0.
+        returns the number of a signal that arrived, or 0. `on_poll` is called between trials.
         """
         graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
         while True:
+            on_poll()
             if any(self._attempt(trial, graph, stopped_by) for trial in self._pending()):
                 continue
             if uses_optuna and self.study.update(self.n_trials or 0, self._result):
@@ -128,6 +131,10 @@ class Search:
             _raise_if_stopped(stopped_by)
             time.sleep(_POLL_SECONDS)
         self._write_results()
+
+    def ended(self) -> list[TrialStatus]:
+        """The results of all trials that have ended."""
+        return [result for trial in self.trials() if (result := self._result(trial)) is not None]
 
     def _pending(self) -> list[Trial]:
         return [trial for trial in self.trials() if self._result(trial) is None]
