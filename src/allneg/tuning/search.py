@@ -20,7 +20,7 @@ from allneg.mesh import Mesh
 from allneg.runs.files import write_errors, write_json
 from allneg.tuning.space import Space, Trial
 from allneg.tuning.study import JOURNAL, Study, rungs
-from allneg.tuning.trial import STATES, TrialFolder, TrialStatus, data_hash
+from allneg.tuning.trial import STATES, PruneCallback, TrialFolder, TrialStatus, data_hash
 
 SCHEMA_VERSION = 1
 _POLL_SECONDS = 0.5  # while other processes run the remaining trials
@@ -73,12 +73,10 @@ class Search:
 
     def statuses(self) -> list[TrialStatus]:
         """The status of every trial: finished ones first, the best valid MRR first."""
-
-        def order(status: TrialStatus) -> tuple[int, float, str]:
-            return STATES.index(status.state), -(status.valid_mrr or 0.0), status.trial.id
-
-        folders = (TrialFolder(self.out, trial) for trial in self.trials())
-        return sorted((folder.status() for folder in folders), key=order)
+        statuses = [TrialFolder(self.out, trial).status() for trial in self.trials()]
+        return sorted(
+            statuses, key=lambda at: (STATES.index(at.state), -(at.valid_mrr or 0.0), at.trial.id)
+        )
 
     def results(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -122,13 +120,14 @@ class Search:
         graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
         while True:
             on_poll()
+            if number := stopped_by():
+                raise Interrupted("stopped and saved; run the same command to continue", number)
             if any(self._attempt(trial, graph, stopped_by) for trial in self._pending()):
                 continue
             if uses_optuna and self.study.update(self.n_trials or 0, self._result):
                 continue
             if not self._pending():  # looked up again: another process may have added a trial
                 break
-            _raise_if_stopped(stopped_by)
             time.sleep(_POLL_SECONDS)
         self._write_results()
 
@@ -145,25 +144,18 @@ class Search:
         return None if result and result.state == "dropped" and not self.halving else result
 
     def _attempt(self, trial: Trial, graph: Graph, stopped_by: Callable[[], int]) -> bool:
-        """Run a trial; False if another process has it."""
-        _raise_if_stopped(stopped_by)
+        """Run a trial until it ends or a signal arrives; False if another process has it."""
         folder = TrialFolder(self.out, trial)
         with folder.acquired() as acquired:
             if not acquired:
                 return False
             if self._result(trial) is None:  # no other process has run it meanwhile
-                pruning = self.study.pruning(trial) if self.halving else None
+                pruning = self.study.pruning(trial) if self.halving else PruneCallback()
                 with contextlib.suppress(Interrupted):
                     folder.train(graph, stopped_by, pruning)
-        _raise_if_stopped(stopped_by)
         self._write_results()
         return True
 
     def _write_results(self) -> None:
         with FileLock(self.out / "locks" / "results.lock"):
             write_json(self.out / "results.json", self.results())
-
-
-def _raise_if_stopped(stopped_by: Callable[[], int]) -> None:
-    if number := stopped_by():
-        raise Interrupted("stopped and saved; run the same command to continue", number)
