@@ -115,21 +115,13 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
 
 def _print(found: Check) -> None:
     graph = found.graph
+    by_split = [found.triples, found.duplicates, found.self_loops]
+    by_split += [found.unseen_triples, found.leaked]
     table(
         f"{graph.name}: {counted(graph.n_entities, 'entity')}, "
         f"{counted(graph.n_relations, 'relation')}",
         ("split", "triples#", "duplicates#", "head = tail#", "not in train#", "leaked by train#"),
-        [
-            (
-                split,
-                count,
-                found.duplicates[split],
-                found.self_loops[split],
-                found.unseen_triples.get(split),
-                found.leaked.get(split),
-            )
-            for split, count in found.triples.items()
-        ],
+        [(split, *(counts.get(split) for counts in by_split)) for split in found.triples],
     )
     click.echo(
         f"not in train: triples with one of the {counted(found.unseen_entities, 'entity')} or "

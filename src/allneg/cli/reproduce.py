@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,14 +15,13 @@ from allneg.cli.output import json_document, note, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
 if TYPE_CHECKING:
-    from allneg.cli.workers import ParallelTraining
     from allneg.reproduce import Cell, Results, Task
 
 _PARTS = ("table1", "table2", "figure1", "norms", "beyond")
 _LINE_SECONDS = 30.0  # between two lines of progress
 _SECONDS = click.FloatRange(0, max=1e9)
 _SEED = click.IntRange(0, (1 << 63) - 1)
-_COLUMNS = ("", "paper#", "difference#", "ours#", "±#", "Hits@1#", "Hits@10#", "seeds", "missing")
+_COLUMNS = ("", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "missing")
 
 
 def _words(_: click.Context, __: click.Parameter, text: str | None) -> list[str]:
@@ -106,19 +103,30 @@ def _train(
         with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             need_writable(folder)
-    progress = _Progress(left)
 
     def add_result(task: Task) -> None:
         seed = entry(Run.open(task.folder))
         results.add(task.cell, task.recipe, seed)
+        paper = f" (paper {task.cell.paper.mrr:.2f})" if task.cell.paper else ""
         if not quiet:
-            progress.print_result(task, seed, training)
+            reached = f"test MRR {seed['mrr']:.4f}{paper}, {seed['seconds']:.0f} s"
+            note(f"{training.progress()}: {task.name}: {reached}")
+
+    next_line = time.monotonic() + _LINE_SECONDS
+
+    def print_running(training: ParallelTraining) -> None:
+        nonlocal next_line
+        if not quiet and time.monotonic() > next_line:
+            next_line = time.monotonic() + _LINE_SECONDS
+            running = (
+                f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
+                for task, _ in training.running.values()
+            )
+            note(f"{training.progress()}: {'; '.join(running)}")
 
     why = "another `allneg reproduce` trains here; wait for it, or choose another --runs"
     with locked(left[0].runs, lambda: why), stop_signal() as stopped_by:
-        training = ParallelTraining(left, parallel, stopped_by, add_result, limit_seconds=limit)
-        if not quiet:
-            training.on_poll = progress.poll
+        training = ParallelTraining(left, parallel, stopped_by, add_result, print_running, limit)
         training.train()
     message = f"{len(training.waiting)} runs are left; {TO_CONTINUE}"
     if training.signal_number:
@@ -128,67 +136,31 @@ def _train(
     return training.failed
 
 
-class _Progress:
-    """Progress of all tasks on stderr."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._count, self._epochs = len(tasks), _epochs_left(tasks)
-        self._start = self._last_line = time.monotonic()
-
-    def print_result(self, task: Task, entry: dict[str, Any], training: ParallelTraining) -> None:
-        paper = f" (paper {task.cell.paper.mrr:.2f})" if task.cell.paper else ""
-        reached = f"test MRR {entry['mrr']:.4f}{paper}, {entry['seconds']:.0f} s"
-        ended = self._count - len(training.waiting) - len(training.running)
-        note(f"{ended} of {self._count}: {task.name}: {reached}; {self._left(training)}")
-
-    def poll(self, training: ParallelTraining) -> None:
-        """Print a line now and then."""
-        if time.monotonic() - self._last_line < _LINE_SECONDS:
-            return
-        self._last_line = time.monotonic()
-        running = [
-            f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
-            for task, _ in training.running.values()
-        ]
-        note(f"{'; '.join(running) or 'waiting'}; {self._left(training)}")
-
-    def _left(self, training: ParallelTraining) -> str:
-        """The number of tasks left, and the time they take at the speed since the start."""
-        tasks = [*training.waiting, *(task for task, _ in training.running.values())]
-        left = _epochs_left(tasks)
-        if not left or left >= self._epochs:
-            return f"{len(tasks)} left"
-        seconds = (time.monotonic() - self._start) * left / (self._epochs - left)
-        return f"{len(tasks)} left, about {timedelta(minutes=math.ceil(seconds / 60))} h"
-
-
-def _epochs_left(tasks: Sequence[Task]) -> int:
-    return sum(task.recipe.training.epochs - task.epochs for task in tasks)
-
-
 def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_json: bool) -> None:
     """Print every cell: the paper's number, ours, the difference, and which seeds are missing."""
     output, rows = [], []
     for cell in cells:
         result = results.get(cell)
-        ours = result.summary() if result else None
+        ours = result.summary() if result else {}
         difference = ours["mrr"] - cell.paper.mrr if ours and cell.paper else None
         lacking = []
         for task in tasks:
             if task.cell == cell and not results.has(task):
                 state = "recipe changed" if result and result.seed(task.seed) else task.state
                 lacking.append({"seed": task.seed, "state": state})
-        output.append({**asdict(cell), "ours": ours, "difference": difference, "lacking": lacking})
-        numbers: list[object] = [None] * 5
-        if ours:
-            hits, seeds = ours["hits"], ",".join(map(str, ours["seeds"]))
-            numbers = [ours["mrr"], ours["spread"], hits["1"], hits["10"], seeds]
+        numbers = {"ours": ours or None, "difference": difference, "lacking": lacking}
+        output.append({**asdict(cell), **numbers})
+        hits = ours.get("hits", {})
         rows.append(
             (
                 cell.name,
                 f"{cell.paper.mrr:.2f}" if cell.paper else None,
+                ours.get("mrr"),
+                ours.get("spread"),
                 f"{difference:+.3f}" if difference is not None else None,
-                *numbers,
+                hits.get("1"),
+                hits.get("10"),
+                ",".join(map(str, ours.get("seeds", []))),
                 "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking),
             )
         )

@@ -24,15 +24,15 @@ def info_command(run: Path, as_json: bool) -> None:
     report = opened.report if opened.has_report else None
     split, mrr = (report.protocol["split"], report.mrr) if report else (None, None)
     valid_mrr, best_epoch = best_of(metrics)
-    sizes = {name: len(graph.split(name)) for name in ("train", "valid", "test")}
     data = {"name": graph.name, "entities": graph.n_entities, "relations": graph.n_relations}
+    data |= {split: len(graph.split(split)) for split in ("train", "valid", "test")}
     seconds = metrics[-1]["seconds"] if metrics else 0.0
     if as_json:
         json_document(
             {
                 "run": str(run),
                 "status": status,
-                "data": {**data, **sizes},
+                "data": data,
                 "recipe": opened.recipe.to_tables(),
                 "environment": opened.environment,
                 "epochs": len(metrics),
@@ -49,10 +49,7 @@ def info_command(run: Path, as_json: bool) -> None:
         state = f"was cut off; `allneg resume {run}` continues it"
     rows: list[tuple[str, object]] = [
         ("state", state),
-        ("data", graph.name),
-        ("entities", graph.n_entities),
-        ("relations", graph.n_relations),
-        (" / ".join(sizes), " / ".join(f"{size:,}" for size in sizes.values())),
+        *data.items(),
         ("epochs", len(metrics)),
         ("seconds", f"{seconds:.1f}"),
     ]

@@ -99,21 +99,13 @@ def _print(search: Search, as_json: bool) -> None:
     statuses, names = search.statuses(), list(search.space.axes)
     counts = Counter(status.state for status in statuses)  # statuses are sorted by state
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    table(
-        f"{counted(len(statuses), 'trial')}: {states}",
-        (*(f"{name}#" for name in names), "valid MRR#", "best epoch#", "state", "trial"),
-        [
-            (
-                *(format_value(status.trial.settings[name]) for name in names),
-                status.valid_mrr,
-                status.best_epoch,
-                status.state,
-                status.trial.id,
-            )
-            for status in statuses
-        ],
-        most=10,
-    )
+    title = f"{counted(len(statuses), 'trial')}: {states}"
+    columns = (*(f"{name}#" for name in names), "valid MRR#", "best epoch#", "state", "trial")
+    rows = []
+    for at in statuses:
+        values = [format_value(at.trial.settings[name]) for name in names]
+        rows.append((*values, at.valid_mrr, at.best_epoch, at.state, at.trial.id))
+    table(title, columns, rows, most=10)
     if (repeated := len(search.suggested()) - len(statuses)) > 0:
         print(f"{counted(repeated, 'suggestion')} of Optuna repeated an earlier one")
     if large := [status for status in statuses if status.state == "too large"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -126,13 +128,27 @@ class ParallelTraining:
     failed: dict[str, AllnegError] = field(default_factory=dict)  # by the name of a task
     signal_number: int = 0  # of the signal that stopped the training
 
+    def __post_init__(self) -> None:
+        self._start, self._count = time.monotonic(), len(self.waiting)
+        self._epochs = _epochs_left(self.waiting)
+
+    def progress(self) -> str:
+        """How many tasks have ended, and how long the others take at the speed so far."""
+        tasks = [*self.waiting, *(task for task, _ in self.running.values())]
+        ended, left = f"{self._count - len(tasks)} of {self._count}", _epochs_left(tasks)
+        if not 0 < left < self._epochs:
+            return ended
+        seconds = (time.monotonic() - self._start) * left / (self._epochs - left)
+        return f"{ended}, about {timedelta(minutes=math.ceil(seconds / 60))} h left"
+
     def train(self) -> None:
         """Return when all tasks have ended, or after a signal or the time limit."""
-        start, stopping = time.monotonic(), False
+        stopping = False
         slots = environments(self.parallel, {task.recipe.hardware.device for task in self.waiting})
         while self.running or (self.waiting and not stopping):
             self.signal_number = self.signal_number or self.stopped_by()
-            late = self.limit_seconds is not None and time.monotonic() - start > self.limit_seconds
+            seconds = time.monotonic() - self._start
+            late = self.limit_seconds is not None and seconds > self.limit_seconds
             if not stopping and (late or self.signal_number):
                 stopping = True
                 for _, worker in self.running.values():
@@ -168,3 +184,7 @@ class ParallelTraining:
         else:
             reason = "; ".join(worker.lines()[-2:]) or "no message"
             self.failed[task.name] = error_for_exit_code(code, f"exit code {code}: {reason}")
+
+
+def _epochs_left(tasks: Sequence[Task]) -> int:
+    return sum(task.recipe.training.epochs - task.epochs for task in tasks)

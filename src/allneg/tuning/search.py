@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from allneg.errors import DataError, Interrupted, UsageError
 from allneg.graph import read_graph
@@ -146,13 +146,13 @@ class Search:
     def _attempt(self, trial: Trial, graph: Graph, stopped_by: Callable[[], int]) -> bool:
         """Run a trial until it ends or a signal arrives; False if another process has it."""
         folder = TrialFolder(self.out, trial)
-        with folder.acquired() as acquired:
-            if not acquired:
-                return False
-            if self._result(trial) is None:  # no other process has run it meanwhile
-                pruning = self.study.pruning(trial) if self.halving else PruneCallback()
-                with contextlib.suppress(Interrupted):
+        try:
+            with FileLock(folder.lock, timeout=0), contextlib.suppress(Interrupted):
+                if self._result(trial) is None:  # no other process has run it meanwhile
+                    pruning = self.study.pruning(trial) if self.halving else PruneCallback()
                     folder.train(graph, stopped_by, pruning)
+        except Timeout:
+            return False
         self._write_results()
         return True
 

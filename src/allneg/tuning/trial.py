@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -84,12 +83,11 @@ class TrialFolder:
             return None
         if not isinstance(read, dict) or read.keys() != _RESULT_TYPES.keys():
             return None
-        if not all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items()):
+        has_types = all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items())
+        if not has_types or read["trial"] != self.trial.id:
             return None
         del read["settings"]
-        return (
-            TrialStatus(**read | {"trial": self.trial}) if read["trial"] == self.trial.id else None
-        )
+        return TrialStatus(**read | {"trial": self.trial})
 
     def status(self) -> TrialStatus:
         if (result := self.result()) is not None:
@@ -97,23 +95,12 @@ class TrialFolder:
         metrics = Run(self.folder, self.trial.recipe).metrics()
         state = "paused" if metrics else "waiting"
         if self.lock.exists():
-            with self.acquired() as is_free:
-                state = state if is_free else "running"
+            try:
+                with FileLock(self.lock, timeout=0):
+                    pass
+            except Timeout:
+                state = "running"
         return self._measured(state, metrics)
-
-    @contextlib.contextmanager
-    def acquired(self) -> Iterator[bool]:
-        """Hold the trial's lock if it is free, else yield False."""
-        lock = FileLock(self.lock)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
 
     def train(self, graph: Graph, stopped_by: Callable[[], int], pruning: PruneCallback) -> None:
         """Train the trial from its last checkpoint and write its result; the caller has the lock.
