@@ -91,11 +91,9 @@ class Search:
 
     def check(self) -> Graph:
         """Check devices, data and folder; return the graph."""
-        recipes = [trial.recipe for trial in self.space.trials]
-        for device in {recipe.hardware.device for recipe in recipes}:
-            find_device(device)
-        for mesh in {recipe.hardware.mesh for recipe in recipes}:
-            Mesh.of(mesh, 1)  # one process trains a trial
+        for hardware in {trial.recipe.hardware for trial in self.space.trials}:
+            find_device(hardware.device)
+            Mesh.of(hardware.mesh, 1)  # one process trains a trial
         data = self.space.recipe.data
         graph = read_graph(data.name, data)
         if not len(graph.valid):
