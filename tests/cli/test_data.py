@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from allneg.cli.data import command
+from allneg.cli.data import data_command
 from allneg.errors import DataError
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, list(arguments))
+    return CliRunner().invoke(data_command, list(arguments))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_get_suggests_a_close_name() -> None:
 def test_check_prints_tables_and_cuts_long_lists(leaky: str) -> None:
     output = run("check", leaky)
     assert output.exit_code == 0
-    assert "… and 2 more; --json lists them all" in output.stdout
+    assert "and 2 more (--json has all)" in output.stdout
     assert "1 duplicate triple in train is removed" in output.stderr
 
 

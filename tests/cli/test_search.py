@@ -14,8 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from allneg.cli import search as module
-from allneg.cli.workers import Worker, or_parent_ended, wait_for_trials
+from allneg.cli import workers as module
+from allneg.cli.progress import stop_signal
+from allneg.cli.workers import Worker, wait_for_trials
 from allneg.errors import Interrupted, ResourceError
 from allneg.runs import Run
 from allneg.tuning import Search, TrialFolder, read_space
@@ -53,7 +54,7 @@ def space(tiny_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(module, "TRIAL_POLL_SECONDS", 0.05)
 
 
 def test_a_search_prints_its_results_and_keeps_them(
@@ -209,6 +210,14 @@ def test_an_error_in_the_space_exits_with_2(allneg: Command, space: Path, tmp_pa
     assert "regularizer.wait is not a setting" in done.err
 
 
+def test_a_shipped_space_has_a_name(allneg: Command, tmp_path: Path) -> None:
+    flags = ("--out", tmp_path / "out", "--status", "--json")
+    assert len(allneg("search", "search/paper-grid", *flags).json["trials"]) == 150
+    done = allneg("search", "search/paper-gird", *flags)
+    assert done.code == 2
+    assert "close names: 'search/paper-grid'" in done.err
+
+
 def test_the_folder_of_a_run_is_refused(allneg: Command, space: Path, toy_copy: Run) -> None:
     before = sorted(toy_copy.folder.rglob("*"))
     done = allneg("search", space, "--out", toy_copy.folder)
@@ -320,6 +329,9 @@ def test_a_signal_is_sent_once_to_every_worker(capsys: pytest.CaptureFixture[str
 
 
 def test_a_worker_stops_when_its_parent_has_ended() -> None:
-    assert or_parent_ended(lambda: 0, os.getppid())() == 0
-    assert or_parent_ended(lambda: 0, os.getppid() + 1)() == signal.SIGTERM
-    assert or_parent_ended(lambda: signal.SIGINT, os.getppid() + 1)() == signal.SIGINT
+    with stop_signal(os.getppid()) as stopped_by:
+        assert stopped_by() == 0
+    with stop_signal(os.getppid() + 1) as stopped_by:
+        assert stopped_by() == signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped_by() == signal.SIGINT

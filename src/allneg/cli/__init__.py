@@ -21,19 +21,19 @@ from allneg.errors import AllnegError, ResourceError, close_names, printable
 _SECONDS_FOR_RANK_ZERO = 5.0
 # The module of each command, and its line in `allneg --help`.
 _COMMANDS = {
-    "train": "Train a model on a knowledge graph.",
-    "resume": "Continue an interrupted run.",
-    "search": "Search hyperparameters.",
-    "reproduce": "Compare our numbers with those of the paper.",
-    "evaluate": "Rank a split and print the report.",
-    "predict": "Answer queries by name.",
-    "compare": "Test whether one run ranks better than another.",
-    "info": "Print the data, recipe and progress of a run.",
-    "verify": "Check every file of a run.",
-    "export": "Join the shards of a run into one file or run.",
-    "plan": "Print the memory that a recipe needs.",
-    "explore": "Open a web page that explores runs.",
-    "data": "List, download and check knowledge graphs.",
+    "train": ("train", "Train a model on a knowledge graph."),
+    "resume": ("train", "Continue an interrupted run."),
+    "search": ("search", "Search hyperparameters."),
+    "reproduce": ("reproduce", "Compare our numbers with those of the paper."),
+    "evaluate": ("evaluate", "Rank a split and print the report."),
+    "predict": ("evaluate", "Answer queries by name."),
+    "compare": ("evaluate", "Test whether one run ranks better than another."),
+    "info": ("runs", "Print the data, recipe and progress of a run."),
+    "verify": ("runs", "Check every file of a run."),
+    "export": ("runs", "Join the shards of a run into one file or run."),
+    "plan": ("train", "Print the memory that a recipe needs."),
+    "explore": ("explore", "Open a web page that explores runs."),
+    "data": ("data", "List, download and check knowledge graphs."),
 }
 
 
@@ -43,19 +43,13 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"allneg.cli.{name}").command
+            close = close_names(name.lower(), _COMMANDS)
+            raise click.UsageError(f"No such command {printable(name)}{close}.", ctx)
+        module = importlib.import_module(f"allneg.cli.{_COMMANDS[name][0]}")
+        command: click.Command = getattr(module, f"{name}_command")
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            close = close_names(args[0].lower(), _COMMANDS)
-            raise click.UsageError(f"No such command {printable(args[0])}{close}.", ctx)
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -69,7 +63,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
 def _discard_stdout() -> None:
@@ -113,19 +107,17 @@ def main() -> None:
         code: object = allneg(prog_name="allneg", standalone_mode=False)
         if isinstance(code, int):  # how click returns an `Exit` of a command
             sys.exit(code)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
     except OSError as error:
+        what = f"{error.filename}: cannot be used"
         if error.filename is None:
             _discard_stdout()
-            sys.stderr.write(f"allneg: the output cannot be written ({error.strerror})\n")
-        else:
-            sys.stderr.write(f"allneg: {error.filename}: cannot be used ({error.strerror})\n")
+            what = "the output cannot be written"
+        sys.stderr.write(f"allneg: {what} ({error.strerror})\n")
         sys.exit(ResourceError.exit_code)
     except AllnegError as error:
         _report(error)
@@ -138,8 +130,7 @@ def _report(error: AllnegError) -> None:
     # Most errors are the same in every process; a full memory or disk is not.
     if not isinstance(error, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0":
         time.sleep(_SECONDS_FOR_RANK_ZERO)  # meanwhile torchrun should end this process
-    for line in f"allneg: {error}".splitlines():
-        note(line)
+    note(f"allneg: {error}")
     if "WORLD_SIZE" in os.environ:
         # A normal exit may abort in the threads that talk to other processes, and torchrun would
         # report that as the cause.

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from allneg.cli.options import json_option, set_option
-from allneg.cli.output import SCHEMA_VERSION, json_document, note, table
+from allneg.cli.output import json_document, note, table
 from allneg.errors import DataError, close_names, counted
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
 
-_MOST_ROWS = 10
-
 
 @click.group()
-def command() -> None:
+def data_command() -> None:
     """List, download and check knowledge graphs."""
 
 
-@command.command("list")
+@data_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
     """List the datasets with known names, and where they are."""
@@ -31,7 +28,7 @@ def list_command(as_json: bool) -> None:
 
     sets = [_described(name) for name in KNOWN_NAMES]
     if as_json:
-        json_document({"schema_version": SCHEMA_VERSION, "sets": sets})
+        json_document({"sets": sets})
         return
     columns = ("entities", "relations", "train", "valid", "test")
     rows = [
@@ -47,52 +44,44 @@ def _described(name: str) -> dict[str, Any]:
     from allneg.graph.graph import SPLITS
     from allneg.graph.read import read_graph
 
-    if name in DATASETS:
-        known = DATASETS[name]
-        entities, relations, about = known.n_entities, known.n_relations, known.about
-        triples = {split: content.lines for split, content in known.files.items()}
+    if (known := DATASETS.get(name)) is not None:
+        counts = {"entities": known.n_entities, "relations": known.n_relations}
+        counts |= {split: content.lines for split, content in known.files.items()}
+        about = known.about
     else:
         graph = read_graph(name)
-        entities, relations = graph.n_entities, graph.n_relations
+        counts = {"entities": graph.n_entities, "relations": graph.n_relations}
+        counts |= {split: len(graph.split(split)) for split in SPLITS}
         about = "countries, their cities, languages, currencies and neighbours"
-        triples = {split: len(graph.split(split)) for split in SPLITS}
-    counts = {"entities": entities, "relations": relations, **triples}
     return {"name": name, **counts, "where": dataset_location(name), "about": about}
 
 
-@command.command("get")
+@data_command.command("get")
 @click.argument("name")
 @json_option
 def get_command(name: str, as_json: bool) -> None:
     """Download the dataset NAME if it is missing, check it, and print where it is."""
-    from allneg.graph.datasets import (
-        KNOWN_NAMES,
-        PACKAGED,
-        dataset_location,
-        find_dataset,
-        is_offline,
-    )
+    from allneg.graph import datasets
 
-    if name not in KNOWN_NAMES:
-        known = ", ".join(KNOWN_NAMES)
-        raise DataError(
-            f"no known dataset is called {name!r}{close_names(name, KNOWN_NAMES)}; known: {known}"
-        )
-    where = dataset_location(name)
-    if name not in PACKAGED:
-        if where is None and not is_offline():
+    known = datasets.KNOWN_NAMES
+    if name not in known:
+        close = close_names(name, known)
+        raise DataError(f"no known dataset is called {name!r}{close}; known: {', '.join(known)}")
+    where = datasets.dataset_location(name)
+    if name not in datasets.PACKAGED:
+        if where is None and not datasets.is_offline():
             note(f"downloading {name}")
-        path, notes = find_dataset(name)
+        path, notes = datasets.find_dataset(name)
         where = str(path)
         for text in notes:
             note(text)
     if as_json:
-        json_document({"schema_version": SCHEMA_VERSION, "name": name, "where": where})
+        json_document({"name": name, "where": where})
     else:
         click.echo(f"{name}: {where}")
 
 
-@command.command("check")
+@data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
 @click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
 @set_option
@@ -114,7 +103,7 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
             text = text.replace(kept, removed)
         note(text)
     if as_json:
-        json_document({"schema_version": SCHEMA_VERSION, **found.to_json()})
+        json_document(found.to_json())
     else:
         _print(found)
     if strict and any(found.overlaps.values()):
@@ -126,43 +115,29 @@ def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json:
 
 def _print(found: Check) -> None:
     graph = found.graph
+    by_split = [found.triples, found.duplicates, found.self_loops]
+    by_split += [found.unseen_triples, found.leaked]
     table(
         f"{graph.name}: {counted(graph.n_entities, 'entity')}, "
         f"{counted(graph.n_relations, 'relation')}",
         ("split", "triples#", "duplicates#", "head = tail#", "not in train#", "leaked by train#"),
-        [
-            (
-                split,
-                count,
-                found.duplicates[split],
-                found.self_loops[split],
-                found.unseen_triples.get(split),
-                found.leaked.get(split),
-            )
-            for split, count in found.triples.items()
-        ],
+        [(split, *(counts.get(split) for counts in by_split)) for split in found.triples],
     )
     click.echo(
         f"not in train: triples with one of the {counted(found.unseen_entities, 'entity')} or "
         f"{counted(found.unseen_relations, 'relation')} that are missing from train\n"
         "leaked by train: train connects the same entities by one of the relations below\n"
     )
-    table("Triples in two splits", ("splits", "triples#"), list(found.overlaps.items()))
-    categories = list(found.category_counts().items())
+    table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
+    categories = found.category_counts().items()
     table("Relations by category", ("heads-tails", "relations#"), categories)
-    columns = ("relation", "other", "triples#", "share#")
-    _cut_table("Inverse relations", columns, [astuple(overlap) for overlap in found.inverse])
-    symmetric = [astuple(overlap)[1:] for overlap in found.symmetric]
-    _cut_table("Symmetric relations", ("relation", *columns[2:]), symmetric)
-    duplicate = [astuple(overlap) for overlap in found.duplicate_relations]
-    _cut_table("Duplicate relations", columns, duplicate)
-
-
-def _cut_table(title: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-    """Print the first rows of a table, and how many more there are."""
-    if not rows:
-        click.echo(f"{title}: none")
-        return
-    table(title, columns, rows[:_MOST_ROWS])
-    if len(rows) > _MOST_ROWS:
-        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more; --json lists them all")
+    for title, overlaps in (
+        ("Inverse relations", found.inverse),
+        ("Symmetric relations", found.symmetric),
+        ("Duplicate relations", found.duplicate_relations),
+    ):
+        if overlaps:
+            rows = [astuple(overlap) for overlap in overlaps]
+            table(title, ("relation", "other", "triples#", "share#"), rows, most=10)
+        else:
+            click.echo(f"{title}: none")

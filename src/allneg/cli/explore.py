@@ -14,16 +14,16 @@ from typing import NoReturn
 
 import click
 
-from allneg.cli.options import device_option
+from allneg.cli.options import PATH, device_option
 from allneg.cli.output import note
-from allneg.errors import Interrupted, RecipeError, printable
+from allneg.errors import Interrupted, UsageError, printable
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN…")
+@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN…")
 @click.option(
     "--labels",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A file of labels for entities whose names are ids: name, tab, label per line; "
     "also .gz or .xz.",
 )
@@ -38,7 +38,7 @@ from allneg.errors import Interrupted, RecipeError, printable
 )
 @click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
 @device_option
-def command(
+def explore_command(
     runs: tuple[Path, ...],
     labels: Path | None,
     port: int,
@@ -87,16 +87,14 @@ def _check_options(host: str, allowed: tuple[str, ...]) -> None:
     """Check that the extra is installed and that other machines have a host name to use."""
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
-        raise RecipeError(f"the explorer needs {' and '.join(missing)}; install allneg[serve]")
+        raise UsageError(f"the explorer needs {' and '.join(missing)}; install allneg[serve]")
     for name in allowed:
         if not name or any(c in name for c in "/:@ ") or not name.isprintable():
-            raise RecipeError(f"--allow-host {printable(name)}: expected a plain host name")
+            raise UsageError(f"--allow-host {printable(name)}: expected a plain host name")
     if _is_loopback(host):
         return
     if not allowed:
-        raise RecipeError(
-            f"--host {host} admits other machines; name this machine with --allow-host NAME"
-        )
+        raise UsageError(f"--host {host} admits other machines; add --allow-host NAME")
     note(f"explorer: listens on {host}: everyone who reaches this machine can query these runs")
 
 

@@ -13,10 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from allneg.errors import counted
-
 SCHEMA_VERSION = 1
-MAX_RELATIONS = 20  # rows of a table; --json has all relations
 
 
 def json_document(value: Any) -> None:
@@ -31,22 +28,20 @@ def json_document(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. A column whose name ends with `#` is aligned to the right."""
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], most: int | None = None
+) -> None:
+    """Print a table of at most `most` rows. A column whose name ends with `#` is right-aligned."""
     out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
         is_right = column.endswith("#")
         out.add_column(column.rstrip("#"), justify="right" if is_right else "left", overflow="fold")
-    for row in rows:
-        out.add_row(*(Text(clean(_format(cell))) for cell in row))
+    cells = [[Text(clean(_format(cell))) for cell in row] for row in rows]
+    for row in cells[:most]:
+        out.add_row(*row)
     _Console(width=None if sys.stdout.isatty() else 120).print(out)
-
-
-def relation_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table with one row per relation, and how many rows were left out."""
-    table("by relation", ("relation", *columns), rows[:MAX_RELATIONS])
-    if len(rows) > MAX_RELATIONS:
-        print(f"and {counted(len(rows) - MAX_RELATIONS, 'relation')} more (--json has all)")
+    if most is not None and len(cells) > most:
+        print(f"and {len(cells) - most:,} more (--json has all)")
 
 
 class _Console(Console):
@@ -60,8 +55,9 @@ def is_rank_zero() -> bool:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr."""
-    print(clean(text), file=sys.stderr)
+    """Print lines on stderr."""
+    for line in text.splitlines():
+        print(clean(line), file=sys.stderr)
 
 
 def clean(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from allneg.cli.output import clean, is_rank_zero, note
 from allneg.evaluation import Report
@@ -22,21 +22,24 @@ _LINE_SECONDS = 10.0  # between two lines of progress without a terminal
 
 
 @contextlib.contextmanager
-def training_progress(quiet: bool) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
+def training_progress(
+    quiet: bool, parent: int | None = None
+) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
     """Callbacks that show progress, and the function of `stop_signal`."""
     with contextlib.ExitStack() as stack:
         callbacks = Callbacks()
         if not quiet and is_rank_zero():
-            callbacks = stack.enter_context(_Bar()) if sys.stderr.isatty() else _Lines()
-        yield callbacks, stack.enter_context(stop_signal())
+            callbacks = _Bar(stack) if sys.stderr.isatty() else _Lines()
+        yield callbacks, stack.enter_context(stop_signal(parent))
 
 
 @contextlib.contextmanager
-def stop_signal() -> Iterator[Callable[[], int]]:
+def stop_signal(parent: int | None = None) -> Iterator[Callable[[], int]]:
     """A function that returns the number of the first SIGINT or SIGTERM, or 0 before it.
 
-    A second signal ends the process at once. Not under torchrun, which may pass a signal on twice
-    and kills processes that take too long.
+    A worker also gets SIGTERM once `parent`, the process that started it, has ended: a closed
+    terminal ends only that process. A second signal ends the process at once, but not under
+    torchrun, which may pass a signal on twice and kills processes that take too long.
     """
     received: list[int] = []
     second_ends = "TORCHELASTIC_RUN_ID" not in os.environ
@@ -51,10 +54,15 @@ def stop_signal() -> Iterator[Callable[[], int]]:
             with contextlib.suppress(OSError):
                 os.write(2, b"\nsaving; repeat the signal to end at once, without saving\n")
 
+    def stopped_by() -> int:
+        if received:
+            return received[0]
+        return signal.SIGTERM if parent is not None and os.getppid() != parent else 0
+
     for number in before:
         signal.signal(number, receive)
     try:
-        yield lambda: received[0] if received else 0
+        yield stopped_by
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -67,8 +75,7 @@ class _Lines(Callbacks):
         self._last = time.monotonic()
 
     def on_message(self, line: str) -> None:
-        for part in line.splitlines():
-            note(part)
+        note(line)
 
     def on_step(self, state: State, n_steps: int) -> None:
         if time.monotonic() - self._last >= _LINE_SECONDS:
@@ -81,36 +88,29 @@ class _Lines(Callbacks):
 
 
 class _Bar(Callbacks):
-    """A progress bar over all epochs; early stopping may end it sooner."""
+    """A progress bar over all epochs, until `stack` closes; early stopping may end it sooner."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
+    def __init__(self, stack: contextlib.ExitStack) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            "{task.description}",
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
+            "{task.percentage:>3.0f} %",
             TimeElapsedColumn(),
-            TextColumn("at most"),
+            "at most",
             TimeRemainingColumn(),
-            TextColumn("{task.fields[mrr]}"),
-            console=self._console,
+            "{task.fields[mrr]}",
+            console=Console(stderr=True),
             transient=True,
         )
         self._task = self._progress.add_task("reading", total=None, mrr="")
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        stack.enter_context(self._progress)
 
     def on_start(self, epochs: int) -> None:
         self._epochs = epochs
 
     def on_message(self, line: str) -> None:
         for part in line.splitlines():
-            self._console.print(clean(part), markup=False, highlight=False)
+            self._progress.console.print(clean(part), markup=False, highlight=False)
 
     def on_step(self, state: State, n_steps: int) -> None:
         self._progress.update(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allneg.cli.output import json_document, note, relation_table, table
+from allneg.cli.output import json_document, note, table
 from allneg.errors import counted
 from allneg.evaluation import Report
 from allneg.evaluation.report import by_heading
@@ -44,8 +44,9 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
     table(title, ("", *columns), rows)
-    relations = sorted(report.by_relation.items(), key=lambda item: -item[1]["count"])
-    relation_table(columns, [(name, *_cells(metrics)) for name, metrics in relations])
+    rows = [(name, *_cells(metrics)) for name, metrics in report.by_relation.items()]
+    rows.sort(key=lambda row: -row[-1])
+    table("by relation", ("relation", *columns), rows, most=20)
     print(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     print(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
@@ -57,6 +58,6 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     print(f"run: {run.folder}")
 
 
-def _cells(metrics: Mapping[str, Any]) -> tuple[object, ...]:
+def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
     cells = by_heading(metrics) | {"MR": f"{metrics['mr']:,.1f}"}
     return (*cells.values(), metrics["count"])

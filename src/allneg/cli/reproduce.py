@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from allneg.reproduce import Cell, Results, Task
 
 _PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+_LINE_SECONDS = 30.0  # between two lines of progress
 _SECONDS = click.FloatRange(0, max=1e9)
 _SEED = click.IntRange(0, (1 << 63) - 1)
 _COLUMNS = ("", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "missing")
@@ -43,7 +45,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 @click.option("--runs", type=Path, default="runs/reproduce", help="Folder of runs.")
 @json_option
 @quiet_option
-def command(
+def reproduce_command(
     parts: tuple[str, ...],
     datasets: list[str],
     rows: list[str],
@@ -85,8 +87,8 @@ def _train(
     tasks: Sequence[Task], results: Results, parallel: int, limit: float | None, quiet: bool
 ) -> dict[str, AllnegError]:
     """Train the tasks without a result and write result files; what failed, by task."""
-    from allneg.cli.parallel import ParallelProgress, ParallelTraining
     from allneg.cli.progress import stop_signal
+    from allneg.cli.workers import TO_CONTINUE, ParallelTraining
     from allneg.reproduce import entry
     from allneg.runs import Run
     from allneg.runs.files import need_writable, write_errors
@@ -101,25 +103,37 @@ def _train(
         with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             need_writable(folder)
-    progress = ParallelProgress(left)
 
-    def ended(task: Task) -> None:
-        results.add(task.cell, task.recipe, entry(Run.open(task.folder)))
+    def add_result(task: Task) -> None:
+        seed = entry(Run.open(task.folder))
+        results.add(task.cell, task.recipe, seed)
+        paper = f" (paper {task.cell.paper.mrr:.2f})" if task.cell.paper else ""
         if not quiet:
-            progress.finished(task, results.get(task.cell), trainings)
+            reached = f"test MRR {seed['mrr']:.4f}{paper}, {seed['seconds']:.0f} s"
+            note(f"{training.progress()}: {task.name}: {reached}")
+
+    next_line = time.monotonic() + _LINE_SECONDS
+
+    def print_running(training: ParallelTraining) -> None:
+        nonlocal next_line
+        if not quiet and time.monotonic() > next_line:
+            next_line = time.monotonic() + _LINE_SECONDS
+            running = (
+                f"{task.name}, epoch {task.epochs} of {task.recipe.training.epochs}"
+                for task, _ in training.running.values()
+            )
+            note(f"{training.progress()}: {'; '.join(running)}")
 
     why = "another `allneg reproduce` trains here; wait for it, or choose another --runs"
     with locked(left[0].runs, lambda: why), stop_signal() as stopped_by:
-        trainings = ParallelTraining(left, parallel, stopped_by, ended, limit_seconds=limit)
-        if not quiet:
-            trainings.on_poll = progress.poll
-        trainings.train()
-    message = f"{len(trainings.waiting)} runs are left; run the same command to continue"
-    if trainings.signal_number:
-        raise Interrupted(message, trainings.signal_number)
-    if trainings.waiting:
+        training = ParallelTraining(left, parallel, stopped_by, add_result, print_running, limit)
+        training.train()
+    message = f"{len(training.waiting)} runs are left; {TO_CONTINUE}"
+    if training.signal_number:
+        raise Interrupted(message, training.signal_number)
+    if training.waiting:
         note(message)
-    return trainings.failed
+    return training.failed
 
 
 def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_json: bool) -> None:
@@ -127,22 +141,26 @@ def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_js
     output, rows = [], []
     for cell in cells:
         result = results.get(cell)
-        ours = result.summary() if result else None
+        ours = result.summary() if result else {}
         difference = ours["mrr"] - cell.paper.mrr if ours and cell.paper else None
         lacking = []
         for task in tasks:
             if task.cell == cell and not results.has(task):
                 state = "recipe changed" if result and result.seed(task.seed) else task.state
                 lacking.append({"seed": task.seed, "state": state})
-        output.append({**asdict(cell), "ours": ours, "difference": difference, "lacking": lacking})
+        numbers = {"ours": ours or None, "difference": difference, "lacking": lacking}
+        output.append({**asdict(cell), **numbers})
+        hits = ours.get("hits", {})
         rows.append(
             (
                 cell.name,
                 f"{cell.paper.mrr:.2f}" if cell.paper else None,
-                *((ours["mrr"], ours["spread"]) if ours else (None, None)),
+                ours.get("mrr"),
+                ours.get("spread"),
                 f"{difference:+.3f}" if difference is not None else None,
-                *((ours["hits"]["1"], ours["hits"]["10"]) if ours else (None, None)),
-                ",".join(map(str, ours["seeds"])) if ours else None,
+                hits.get("1"),
+                hits.get("10"),
+                ",".join(map(str, ours.get("seeds", []))),
                 "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking),
             )
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
-import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,19 +13,15 @@ import click
 
 from allneg.cli.options import PATH, json_option, parent_option, quiet_option, set_option
 from allneg.cli.output import json_document, note, table
-from allneg.cli.workers import Worker, environments, or_parent_ended, wait_for_trials
+from allneg.cli.workers import Worker, environments, wait_for_trials
 from allneg.errors import Diverged, OutOfMemoryError, UsageError, counted
 
 if TYPE_CHECKING:
-    from allneg.tuning import Search, TrialStatus
-
-_MAX_ROWS = 10
-_POLL_SECONDS = 1.0
-_ENDED = ("finished", "dropped", "diverged", "too large")
+    from allneg.tuning import Search
 
 
 @click.command()
-@click.argument("space", type=PATH, metavar="SPACE.toml")
+@click.argument("space", metavar="SPACE")
 @click.option("--out", type=PATH, required=True, help="The folder of the search.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
 @click.option("--trials", type=click.IntRange(1), help="Number of trials, for ranges.")
@@ -36,8 +31,8 @@ _ENDED = ("finished", "dropped", "diverged", "too large")
 @json_option
 @quiet_option
 @parent_option
-def command(
-    space: Path,
+def search_command(
+    space: str,
     out: Path,
     workers: int,
     trials: int | None,
@@ -48,37 +43,41 @@ def command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Run a trial for every combination of the settings in [search] of SPACE.toml.
+    """Run a trial for every combination of the settings in [search] of SPACE.
+
+    SPACE is a file, or a shipped space such as search/paper-grid.
 
     If a setting has a range, Optuna suggests --trials of them. Every trial runs once: the same
     command continues an interrupted search, and helps a running one, also from another machine
     that sees the folder. Trials are ordered by valid MRR; test is never ranked.
     """
     from allneg.cli.progress import stop_signal
+    from allneg.recipes import find_recipe
     from allneg.tuning import Search, read_space
     from allneg.tuning.study import write_plot
 
     if (out / "run.json").exists():
         raise UsageError(f"{out}: is a run, not a search; choose another --out")
-    search = Search(read_space(space, settings), out, trials, halving)
+    search = Search(read_space(find_recipe(space), settings), out, trials, halving)
     if only_status:
         _print(search, as_json)
         return
-    with stop_signal() as stopped_by:
+    with stop_signal(parent) as stopped_by:
         if parent is not None:
-            search.run(or_parent_ended(stopped_by, parent))
+            search.run(stopped_by)
             return
-        with contextlib.nullcontext() if quiet else _progress(search):
-            if workers == 1:
-                search.run(stopped_by)
-            else:
-                search.check()  # an error is reported once, not by every worker
-                devices = {trial.recipe.hardware.device for trial in search.space.trials}
-                started = [
-                    Worker.start_allneg(sys.argv[1:], environment)
-                    for environment in environments(workers, devices <= {"auto", "cuda"})
-                ]
-                wait_for_trials(started, stopped_by, search.n_left)
+        on_poll = _progress(search, quiet)
+        if workers == 1:
+            search.run(stopped_by, on_poll)
+        else:
+            search.check()  # an error is reported once, not by every worker
+            devices = {trial.recipe.hardware.device for trial in search.space.trials}
+            started = [
+                Worker.start_allneg(sys.argv[1:], environment)
+                for environment in environments(workers, devices)
+            ]
+            wait_for_trials(started, stopped_by, search.n_left, on_poll)
+        on_poll()
     try:
         write_plot(search.space, search.statuses(), out / "search.svg")
     except UsageError as missing:
@@ -98,24 +97,17 @@ def _print(search: Search, as_json: bool) -> None:
         json_document({**search.results(), "search": str(search.out)})
         return
     statuses, names = search.statuses(), list(search.space.axes)
-    table(
-        _summary(statuses),
-        (*(f"{name}#" for name in names), "valid MRR#", "best epoch#", "state", "trial"),
-        [
-            (
-                *(format_value(status.trial.settings[name]) for name in names),
-                status.valid_mrr,
-                status.best_epoch,
-                status.state,
-                status.trial.id,
-            )
-            for status in statuses[:_MAX_ROWS]
-        ],
-    )
+    counts = Counter(status.state for status in statuses)  # statuses are sorted by state
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    title = f"{counted(len(statuses), 'trial')}: {states}"
+    columns = (*(f"{name}#" for name in names), "valid MRR#", "best epoch#", "state", "trial")
+    rows = []
+    for at in statuses:
+        values = [format_value(at.trial.settings[name]) for name in names]
+        rows.append((*values, at.valid_mrr, at.best_epoch, at.state, at.trial.id))
+    table(title, columns, rows, most=10)
     if (repeated := len(search.suggested()) - len(statuses)) > 0:
         print(f"{counted(repeated, 'suggestion')} of Optuna repeated an earlier one")
-    if len(statuses) > _MAX_ROWS:
-        print(f"and {counted(len(statuses) - _MAX_ROWS, 'trial')} more (--json has all)")
     if large := [status for status in statuses if status.state == "too large"]:
         folder = shlex.quote(str(search.out / "trials" / large[0].trial.id))
         print(f"{large[0].reason}\nTo run this trial again, remove {folder} first.")
@@ -124,38 +116,22 @@ def _print(search: Search, as_json: bool) -> None:
         print(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has used")
 
 
-def _summary(statuses: list[TrialStatus]) -> str:
-    from allneg.tuning import STATES
+def _progress(search: Search, quiet: bool) -> Callable[[], None]:
+    """A function that prints a line for every trial that ended since its last call.
 
-    counts = {state: sum(status.state == state for status in statuses) for state in STATES}
-    states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    return f"{counted(len(statuses), 'trial')}: {states}"
-
-
-@contextlib.contextmanager
-def _progress(search: Search) -> Iterator[None]:
-    """Print a line on stderr for every trial that ends, in this process or in others."""
-    seen = {status.trial.id for status in search.statuses() if status.state in _ENDED}
-    data, ended = search.space.recipe.data.name, threading.Event()
-    note(f"{search.out}: {search.n_total()} trials on {data}, {len(seen)} of them done")
-
-    def watch() -> None:
-        while not ended.wait(_POLL_SECONDS):
-            print_new()
+    Other processes may have run the trial.
+    """
+    seen = {status.trial.id for status in search.ended()}
 
     def print_new() -> None:
-        for status in search.statuses():
-            if status.state in _ENDED and status.trial.id not in seen:
+        for status in search.ended() if not quiet else ():
+            if status.trial.id not in seen:
                 seen.add(status.trial.id)
                 mrr = "" if status.valid_mrr is None else f", valid MRR {status.valid_mrr:.4f}"
                 done = f"{len(seen)} of {search.n_total()}"
                 note(f"{done}: {status.trial}: {status.state}{mrr}")
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        print_new()
+    if not quiet:
+        data = search.space.recipe.data.name
+        note(f"{search.out}: {search.n_total()} trials on {data}, {len(seen)} of them done")
+    return print_new

@@ -1,4 +1,4 @@
-"""`allneg train`."""
+"""`allneg train`, `allneg resume` and `allneg plan`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from allneg.cli.options import (
     mesh_option,
     parent_option,
     quiet_option,
+    run_argument,
     set_option,
     with_flags,
 )
+from allneg.cli.output import is_rank_zero, json_document, note, table
+from allneg.errors import UsageError
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
+    from allneg.training.counts import Counts
+    from allneg.training.memory import MemoryPlan
 
+_SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
+_GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
 # What it means that a setting has no value.
 UNSET = {
     ("loss", "n_negatives"): "no sample; every entity is a negative",
@@ -45,7 +52,7 @@ UNSET = {
 @json_option
 @quiet_option
 @parent_option
-def command(
+def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
@@ -64,10 +71,8 @@ def command(
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
-    from allneg.cli.output import is_rank_zero, json_document, note
     from allneg.cli.progress import training_progress
     from allneg.cli.reports import print_run
-    from allneg.cli.workers import or_parent_ended
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
@@ -78,9 +83,8 @@ def command(
         else:
             click.echo(_with_unset(plan), nl=False)
         return
-    with training_progress(quiet) as (callbacks, stopped_by):
-        stopped = or_parent_ended(stopped_by, parent)
-        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped)
+    with training_progress(quiet, parent) as (callbacks, stopped_by):
+        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped_by)
     if not is_rank_zero():
         return
     print_run(run, as_json)
@@ -90,6 +94,34 @@ def command(
             "valid and test MRR differ: they rank other queries, and the ranks of valid are "
             "filtered by train and valid alone"
         )
+
+
+@click.command()
+@run_argument
+@mesh_option
+@json_option
+@quiet_option
+@parent_option
+def resume_command(
+    run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int | None
+) -> None:
+    """Continue RUN from its last checkpoint.
+
+    The result is bit-identical to that of an uninterrupted run.
+    """
+    from allneg.cli.progress import training_progress
+    from allneg.cli.reports import print_run
+    from allneg.runs import Run
+    from allneg.training.train import resume
+
+    opened = Run.open(run)
+    if not opened.finished:
+        with training_progress(quiet, parent) as (callbacks, stopped_by):
+            resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped_by)
+    elif is_rank_zero():
+        note("the run is finished already")
+    if is_rank_zero():
+        print_run(opened, as_json)
 
 
 def _with_unset(recipe: Recipe) -> str:
@@ -104,3 +136,90 @@ def _with_unset(recipe: Recipe) -> str:
         ]
         parts.append("\n".join([text, *unset]) + "\n")
     return "\n".join(parts)
+
+
+@click.command()
+@click.argument("recipe", type=PATH)
+@set_option
+@device_option
+@click.option("--mesh", metavar="rows=N,batch=M", help="Plan for several devices.")
+@click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="A GPU that is not here.")
+@click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
+@click.option("--relations", type=_SIZE, help="Number of relations.")
+@click.option("--triples", type=_SIZE, help="Number of triples in train.")
+@json_option
+def plan_command(
+    recipe: Path,
+    settings: tuple[str, ...],
+    device: str | None,
+    mesh: str | None,
+    gpu: str | None,
+    entities: int | None,
+    relations: int | None,
+    triples: int | None,
+    as_json: bool,
+) -> None:
+    """Print the memory that RECIPE needs on each device, before anything is allocated."""
+    import torch
+
+    from allneg.hardware import find_device, memory
+    from allneg.mesh import Mesh
+    from allneg.recipe import Recipe
+    from allneg.recipes import find_recipe
+    from allneg.training.memory import plan
+
+    flags = {"hardware.device": device, "hardware.mesh": mesh}
+    chosen = Recipe.read(find_recipe(recipe)).with_settings(with_flags(settings, flags))
+    counts, name = _counts(chosen, entities, relations, triples)
+    grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
+    if chosen.hardware.device == "auto" and (gpu or chosen.hardware.mesh):
+        planned, gpu = torch.device("cuda"), gpu or "h200"  # it need not be here
+        available: int | None = _GPU_BYTES[gpu]
+    else:
+        planned = find_device(chosen.hardware.device)
+        available = memory(planned)
+    made = plan(chosen, counts, planned, grid)
+    if as_json:
+        fits = None if available is None else made.peak <= available
+        more = {"mesh": str(grid), "available": available, "fits": fits}
+        json_document({**made.to_json(), **more})
+        return
+    rows = [
+        (phase, what, f"{size / 2**20:,.1f}")
+        for phase in ("host", "kept", "training", "ranking")
+        for what, size in getattr(made, phase).items()
+    ]
+    rows.append(("peak", "", f"{made.peak / 2**20:,.1f}"))
+    shared = f", each of {grid}" if grid.size > 1 else ""
+    title = f"{chosen.model.name} on {name}, {made.device}{shared}"
+    table(title, ("when", "what", "MiB#"), rows)
+    print(made.path)
+    if available is not None:
+        print(f"{gpu or made.device} has {available / 2**20:,.1f} MiB: {_verdict(made, available)}")
+
+
+def _counts(
+    recipe: Recipe, entities: int | None, relations: int | None, triples: int | None
+) -> tuple[Counts, str]:
+    """The size of the graph, and its name."""
+    from allneg.graph import read_graph
+    from allneg.training.counts import Counts
+
+    if entities is not None and relations is not None and triples is not None:
+        others = max(1, triples // 1000)  # a typical size of valid and test
+        return Counts(entities, relations, triples, others, others), f"{entities:,} entities"
+    if (entities, relations, triples) != (None, None, None):
+        raise UsageError("give all of --entities, --relations and --triples, or none of them")
+    graph = read_graph(recipe.data.name, recipe.data)
+    return Counts.of(graph), graph.name
+
+
+def _verdict(made: MemoryPlan, available: int) -> str:
+    """Whether the plan fits, and if not, what to lower."""
+    if made.peak <= available:
+        return "fits"
+    if sum(made.kept.values()) > available:
+        return "does not fit; lower model.dim"
+    phases = {"training": "training.micro_batch or loss.block", "ranking": "evaluation.block"}
+    largest = max(phases, key=lambda phase: sum(getattr(made, phase).values()))
+    return f"does not fit; lower {phases[largest]}"

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from allneg.errors import DataError, Interrupted, UsageError
 from allneg.graph import read_graph
@@ -20,7 +20,7 @@ from allneg.mesh import Mesh
 from allneg.runs.files import write_errors, write_json
 from allneg.tuning.space import Space, Trial
 from allneg.tuning.study import JOURNAL, Study, rungs
-from allneg.tuning.trial import STATES, TrialFolder, TrialStatus, data_hash
+from allneg.tuning.trial import STATES, PruneCallback, TrialFolder, TrialStatus, data_hash
 
 SCHEMA_VERSION = 1
 _POLL_SECONDS = 0.5  # while other processes run the remaining trials
@@ -73,12 +73,10 @@ class Search:
 
     def statuses(self) -> list[TrialStatus]:
         """The status of every trial: finished ones first, the best valid MRR first."""
-
-        def order(status: TrialStatus) -> tuple[int, float, str]:
-            return STATES.index(status.state), -(status.valid_mrr or 0.0), status.trial.id
-
-        folders = (TrialFolder(self.out, trial) for trial in self.trials())
-        return sorted((folder.status() for folder in folders), key=order)
+        statuses = [TrialFolder(self.out, trial).status() for trial in self.trials()]
+        return sorted(
+            statuses, key=lambda at: (STATES.index(at.state), -(at.valid_mrr or 0.0), at.trial.id)
+        )
 
     def results(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -93,11 +91,9 @@ class Search:
 
     def check(self) -> Graph:
         """Check devices, data and folder; return the graph."""
-        recipes = [trial.recipe for trial in self.space.trials]
-        for device in {recipe.hardware.device for recipe in recipes}:
-            find_device(device)
-        for mesh in {recipe.hardware.mesh for recipe in recipes}:
-            Mesh.of(mesh, 1)  # one process trains a trial
+        for hardware in {trial.recipe.hardware for trial in self.space.trials}:
+            find_device(hardware.device)
+            Mesh.of(hardware.mesh, 1)  # one process trains a trial
         data = self.space.recipe.data
         graph = read_graph(data.name, data)
         if not len(graph.valid):
@@ -111,23 +107,31 @@ class Search:
                 folder.check_data(result.data, data_hash(graph))
         return graph
 
-    def run(self, stopped_by: Callable[[], int] = lambda: 0) -> None:
+    def run(
+        self, stopped_by: Callable[[], int] = lambda: 0, on_poll: Callable[[], None] = lambda: None
+    ) -> None:
         """Run trials until all have ended, in this process or in others.
 
         A trial that a killed process left behind continues from its checkpoint. `stopped_by`
-        gives the number of a signal that arrived, or 0.
+        returns the number of a signal that arrived, or 0. `on_poll` is called between trials.
         """
         graph, uses_optuna = self.check(), self.space.has_ranges or self.halving
         while True:
+            on_poll()
+            if number := stopped_by():
+                raise Interrupted("stopped and saved; run the same command to continue", number)
             if any(self._attempt(trial, graph, stopped_by) for trial in self._pending()):
                 continue
             if uses_optuna and self.study.update(self.n_trials or 0, self._result):
                 continue
             if not self._pending():  # looked up again: another process may have added a trial
                 break
-            _raise_if_stopped(stopped_by)
             time.sleep(_POLL_SECONDS)
         self._write_results()
+
+    def ended(self) -> list[TrialStatus]:
+        """The results of all trials that have ended."""
+        return [result for trial in self.trials() if (result := self._result(trial)) is not None]
 
     def _pending(self) -> list[Trial]:
         return [trial for trial in self.trials() if self._result(trial) is None]
@@ -138,25 +142,18 @@ class Search:
         return None if result and result.state == "dropped" and not self.halving else result
 
     def _attempt(self, trial: Trial, graph: Graph, stopped_by: Callable[[], int]) -> bool:
-        """Run a trial; False if another process has it."""
-        _raise_if_stopped(stopped_by)
+        """Run a trial until it ends or a signal arrives; False if another process has it."""
         folder = TrialFolder(self.out, trial)
-        with folder.acquired() as acquired:
-            if not acquired:
-                return False
-            if self._result(trial) is None:  # no other process has run it meanwhile
-                pruning = self.study.pruning(trial) if self.halving else None
-                with contextlib.suppress(Interrupted):
+        try:
+            with FileLock(folder.lock, timeout=0), contextlib.suppress(Interrupted):
+                if self._result(trial) is None:  # no other process has run it meanwhile
+                    pruning = self.study.pruning(trial) if self.halving else PruneCallback()
                     folder.train(graph, stopped_by, pruning)
-        _raise_if_stopped(stopped_by)
+        except Timeout:
+            return False
         self._write_results()
         return True
 
     def _write_results(self) -> None:
         with FileLock(self.out / "locks" / "results.lock"):
             write_json(self.out / "results.json", self.results())
-
-
-def _raise_if_stopped(stopped_by: Callable[[], int]) -> None:
-    if number := stopped_by():
-        raise Interrupted("stopped and saved; run the same command to continue", number)

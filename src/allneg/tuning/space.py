@@ -68,24 +68,23 @@ class Space:
         """All trials of a grid, without duplicates.
 
         For ranges: two opposite corners and their neighbours along each axis. They are checked
-        in place of the trials, which do not exist yet.
+        instead of the trials, which do not exist yet.
         """
         values = [
             [axis.low, axis.high] if isinstance(axis, Range) else axis
             for axis in self.axes.values()
         ]
-        if not self.has_ranges:
-            count = math.prod(map(len, values))
-            if count > _MAX_TRIALS:
-                raise RecipeError(f"{self.name}: {count:,} trials; at most {_MAX_TRIALS:,} allowed")
-            return self._checked(itertools.product(*values))
-        corners = [[axis[end] for axis in values] for end in (0, -1)]
-        return self._checked(
-            (*corner[:i], value, *corner[i + 1 :])
-            for corner in corners
-            for i, axis in enumerate(values)
-            for value in axis
-        )
+        if self.has_ranges:
+            corners = [[axis[end] for axis in values] for end in (0, -1)]
+            return self._checked(
+                (*corner[:i], value, *corner[i + 1 :])
+                for corner in corners
+                for i, axis in enumerate(values)
+                for value in axis
+            )
+        if (count := math.prod(map(len, values))) > _MAX_TRIALS:
+            raise RecipeError(f"{self.name}: {count:,} trials; at most {_MAX_TRIALS:,} allowed")
+        return self._checked(itertools.product(*values))
 
     @property
     def recipe(self) -> Recipe:

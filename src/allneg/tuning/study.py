@@ -16,8 +16,6 @@ from typing import Any
 from filelock import FileLock
 
 from allneg.errors import RunError, UsageError
-from allneg.evaluation import Report
-from allneg.runs.checkpoint import State
 from allneg.runs.files import write_bytes, write_text
 from allneg.tuning.space import Range, Space, Trial
 from allneg.tuning.trial import PruneCallback, TrialStatus
@@ -103,7 +101,7 @@ class Study:
                 record = self._study.get_trials(deepcopy=False)[-1]
         if record.state.is_finished():  # its result file was removed, or it was dropped before
             return PruneCallback()
-        return _Pruning(self._optuna.trial.Trial(self._study, record._trial_id))
+        return PruneCallback(self._optuna.trial.Trial(self._study, record._trial_id))
 
     def _records(self) -> list[tuple[Trial, Any]]:
         """Each trial with Optuna's record of it."""
@@ -126,15 +124,6 @@ class Study:
         return create(params=dict(settings), distributions=self._axes, **more)
 
 
-class _Pruning(PruneCallback):
-    def __init__(self, trial: Any) -> None:
-        self._trial = trial
-
-    def ranked(self, state: State, report: Report) -> None:
-        self._trial.report(report.mrr, state.epoch)
-        self.dropped = self._trial.should_prune()
-
-
 def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> None:
     """Write an SVG with one axis per setting and one line per finished trial.
 
@@ -146,10 +135,10 @@ def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> Non
     except ModuleNotFoundError:
         raise UsageError(f"{path.name} needs matplotlib: pip install 'allneg[plots]'") from None
     matplotlib.use("agg")
-    study, axes = optuna.create_study(direction="maximize"), _distributions(space)
     finished = [status for status in statuses if status.state == "finished"]
     if not finished:
         return
+    study, axes = optuna.create_study(direction="maximize"), _distributions(space)
     for status in finished:
         params, value = dict(status.trial.settings), status.valid_mrr
         study.add_trial(optuna.trial.create_trial(params=params, distributions=axes, value=value))

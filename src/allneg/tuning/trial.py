@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from filelock import FileLock, Timeout
 
 from allneg.errors import Diverged, Interrupted, OutOfMemoryError, RunError
+from allneg.evaluation import Report
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.runs import Run, disk
+from allneg.runs.checkpoint import State
 from allneg.runs.epochs import best_of
 from allneg.runs.files import read_json, write_errors, write_json
 from allneg.training.callbacks import Callbacks
@@ -22,10 +23,6 @@ from allneg.training.loop import fit
 from allneg.tuning.space import Trial
 
 STATES = ("finished", "running", "paused", "dropped", "diverged", "too large", "waiting")
-_RESULT_TYPES: Mapping[str, Any] = {
-    "trial": str, "settings": dict, "state": str, "valid_mrr": float | None,
-    "best_epoch": int | None, "epochs": int, "seconds": float, "reason": str | None, "data": str,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,10 +43,21 @@ class TrialStatus:
         return {**fields, "trial": self.trial.id, "settings": dict(self.trial.settings)}
 
 
-class PruneCallback(Callbacks):
-    """A callback that may drop a trial after a ranking of valid."""
+# The fields of result.json.
+_RESULT_TYPES = get_type_hints(TrialStatus) | {"trial": str, "settings": dict, "data": str}
 
-    dropped = False
+
+@dataclass
+class PruneCallback(Callbacks):
+    """Reports every valid MRR to a trial of Optuna, which may then drop the trial."""
+
+    trial: Any = None  # None: the trial is never dropped
+    dropped: bool = False
+
+    def on_evaluation(self, state: State, report: Report) -> None:
+        if self.trial is not None:
+            self.trial.report(report.mrr, state.epoch)
+            self.dropped = self.trial.should_prune()
 
 
 @dataclass(frozen=True)
@@ -73,50 +81,33 @@ class TrialFolder:
             read = read_json(self.folder / "result.json")
         except RunError:
             return None
-        is_valid = (
-            isinstance(read, dict)
-            and read.keys() == _RESULT_TYPES.keys()
-            and all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items())
-            and read["trial"] == self.trial.id
-        )
-        if not is_valid:
+        if not isinstance(read, dict) or read.keys() != _RESULT_TYPES.keys():
             return None
-        del read["trial"], read["settings"]
-        return TrialStatus(self.trial, **read)
+        has_types = all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items())
+        if not has_types or read["trial"] != self.trial.id:
+            return None
+        del read["settings"]
+        return TrialStatus(**read | {"trial": self.trial})
 
     def status(self) -> TrialStatus:
         if (result := self.result()) is not None:
             return result
-        has_run = (self.folder / "metrics.jsonl").exists()
-        locked = False
+        metrics = Run(self.folder, self.trial.recipe).metrics()
+        state = "paused" if metrics else "waiting"
         if self.lock.exists():
-            with self.acquired() as acquired:
-                locked = not acquired
-        state = "running" if locked else "paused" if has_run else "waiting"
-        return self._measured(state, Run(self.folder, self.trial.recipe) if has_run else None)
+            try:
+                with FileLock(self.lock, timeout=0):
+                    pass
+            except Timeout:
+                state = "running"
+        return self._measured(state, metrics)
 
-    @contextlib.contextmanager
-    def acquired(self) -> Iterator[bool]:
-        """Hold the trial's lock if it is free, else yield False."""
-        lock = FileLock(self.lock)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
-
-    def train(
-        self, graph: Graph, stopped_by: Callable[[], int], pruning: PruneCallback | None = None
-    ) -> None:
+    def train(self, graph: Graph, stopped_by: Callable[[], int], pruning: PruneCallback) -> None:
         """Train the trial from its last checkpoint and write its result; the caller has the lock.
 
         Only valid is ranked: a search must not select by test.
         """
-        run, pruning = self._open(graph), pruning or PruneCallback()
+        run = self._open(graph)
         (self.folder / "result.json").unlink(missing_ok=True)
         state, reason = "finished", None
         try:
@@ -129,7 +120,7 @@ class TrialFolder:
             if not pruning.dropped:
                 raise
             state = "dropped"
-        ended = self._measured(state, run, reason)
+        ended = self._measured(state, run.metrics(), reason)
         write_json(self.folder / "result.json", {**ended.to_json(), "data": data_hash(run.graph)})
 
     def _open(self, graph: Graph) -> Run:
@@ -148,8 +139,9 @@ class TrialFolder:
                 f"{self.folder}: trained on other data ({before}, now {now}); choose another --out"
             )
 
-    def _measured(self, state: str, run: Run | None, reason: str | None = None) -> TrialStatus:
-        metrics = run.metrics() if run else []
+    def _measured(
+        self, state: str, metrics: list[dict[str, Any]], reason: str | None = None
+    ) -> TrialStatus:
         valid_mrr, best_epoch = best_of([] if reason else metrics)
         seconds = metrics[-1]["seconds"] if metrics else 0.0
         return TrialStatus(self.trial, state, valid_mrr, best_epoch, len(metrics), seconds, reason)
