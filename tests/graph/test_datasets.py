@@ -37,7 +37,7 @@ def toy_set() -> Dataset:
         text = text.replace(b"\r\n", b"\n")
         return Content(text.count(b"\n"), hashlib.sha256(text).hexdigest())
 
-    return Dataset(8000, 1, "Toy", "", *(content(text) for text in TOY.values()))
+    return Dataset(8000, 1, "Toy", "", {split: content(text) for split, text in TOY.items()})
 
 
 class Origin(http.server.ThreadingHTTPServer):
@@ -223,8 +223,8 @@ import json, sys
 from allneg.graph import benchmarks, read_graph
 from allneg.graph.benchmarks import Content, Dataset
 
-contents = [Content(*known) for known in json.loads(sys.argv[2])]
-benchmarks.DATASETS["wn18"] = Dataset(8000, 1, "Toy", "", *contents)
+contents = {split: Content(*known) for split, known in json.loads(sys.argv[2]).items()}
+benchmarks.DATASETS["wn18"] = Dataset(8000, 1, "Toy", "", contents)
 benchmarks.ORIGIN = sys.argv[1]
 print(len(read_graph("wn18").train))
 """
@@ -234,7 +234,7 @@ print(len(read_graph("wn18").train))
 @pytest.mark.usefixtures("cache")
 def test_of_several_processes_one_downloads_and_all_succeed(origin: Origin) -> None:
     origin.seconds = 0.5  # long enough for both to start before the first ends
-    contents = [(content.lines, content.sha256) for content in toy_set().files.values()]
+    contents = {split: (text.lines, text.sha256) for split, text in toy_set().files.items()}
     command = [sys.executable, "-c", _SCRIPT, origin.url, json.dumps(contents)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate(timeout=60)[0] for process in processes] == [b"4000\n"] * 2

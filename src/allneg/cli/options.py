@@ -32,7 +32,6 @@ parent_option = click.option(
 run_argument = click.argument("run", type=PATH)
 
 
-
 def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
     """Refuse nan, which a `FloatRange` accepts."""
     if value is not None and math.isnan(value):

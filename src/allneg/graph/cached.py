@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from allneg.graph.files import TripleFile, file_sha256
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.mapped import MappedNames, append_names, map_triples, write_triples
 from allneg.graph.vocabulary import Vocabulary
-from allneg.paths import cache_folder, locked
+from allneg.paths import cache_folder, locked, remove, sync
 from allneg.recipe import Data
 
 _FORMAT_VERSION = 3
@@ -27,6 +26,7 @@ _TEMPORARY = ".tmp-"  # only our own leftovers begin like this
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
 _IDS = tuple(f"{split}.ids" for split in SPLITS)
+_FILES = (*_NAMES, *_IDS)
 
 
 def cached_graph(
@@ -43,18 +43,18 @@ def cached_graph(
     target = graphs / _key(name, files, settings)
     reason = "" if settings.store == "disk" else "a large text, so "
     notes = [f"{name}: {reason}its ids are stored in {target} and mapped from there (data.store)"]
-    found = _load(target) if os.path.lexists(target) else None
-    if not isinstance(found, Graph):
-        if found:
+    found = _load(target)
+    if isinstance(found, str):
+        if os.path.lexists(target):
             notes.append(f"{target}: damaged ({found}), so the text was read again")
         with locked(graphs, ".lock"):
             for leftover in graphs.glob(_TEMPORARY + "*"):  # of a killed process
-                _remove(leftover)
+                remove(leftover)
             found = _load(target)  # another process may have finished while this one waited
-            if not isinstance(found, Graph):
+            if isinstance(found, str):
                 _make(target, read, lambda: _key(name, files, settings))
                 found = _load(target)
-    if not isinstance(found, Graph):
+    if isinstance(found, str):
         raise DataError(f"{target}: damaged again right after it was written ({found})")
     return replace(found, notes=(*notes, *found.notes))
 
@@ -77,12 +77,12 @@ def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -
         _write(folder, read(folder / "work"), target.name)
         if key() != target.name:
             raise DataError(f"{target}: the text changed while it was read; try again")
-        _remove(folder / "work")
-        _remove(target)
+        remove(folder / "work")
+        remove(target)
         os.rename(folder, target)
-        _sync(target.parent)
+        sync(target.parent)
     finally:
-        _remove(folder)
+        remove(folder)
 
 
 def _write(folder: Path, graph: Graph, key: str) -> None:
@@ -95,11 +95,11 @@ def _write(folder: Path, graph: Graph, key: str) -> None:
         "key": key,
         "name": graph.name,
         "notes": graph.notes,
-        "sha256": {file: file_sha256(folder / file) for file in (*_NAMES, *_IDS)},
+        "sha256": {file: file_sha256(folder / file) for file in _FILES},
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-    for path in (*(folder / file for file in (*_NAMES, *_IDS, _MANIFEST)), folder):
-        _sync(path)
+    for file in (*_FILES, _MANIFEST, "."):
+        sync(folder / file)
 
 
 def _load(folder: Path) -> Graph | str:
@@ -108,7 +108,7 @@ def _load(folder: Path) -> Graph | str:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
         if manifest["format_version"] != _FORMAT_VERSION or manifest["key"] != folder.name:
             return f"{_MANIFEST} is of another graph or version"
-        for file in (*_NAMES, *_IDS):
+        for file in _FILES:
             if manifest["sha256"][file] != file_sha256(folder / file):
                 return f"{file} has changed"
         entities, relations = (MappedNames.open(folder / file) for file in _NAMES)
@@ -119,19 +119,3 @@ def _load(folder: Path) -> Graph | str:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
     except (ValueError, TypeError, KeyError, RecursionError):
         return f"{_MANIFEST} is not valid"
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder, a file or a broken link, if there is one."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
