@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TypeAlias, cast
 
 from allneg.errors import DataError, printable
-from allneg.graph.files import DAMAGE, TripleFile, choose_splits, decompressed
+from allneg.graph.files import DAMAGE, TripleFile, choose_splits, decompressed, folder_files
 
 _MOST_BYTES = 10 << 30  # decompressed
 _MOST_RATIO = 250  # decompressed to compressed bytes; text of triples stays far below
@@ -30,12 +30,27 @@ _LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an a
 
 # Name, size, reason to refuse it, and how to open it (None for a folder).
 _Member: TypeAlias = tuple[str, int, str | None, Callable[[], IO[bytes]] | None]
+_Reader: TypeAlias = Callable[[Path, ExitStack], Iterator[_Member]]
 
 
 @contextmanager
-def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
-    """The files of an archive by split, readable while the context is open."""
-    read_members = ARCHIVES[archive_suffix(path) or ".tar"]
+def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
+    """The files of a folder or an archive by split, readable while the context is open.
+
+    A single file of triples has the split "".
+    """
+    suffix = next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
+    if path.is_dir():
+        yield folder_files(path, str(path))
+    elif suffix is None:
+        yield {"": TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)}
+    else:
+        with _archive_files(path, ARCHIVES[suffix]) as files:
+            yield files
+
+
+@contextmanager
+def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, TripleFile]]:
     try:
         with ExitStack() as stack:
             try:
@@ -48,11 +63,6 @@ def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
             }
     except DAMAGE as error:
         raise _damaged(path, error) from None
-
-
-def archive_suffix(path: Path) -> str | None:
-    """The key of ARCHIVES that a path ends in, if any."""
-    return next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
 
 
 def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, close_names
-from allneg.graph.archive import archive_files, archive_suffix
+from allneg.graph.archive import split_files
 from allneg.graph.cached import cached_graph
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
@@ -63,13 +63,8 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
 
 
 def _read_path(path: Path, name: str, settings: Data) -> Graph:
-    if path.is_dir():
-        return _graph(name, folder_files(path, str(path)), settings)
-    if archive_suffix(path):
-        with archive_files(path) as files:
-            return _graph(name, files, settings)
-    file = TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)
-    return _graph(name, {"": file}, settings)
+    with split_files(path) as files:
+        return _graph(name, files, settings)
 
 
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:

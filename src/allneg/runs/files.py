@@ -9,7 +9,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
     def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
-        for part in _tensor_bytes(tensors):
+        about = {name: (_DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
+        for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
             size += len(part)
             digest.update(part)
             yield part
@@ -118,20 +119,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def _tensor_bytes(tensors: Mapping[str, Tensor]) -> Iterator[disk.Bytes]:
-    """The bytes of a safetensors file, without a second copy of the tensors in memory."""
-    order, header = tensor_header(
-        {name: (_DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
-    )
-    yield header
-    for name in order:
-        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
-        if len(flat):
-            yield flat.view(torch.uint8).numpy().data
+def tensor_bytes(
+    tensors: Mapping[str, tuple[str, Sequence[int]]], blocks: Callable[[str], Iterable[Tensor]]
+) -> Iterator[disk.Bytes]:
+    """The bytes of a safetensors file, from dtypes and shapes, and each tensor's blocks of rows.
 
-
-def tensor_header(tensors: Mapping[str, tuple[str, Sequence[int]]]) -> tuple[list[str], bytes]:
-    """The order of tensors in a safetensors file and its header, from their dtypes and shapes."""
+    Only one block is copied at a time.
+    """
     # Wide numbers first, so that every tensor is aligned; then by name.
     order = sorted(tensors, key=lambda name: (-_ITEM_BYTES[tensors[name][0]], name))
     entries, end = {}, 0
@@ -141,7 +135,11 @@ def tensor_header(tensors: Mapping[str, tuple[str, Sequence[int]]]) -> tuple[lis
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return order, len(text).to_bytes(8, "little") + text
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        for block in blocks(name):
+            if block.numel():
+                yield block.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
