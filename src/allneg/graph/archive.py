@@ -53,16 +53,13 @@ def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
 def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, TripleFile]]:
     try:
         with ExitStack() as stack:
-            try:
-                members = _checked(path, read_members(path, stack))
-            except (ValueError, struct.error) as error:  # of invalid fields
-                raise _damaged(path, error) from None
+            members = _checked(path, read_members(path, stack))
             yield {
                 split: _limited(TripleFile.named(f"{path}:{name}", *members[name]), path)
                 for split, name in choose_splits(members, str(path)).items()
             }
-    except DAMAGE as error:
-        raise _damaged(path, error) from None
+    except (*DAMAGE, ValueError, struct.error) as error:  # the last two: of invalid fields
+        raise DataError(f"{path}: not a complete archive ({error}); get it again") from None
 
 
 def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
@@ -169,7 +166,3 @@ def _too_large(path: Path) -> DataError:
 
 def _refusal(path: Path, reason: str) -> DataError:
     return DataError(f"{path}: refused: {reason}; pack train, valid and test as plain files")
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a complete archive ({error}); get it again")

@@ -63,7 +63,10 @@ def _split(
     # Shuffle file lines, not keys: the result must not depend on the ids.
     order = np.random.default_rng(settings.split_seed).permutation(len(first))
     shuffled = np.argsort(first)[order]
-    free = shuffled[~_needed_in_train(triples[first][shuffled])]
+    candidates, movable = triples[first][shuffled], np.ones(len(first), dtype=np.bool_)
+    movable[first_indices(candidates[:, 1])] = False
+    movable[first_indices(candidates[:, [0, 2]].reshape(-1)) // 2] = False
+    free = shuffled[movable]
     wanted = [round(share * len(first)) for share in (settings.valid_share, settings.test_share)]
     possible = min(1.0, len(free) / max(1, sum(wanted)))
     n_valid, n_test = (int(count * possible) for count in wanted)
@@ -82,14 +85,6 @@ def _split(
     renumbered, vocabulary = _renumbered(np.concatenate(parts), vocabulary)
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return dict(zip(SPLITS, np.split(renumbered, ends), strict=True)), vocabulary, notes
-
-
-def _needed_in_train(triples: Triples) -> npt.NDArray[np.bool_]:
-    """Which triples are the first of an entity or a relation: (n, 3) -> (n,)."""
-    needed = np.zeros(len(triples), dtype=np.bool_)
-    needed[first_indices(triples[:, 1])] = True
-    needed[first_indices(triples[:, [0, 2]].reshape(-1)) // 2] = True
-    return needed
 
 
 def _renumbered(triples: Triples, names: Vocabulary) -> tuple[Triples, Vocabulary]:

@@ -66,9 +66,8 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_
     naming_errors = write_errors(final, size)  # as a decorator
     world.on_rank_zero(naming_errors(lambda: _make_folder(temporary, size)))
     written = world.raise_together(naming_errors(lambda: _write_files(temporary, own)))
-    manifest: dict[str, Any] = {}
-    for text in world.gather_texts(json.dumps(written)):
-        manifest |= json.loads(text)
+    texts = world.gather_texts(json.dumps(written))
+    manifest = {name: entry for text in texts for name, entry in json.loads(text).items()}
     world.on_rank_zero(naming_errors(lambda: _finish(temporary, final, checkpoint.state, manifest)))
     world.raise_together(lambda: files.check_files(final, written))
     world.on_rank_zero(naming_errors(lambda: _point_last(final, before)))
@@ -201,7 +200,7 @@ def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
     manifest = files.read_json(folder / _MANIFEST)
     kinds = files_of(manifest) if files.are_checksums(manifest) else {}
     shards = {len(parts) for parts in kinds.values()}
-    expected = {"state.json", *(name for parts in kinds.values() for name in parts)}
+    expected = {"state.json"}.union(*kinds.values())
     if not {"tables", "optimizer"} <= kinds.keys() or len(shards) > 1 or expected != set(manifest):
         raise RunError(f"{folder / _MANIFEST}: does not list the checkpoint's files; damaged")
     own = list(manifest)[world.rank :: world.size]
