@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 
 # Works are found by name in every process.
 sys.path.append(str(Path(__file__).parent))

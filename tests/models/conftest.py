@@ -11,8 +11,7 @@ from torch import Generator, Tensor
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, Vocabulary
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries
+from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.models import Model
 from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from allneg.scoring.distributed import NO_GROUP, Group
 
 from allneg.runs.files import write_tensors
 from allneg.runs.shards import file_name, files_of, own_part, read
+from allneg.scoring.distributed import NO_GROUP, Group
 
 ROWS = torch.arange(40_000.0).reshape(20_000, 2)  # more than one block of them
 

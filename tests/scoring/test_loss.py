@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.models import MODELS, ComplEx, Model
 from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables

@@ -8,15 +8,14 @@ from typing import Literal
 
 import pytest
 import torch
+from allneg.scoring.objective import answer_weights
 from torch import Generator, Tensor
 
 from allneg.graph import Graph, Vocabulary
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries
+from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.models import MODELS, ComplEx, DistMult, Model
 from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables, scores
-from allneg.scoring.objective import answer_weights
 
 Start = Callable[[Model, bool], Tables]
 Name = Literal["softmax", "margin", "logistic", "self-adversarial"]

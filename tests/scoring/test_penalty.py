@@ -7,14 +7,13 @@ from typing import Literal
 
 import pytest
 import torch
+from allneg.scoring.penalty import penalties, row_size
 from torch import Generator, Tensor
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.models import MODELS, ComplEx, Model
 from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Tables
-from allneg.scoring.penalty import penalties, row_size
 from allneg.scoring.tables import Looked
 
 Start = Callable[[Model, bool], Tables]

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from allneg.scoring.loss import LOSSES
+from allneg.scoring.streamed import Rivals, losses
 from torch import Generator, Tensor
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import MODELS, DistMult
 from allneg.recipe import Loss, Regularizer
 from allneg.scoring import Objective, Shard, Tables
-from allneg.scoring.loss import LOSSES
-from allneg.scoring.streamed import Rivals, losses
 
 N, B = 200, 6  # three blocks of 64 rows and a rest of 8
 

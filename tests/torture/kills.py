@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.runs.files import TEMPORARY
+from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training import fit
 
 ENDLESS = 1_000_000

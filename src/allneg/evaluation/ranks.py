@@ -12,8 +12,7 @@ from torch import Tensor
 from allneg.errors import DataError, Diverged, OutOfMemoryError
 from allneg.evaluation.protocol import Protocol
 from allneg.graph.graph import Graph, Triples
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries
+from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.fused import count_ranks, mask_out
 from allneg.models import Model

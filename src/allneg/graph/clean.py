@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, counted
-from allneg.graph.graph import SPLITS, Graph, Triples, first_indices, triple_keys
+from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
 from allneg.graph.mapped import without_rows
-from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from allneg.errors import DataError, RecipeError
 from allneg.graph.files import TripleFile, file_sha256
-from allneg.graph.graph import SPLITS, Graph, Triples
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
 from allneg.paths import cache_folder, locked, remove, sync
 from allneg.recipe import Data
 

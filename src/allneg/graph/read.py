@@ -21,10 +21,9 @@ from allneg.graph.archive import split_files
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
 from allneg.graph.files import TripleFile, folder_files
-from allneg.graph.graph import Graph, Triples
+from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.lines import Block
 from allneg.graph.mapped import MappedNames, append_names, cached_graph, map_triples
-from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _DEFAULTS = Data()

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from allneg.errors import DataError, RunError, printable
-from allneg.graph.graph import SPLITS, Graph
+from allneg.graph.graph import SPLITS, Graph, Vocabulary
 from allneg.graph.mapped import MappedNames
-from allneg.graph.vocabulary import Vocabulary
 from allneg.runs import files
 
 _TRIPLES = "triples.safetensors"

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from allneg.graph.graph import Vocabulary
 from allneg.graph.queries import Side
-from allneg.graph.vocabulary import Vocabulary
 from allneg.predict.facts import Facts
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.schemas import Explanation, Fact, Path, Supporter
