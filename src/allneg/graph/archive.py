@@ -14,7 +14,6 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeAlias, cast
@@ -54,8 +53,10 @@ def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, Trip
     try:
         with ExitStack() as stack:
             members = _checked(path, read_members(path, stack))
+            # A .gz member may be larger than the archive tells, so the bytes are counted again.
+            limit = partial(_LimitedStream, path=path, allowed=_allowed(path))
             yield {
-                split: _limited(TripleFile.named(f"{path}:{name}", *members[name]), path)
+                split: TripleFile.named(f"{path}:{name}", *members[name], limit)
                 for split, name in choose_splits(members, str(path)).items()
             }
     except (*DAMAGE, ValueError, struct.error) as error:  # the last two: of invalid fields
@@ -65,9 +66,9 @@ def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, Trip
 def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
     # .tgz and .txz are short for .tar.gz and .tar.xz.
     name = path.name.lower().replace(".tgz", ".gz").replace(".txz", ".xz")
-    stream = stack.enter_context(decompressed(lambda: path.open("rb"), name))
-    limited = cast("IO[bytes]", _LimitedStream(stream, path, math.inf))
-    tar = stack.enter_context(tarfile.TarFile(fileobj=limited))
+    limit = partial(_LimitedStream, path=path, allowed=math.inf)
+    stream = stack.enter_context(decompressed(lambda: path.open("rb"), name, limit))
+    tar = stack.enter_context(tarfile.TarFile(fileobj=stream))
     for member in tar:
         problem = None if member.isreg() or member.isdir() else "is a link or a device"
         opener = cast("Callable[[], IO[bytes]]", partial(tar.extractfile, member))
@@ -106,23 +107,12 @@ def _checked(
             raise _refusal(path, f"{printable(name)} {problem}")
         total += n_bytes
         if total > _allowed(path):
-            raise _too_large(path)
+            raise _refusal(path)
         if count > _MOST_MEMBERS:
             raise _refusal(path, f"it has more than {_MOST_MEMBERS:,} members")
         if opener:
             found[name] = opener, n_bytes
     return found
-
-
-def _limited(file: TripleFile, path: Path) -> TripleFile:
-    """Limit a member's decompressed bytes: a .gz member may be larger than the archive says."""
-
-    @contextmanager
-    def opened() -> Iterator[IO[bytes]]:
-        with file.open() as stream:
-            yield cast("IO[bytes]", _LimitedStream(stream, path, _allowed(path)))
-
-    return replace(file, open=opened)
 
 
 class _LimitedStream(io.RawIOBase):
@@ -140,7 +130,7 @@ class _LimitedStream(io.RawIOBase):
         block = self.stream.read(size)
         self.left -= len(block)
         if self.left < 0:
-            raise _too_large(self.path)
+            raise _refusal(self.path)
         return block
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
@@ -160,9 +150,7 @@ def _allowed(path: Path) -> int:
     return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
 
 
-def _too_large(path: Path) -> DataError:
-    return _refusal(path, f"it would unpack to more than {_allowed(path):,} bytes")
-
-
-def _refusal(path: Path, reason: str) -> DataError:
+def _refusal(path: Path, reason: str = "") -> DataError:
+    """An error for a dangerous archive; without a reason, it is too large."""
+    reason = reason or f"it would unpack to more than {_allowed(path):,} bytes"
     return DataError(f"{path}: refused: {reason}; pack train, valid and test as plain files")

@@ -55,13 +55,19 @@ class TripleFile:
     n_bytes: int  # of text; estimated for compressed files
 
     @classmethod
-    def named(cls, where: str, open_raw: Callable[[], IO[bytes]], size: int) -> TripleFile:
+    def named(
+        cls,
+        where: str,
+        open_raw: Callable[[], IO[bytes]],
+        size: int,
+        wrap: Callable[[IO[bytes]], Any] | None = None,
+    ) -> TripleFile:
         """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
         name = where.lower()
         plain = name.removesuffix(_compression(name))
         suffix = next((suffix for suffix in FORMATS if plain.endswith(suffix)), ".tsv")
         ratio = 1 if plain == name else _RATIO
-        return cls(where, suffix, lambda: decompressed(open_raw, where), size * ratio)
+        return cls(where, suffix, lambda: decompressed(open_raw, where, wrap), size * ratio)
 
     @contextmanager
     def stream(self) -> Iterator[IO[bytes]]:
@@ -98,16 +104,14 @@ def _compression(name: str) -> str:
 
 
 @contextmanager
-def decompressed(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed if its name ends in .gz or .xz."""
+def decompressed(
+    open_raw: Callable[[], IO[bytes]], name: str, wrap: Callable[[IO[bytes]], Any] | None = None
+) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed if its name ends in .gz or .xz, then wrapped."""
+    suffix = _compression(name.lower())
     # gzip and lzma do not close the file they are given.
-    with open_raw() as raw:
-        suffix = _compression(name.lower())
-        if suffix:
-            with COMPRESSIONS[suffix](raw, "rb") as stream:
-                yield stream
-        else:
-            yield raw
+    with open_raw() as raw, COMPRESSIONS[suffix](raw, "rb") if suffix else raw as stream:
+        yield wrap(stream) if wrap else stream
 
 
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:

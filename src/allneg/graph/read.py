@@ -37,21 +37,22 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
 
     A folder or an archive contains train, and optionally valid and test, in one of the FORMATS
     of allneg.graph.files. One file is split by `settings`. Names are kept exactly; ids follow
-    their first appearance, train first. The graph's `notes` report what was changed or looks
-    unusual. A known name means that dataset; write ./NAME for a folder of the same name. The
-    ids and names of a large text stay on disk (`data.store`); they are the same.
+    their first appearance, train first. A known name means that dataset; write ./NAME for a
+    folder of the same name. The graph's `notes` report what was changed or looks unusual.
     """
     if isinstance(source, str) and source in KNOWN_NAMES:
         if source in PACKAGED:
             return _graph(source, folder_files(packaged_folder(source), source), settings)
         path, notes = find_dataset(source)
-        graph = _read_path(path, source, settings)
+        with split_files(path) as files:
+            graph = _graph(source, files, settings)
         return replace(graph, notes=(*notes, *graph.notes))
     path = Path(source)
     if path.suffix == ".toml" and path.is_file():
         raise DataError(f"{path}: TOML is not a format of triples; pass a recipe with --recipe")
     if path.is_dir() or path.is_file():
-        return _read_path(path, path.resolve().name, settings)
+        with split_files(path) as files:
+            return _graph(path.resolve().name, files, settings)
     if path.exists():
         raise DataError(f"{path}: neither a file nor a folder")
     raise DataError(
@@ -60,19 +61,18 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
     )
 
 
-def _read_path(path: Path, name: str, settings: Data) -> Graph:
-    with split_files(path) as files:
-        return _graph(name, files, settings)
-
-
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
+    def read(folder: Path | None = None) -> Graph:
+        on_disk = folder and read_on_disk(files, settings, folder)
+        splits, names, notes = on_disk or read_in_memory(files, settings)
+        for split in {"train", ""} & splits.keys():
+            if not len(splits[split]):
+                raise DataError(f"{files[split].where}: no triples in it; train needs at least one")
+        return cleaned(name, splits, names, notes, settings)
+
     large = sum(file.n_bytes for file in files.values()) >= _LARGE
     if settings.store == "memory" or (settings.store == "auto" and not large):
-        return cleaned(name, *read_in_memory(files, settings), settings)
-
-    def read(folder: Path) -> Graph:
-        return cleaned(name, *read_on_disk(files, settings, folder), settings)
-
+        return read()
     return cached_graph(name, files, settings, read)
 
 
@@ -84,7 +84,6 @@ def read_in_memory(files: Mapping[str, TripleFile], settings: Data) -> _Read:
         parts = [np.empty((0, 3), dtype=np.int64)]
         parts += [_numbered(block, entities, relations) for block in file.blocks(settings, notes)]
         splits[split] = np.concatenate(parts)
-        _refuse_if_empty(split, file, len(splits[split]))
     return splits, Vocabulary(tuple(entities), tuple(relations)), notes
 
 
@@ -103,14 +102,8 @@ def read_on_disk(files: Mapping[str, TripleFile], settings: Data, folder: Path) 
                     chunk, parts = _Ids(), []
             if parts:
                 out.write(entities.renumbered(parts, list(chunk)))
-            _refuse_if_empty(split, file, out.tell())
         splits[split] = map_triples(path)
     return splits, Vocabulary(MappedNames.open(entities.path), tuple(relations)), notes
-
-
-def _refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
-    if count == 0 and split in ("train", ""):
-        raise DataError(f"{file.where}: no triples in it; train needs at least one")
 
 
 class _Ids(dict[str, int]):

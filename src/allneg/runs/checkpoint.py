@@ -133,30 +133,27 @@ def load(
     """
     world = shard.world if shard is not None else SINGLE_PROCESS
 
-    def load_last() -> Checkpoint | None:
-        name = _pointed(folder)
-        return None if name is None else _load(folder / name, shard)
+    def load_named(name: str | None) -> Checkpoint | None:
+        if name is None and (name := _pointed(folder)) is None:
+            return None
+        found = verify(folder / name, world)
+        span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
+        kinds = ("tables", "optimizer", "best")
+        tensors = (read(folder / name, found.get(kind, []), span) for kind in kinds)
+        return Checkpoint(_read_state(folder / name / "state.json"), *tensors)
 
     try:
-        return world.raise_together(load_last)
+        return world.raise_together(partial(load_named, None))
     except RunError as damage:
         if warn is None:
             raise
         for name in reversed(names(folder)):
             with suppress(RunError):
-                found = world.raise_together(partial(_load, folder / name, shard))
+                found = world.raise_together(partial(load_named, name))
                 warn(f"{damage}\n{folder / name} is complete; training continues from it")
                 world.on_rank_zero(partial(files.write_text, folder / "last", name + "\n"))
                 return found
         raise
-
-
-def _load(folder: Path, shard: Shard | None = None) -> Checkpoint:
-    world = shard.world if shard is not None else SINGLE_PROCESS
-    found = verify(folder, world)
-    span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
-    kinds = (read(folder, found.get(kind, []), span) for kind in ("tables", "optimizer", "best"))
-    return Checkpoint(_read_state(folder / "state.json"), *kinds)
 
 
 def _read_state(path: Path) -> State:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from allneg.errors import RecipeError
-from allneg.runs import disk, files
+from allneg.runs import files
 from allneg.runs.checkpoint import last_folder, verify
 from allneg.runs.run import Run
 from allneg.runs.shards import opened
@@ -44,7 +43,7 @@ def _export_run(run: Run, last: Path, kinds: Mapping[str, list[Path]], out: Path
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
-    try:
+    with files.removed_on_error(out):
         for kind, shards in kinds.items():
             _join(shards, target / f"{kind}.safetensors")
         _copy(last / "state.json", target / "state.json")
@@ -56,10 +55,6 @@ def _export_run(run: Run, last: Path, kinds: Mapping[str, list[Path]], out: Path
                 _copy(run.folder / name, out / name)
         files.sync(out)
         files.sync(out.parent)
-    except BaseException:
-        with suppress(OSError):
-            disk.remove(out)
-        raise
 
 
 def _join(shards: list[Path], out: Path) -> None:

@@ -53,14 +53,10 @@ def write_parts(path: Path, parts: Iterable[disk.Bytes], size: int = 0) -> None:
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     with write_errors(path, size):
         _check_plain_file(path)
-        try:
+        with removed_on_error(temporary):
             disk.write(temporary, parts)
             disk.sync(temporary)
             disk.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                disk.remove(temporary)
-            raise
         disk.sync(path.parent)
 
 
@@ -209,6 +205,17 @@ def write_errors(path: Path, size: int = 0) -> Iterator[None]:
             needed = f"{size:,} bytes are needed" if size else ""
             raise ResourceError(_disk_full(path, needed)) from None
         raise ResourceError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+@contextlib.contextmanager
+def removed_on_error(path: Path) -> Iterator[None]:
+    """Remove a file or folder if the block that writes it fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.remove(path)
+        raise
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
-from allneg.runs import checkpoint, disk, files
+from allneg.runs import checkpoint, files
 from allneg.runs.environment import environment
 from allneg.runs.folder import check_new, claim, is_free, training_lock
 from allneg.runs.graph_files import read_graph, write_graph
@@ -54,7 +54,7 @@ class Run:
         """A new run, in a folder that must be empty or missing."""
         check_new(folder)
         claim(folder)
-        try:
+        with files.removed_on_error(folder):
             checksums = write_graph(folder, graph)
             files.write_json(folder / "environment.json", environment(recipe.hardware))
             files.write_text(folder / "recipe.toml", recipe.to_toml())
@@ -62,10 +62,6 @@ class Run:
             about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": checksums}
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                disk.remove(folder)
-            raise
         return cls(folder, recipe)
 
     @classmethod
