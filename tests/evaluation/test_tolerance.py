@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from allneg.evaluation.protocol import Protocol
-from allneg.evaluation.ranks import count_candidates
+from allneg.evaluation.ranks import Protocol, count_candidates
 from allneg.graph.queries import KnownAnswers, Queries
 from allneg.scoring import Shard
 

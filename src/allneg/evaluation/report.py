@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allneg.evaluation.protocol import PROTOCOLS, Protocol
-from allneg.evaluation.ranks import Ranking, rank
+from allneg.evaluation.ranks import PROTOCOLS, Protocol, Ranking, rank
 from allneg.graph.graph import CATEGORIES, Graph
 from allneg.models import Model
 from allneg.recipe import Evaluation

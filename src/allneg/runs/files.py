@@ -23,14 +23,13 @@ from allneg.runs import disk
 
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 _MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
 }
-_ITEM_BYTES = {name: dtype.itemsize for dtype, name in _DTYPES.items()}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,14 +95,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Write a new safetensors file and sync it; its size and SHA-256.
 
     The bytes are hashed before they are written, so a later check finds errors of the disk.
-    safetensors' own `save_file` does not sync, sets other permissions, and leaves temporary files
-    when it is killed.
+    safetensors' own `save_file` does not sync and leaves temporary files when it is killed.
     """
     size, digest = 0, hashlib.sha256()
 
     def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
-        about = {name: (_DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
+        names = {dtype: name for name, dtype in DTYPES.items()}
+        about = {name: (names[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
         for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
             size += len(part)
             digest.update(part)
@@ -123,11 +122,11 @@ def tensor_bytes(
     Only one block is copied at a time.
     """
     # Wide numbers first, so that every tensor is aligned; then by name.
-    order = sorted(tensors, key=lambda name: (-_ITEM_BYTES[tensors[name][0]], name))
+    order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
     entries, end = {}, 0
     for name in order:
         dtype, shape = tensors[name]
-        start, end = end, end + math.prod(shape) * _ITEM_BYTES[dtype]
+        start, end = end, end + math.prod(shape) * DTYPES[dtype].itemsize
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
