@@ -1,8 +1,7 @@
 """Is the difference between two models significant?
 
 Both rank the same queries, so their reciprocal ranks are compared pair by pair. The unit is a
-triple, not a query: the two queries of a triple are easy or hard together, and counting them as
-two would make differences look more certain than they are.
+triple, since its two queries are easy or hard together: they are not independent.
 """
 
 from __future__ import annotations

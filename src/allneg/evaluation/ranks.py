@@ -98,10 +98,7 @@ class Ranking:
 def rank(
     model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
 ) -> Ranking:
-    """Rank a split from both sides with about `block` scores in memory at once.
-
-    If memory runs out, half as many queries are ranked at once, and so on.
-    """
+    """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out."""
     shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
     triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=bool)

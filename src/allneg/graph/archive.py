@@ -34,10 +34,7 @@ _Reader: TypeAlias = Callable[[Path, ExitStack], Iterator[_Member]]
 
 @contextmanager
 def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
-    """The files of a folder or an archive by split, readable while the context is open.
-
-    A single file of triples has the split "".
-    """
+    """The files of a folder or an archive by split, open in this context; "" is a single file."""
     suffix = next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
     if path.is_dir():
         yield folder_files(path, str(path))

@@ -79,10 +79,7 @@ class Check:
 
 
 def check(graph: Graph) -> Check:
-    """Count triples, duplicates, overlaps, unseen names, leaks and categories.
-
-    Only a graph that was read with `keep_duplicates` contains duplicates.
-    """
+    """Check a graph. Only one that was read with `keep_duplicates` contains duplicates."""
     parts = {split: graph.split(split) for split in SPLITS}
     repeated, shared = find_duplicates(graph)
     seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0

@@ -152,10 +152,7 @@ def _problem(name: str, path: Path) -> str | None:
 
 
 def _download(name: str, cache: Path) -> Path:
-    """Download a benchmark into the cache: complete and checked, or not at all.
-
-    One process downloads; others wait for it.
-    """
+    """Download a benchmark completely or not at all; other processes wait for the first."""
     target, partial = cache / name, cache / f".{name}.partial"
     url = f"{ORIGIN}/{DATASETS[name].origin}/"
     if is_offline():

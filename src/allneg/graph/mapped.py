@@ -1,8 +1,7 @@
 """Large graphs on disk: names and triples are read from text once, then mapped into memory.
 
 The folder of a graph in the cache is named after its content and the settings of reading. It
-appears complete or not at all. Its manifest has the SHA-256 of every file, which is checked on
-every use.
+appears complete or not at all. The SHA-256 of its files is checked on every use.
 """
 
 from __future__ import annotations
@@ -88,10 +87,7 @@ def append_names(path: Path, names: Iterable[str]) -> None:
 
 
 def map_triples(path: Path) -> Triples:
-    """The triples of a file that `write_triples` made: (n, 3).
-
-    Writing to the array copies the page and leaves the file unchanged.
-    """
+    """The triples of a file: (n, 3). Writing to the array leaves the file unchanged."""
     if not path.stat().st_size:
         return np.empty((0, 3), dtype=np.int64)
     return np.memmap(path, dtype="<i8", mode="c").reshape(-1, 3)
@@ -119,10 +115,7 @@ def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
 def cached_graph(
     name: str, files: Mapping[str, TripleFile], settings: Data, read: Callable[[Path], Graph]
 ) -> Graph:
-    """The graph of these files, mapped from the cache; `read` makes it in a given folder.
-
-    One process reads the text; others wait for it.
-    """
+    """The graph of these files, mapped from the cache; one process makes it by `read`."""
     try:
         graphs = cache_folder() / "graphs"
     except RecipeError as error:

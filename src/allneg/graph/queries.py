@@ -86,10 +86,7 @@ class KnownAnswers:
         n_relations: int,
         device: str | torch.device = "cpu",
     ) -> KnownAnswers:
-        """The answers that `splits` together give to every query, for both sides.
-
-        They are sorted on the device: a few milliseconds on a GPU.
-        """
+        """The answers in all `splits` to every query for either side, sorted on the device."""
         triples = torch.from_numpy(np.concatenate(splits)).to(device)
         head, relation, tail = triples.T.contiguous().unbind(0)
         key = torch.cat([relation, relation + n_relations]) * n_entities + torch.cat([head, tail])

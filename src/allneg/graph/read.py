@@ -1,8 +1,4 @@
-"""`read_graph`: a known name, a folder, an archive or one file of triples → a graph.
-
-Names become ids in order of first appearance, in memory or on disk. On disk, names are numbered
-chunk by chunk and only a 128-bit hash and an id per entity stay in memory.
-"""
+"""Files of triples → a graph. Names become ids in order of first appearance."""
 
 from __future__ import annotations
 
@@ -88,7 +84,10 @@ def read_in_memory(files: Mapping[str, TripleFile], settings: Data) -> _Read:
 
 
 def read_on_disk(files: Mapping[str, TripleFile], settings: Data, folder: Path) -> _Read:
-    """The same as `read_in_memory`, but entity names and triples are mapped from `folder`."""
+    """The same as `read_in_memory`, but entity names and triples are mapped from `folder`.
+
+    Names are numbered chunk by chunk; only a 128-bit hash and an id per entity stay in memory.
+    """
     entities, relations, notes = _IdsOnDisk(folder / "entities.txt"), _Ids(), list[str]()
     splits = {}
     for split, file in files.items():

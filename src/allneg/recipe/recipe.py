@@ -95,10 +95,7 @@ class Recipe:
 
 
 def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
-    """The valid fields of a part's table; `mistakes` gets a message for each of the others.
-
-    A value of None resets a setting to its default.
-    """
+    """The valid fields of a table, without those that are None; `mistakes` gets the others."""
     hints = typing.get_type_hints(PARTS[part])
     values = {}
     for name, value in table.items():
@@ -151,10 +148,8 @@ def _wrong(where: str, hint: Any, choices: list[Any], value: Any) -> str | None:
 
 
 def _meant(word: str, names: Iterable[str]) -> str:
-    """The end of a message about an unknown `word`: the closest name, or nothing.
-
-    Of a name `part.field`, only the field is compared.
-    """
+    """The end of a message about an unknown `word`: the closest name, or nothing."""
+    # Of a name part.field, only the field is compared.
     full_names = {name.rpartition(".")[2]: name for name in names}
     close = difflib.get_close_matches(word, full_names, n=1, cutoff=0.5)
     return f"; did you mean {full_names[close[0]]}?" if close else ""

@@ -51,10 +51,9 @@ class Checkpoint:
 def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_PROCESS) -> None:
     """Write `folder/name`, point `folder/last` at it, and delete all but the last two.
 
-    After a kill or a power cut at any moment, `last` points at a complete checkpoint: the files
-    are synced before the folder gets its name, they are read back and checked before `last`
-    changes, and the checkpoint before stays until the next save. Every process writes and checks
-    its own shard; rank zero does the rest.
+    After a kill or a power cut at any moment, `last` points at a complete checkpoint: files are
+    synced before the folder gets its name, and read back before `last` changes. Every process
+    writes and checks its own shard; rank zero does the rest.
     """
     before = _pointed(folder) if world.is_rank_zero else None
     # The same epoch and step again, as when a run diverges right after its best epoch: the
@@ -190,10 +189,7 @@ def names(folder: Path) -> list[str]:
 
 
 def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
-    """Check every file of a checkpoint against its manifest; the tensor files of each kind.
-
-    Several processes share the work.
-    """
+    """Check a checkpoint's files, shared among processes; the tensor files of each kind."""
     manifest = files.read_json(folder / _MANIFEST)
     kinds = files_of(manifest) if files.are_checksums(manifest) else {}
     shards = {len(parts) for parts in kinds.values()}

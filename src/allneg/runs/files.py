@@ -117,10 +117,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 def tensor_bytes(
     tensors: Mapping[str, tuple[str, Sequence[int]]], blocks: Callable[[str], Iterable[Tensor]]
 ) -> Iterator[disk.Bytes]:
-    """The bytes of a safetensors file, from dtypes and shapes, and each tensor's blocks of rows.
-
-    Only one block is copied at a time.
-    """
+    """The bytes of a safetensors file; only one block of rows is copied at a time."""
     # Wide numbers first, so that every tensor is aligned; then by name.
     order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
     entries, end = {}, 0

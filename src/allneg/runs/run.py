@@ -18,8 +18,7 @@ from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.runs import checkpoint, files
-from allneg.runs.environment import environment
-from allneg.runs.folder import check_new, claim, is_free, training_lock
+from allneg.runs.folder import check_new, claim, environment, is_free, training_lock
 from allneg.runs.graph_files import read_graph, write_graph
 from allneg.runs.shards import StoredTensor
 from allneg.scoring import Shard, Tables
@@ -39,11 +38,7 @@ _NO_REPORT = {
 
 @dataclass(frozen=True)
 class Run:
-    """One training on disk.
-
-    The folder is self-contained: it holds the triples, so a run can be evaluated and queried on
-    any machine.
-    """
+    """One training on disk. The folder holds the triples, so it can be used on any machine."""
 
     folder: Path
     recipe: Recipe
@@ -111,10 +106,7 @@ class Run:
     def check_shapes(
         self, found: Mapping[str, Tensor | StoredTensor], n_entities: int | None = None
     ) -> None:
-        """Raise a `RunError` unless tables have the shapes that recipe and graph give.
-
-        `n_entities` is the number of rows of a shard.
-        """
+        """Raise a `RunError` unless tables have their shapes; `n_entities` is that of a shard."""
         n_relations = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
         rows = self.graph.n_entities if n_entities is None else n_entities
         expected = {
@@ -220,11 +212,7 @@ class Run:
     def last(
         self, warn: Callable[[str], None] | None = None, shard: Shard | None = None
     ) -> checkpoint.Checkpoint | None:
-        """The last checkpoint, checked as `tables` are; None if there is none yet.
-
-        With `warn`, a damaged one is reported and the complete one before it is used. With a
-        shard, only its entity rows are read.
-        """
+        """The last checkpoint, checked; see `checkpoint.load` for `warn` and `shard`."""
         saved = checkpoint.load(self.folder / "checkpoints", shard, warn)
         if saved is not None:
             self.check_shapes(saved.tables, None if shard is None else len(shard))

@@ -30,10 +30,7 @@ class Check:
 
 
 def verify(folder: Path, rank: bool = False) -> list[Check]:
-    """Check every file of a run; with `rank`, also rank again and compare with the report.
-
-    After one check fails the others are still made, unless the folder is not a run.
-    """
+    """Check every file of a run; with `rank`, also rank again and compare with the report."""
     run = Run.open(folder)
     checks: dict[str, Callable[[], object]] = {
         "recipe": lambda: run.recipe,
