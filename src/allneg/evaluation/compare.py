@@ -145,6 +145,6 @@ def _adjusted(values: list[float]) -> list[float]:
     return [float(value) for value in result]
 
 
-def _decimal(number: float, places: int = 4) -> str:
+def _decimal(number: float, digits: int = 4) -> str:
     """A number below 1 as tables print it: .0123, -.0050."""
-    return f"{number:.{places}f}".replace("0.", ".", 1)
+    return f"{number:.{digits}f}".replace("0.", ".", 1)

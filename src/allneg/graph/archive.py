@@ -1,4 +1,4 @@
-"""Archives of triples, read in place: nothing is extracted to disk.
+"""Archives of triples, read without extracting them to disk.
 
 All members are checked before any is read. One dangerous member (a path that leads outside, a
 link, a device, far too many bytes) refuses the whole archive.
@@ -50,7 +50,7 @@ def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, Trip
     try:
         with ExitStack() as stack:
             members = _checked(path, read_members(path, stack))
-            # A .gz member may be larger than the archive tells, so the bytes are counted again.
+            # A .gz member may be larger than its header states, so its bytes are counted.
             limit = partial(_LimitedStream, path=path, allowed=_allowed(path))
             yield {
                 split: TripleFile.named(f"{path}:{name}", *members[name], limit)

@@ -47,9 +47,9 @@ class Check:
     unseen_triples: dict[str, int]  # valid and test triples with an unseen name
     # Pairs of relations with a share of at least one half over all splits, largest first.
     # Triples whose head is their tail are ignored, since they are their own inverse.
-    inverse: tuple[RelationOverlap, ...]  # (h, first, t) and (t, second, h)
-    symmetric: tuple[RelationOverlap, ...]  # (h, first, t) and (t, first, h)
-    duplicate_relations: tuple[RelationOverlap, ...]  # (h, first, t) and (h, second, t)
+    inverse: _Overlaps  # (h, first, t) and (t, second, h)
+    symmetric: _Overlaps  # (h, first, t) and (t, first, h)
+    duplicate_relations: _Overlaps  # (h, first, t) and (h, second, t)
     leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
     categories: tuple[str, ...]  # per relation
 
@@ -60,15 +60,14 @@ class Check:
     def to_json(self) -> dict[str, Any]:
         graph, names = self.graph, self.graph.vocabulary.relations
         kinds = ("inverse", "symmetric", "duplicate_relations")
-        fields = {
-            name: value for name, value in vars(self).items() if name not in ("graph", "leaked")
-        }
+        fields = dict(vars(self))
+        del fields["graph"], fields["leaked"]
         return {
-            **fields,
-            **{kind: [asdict(overlap) for overlap in fields[kind]] for kind in kinds},
             "name": graph.name,
             "entities": graph.n_entities,
             "relations": graph.n_relations,
+            **fields,
+            **{kind: [asdict(overlap) for overlap in fields[kind]] for kind in kinds},
             "leaked_by_train": self.leaked,
             "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),

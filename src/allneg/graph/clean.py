@@ -125,7 +125,7 @@ def duplicates_note(count: int, split: str, kept: bool) -> str:
 
 
 def _without_unseen(graph: Graph, settings: Data) -> Graph:
-    """Count names that are not in train, and remove them with their triples if settings say so."""
+    """Count names that are not in train, and remove their triples with data.drop_unseen."""
     # Train is read first, so its names have the lowest ids.
     n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
     n_relations = int(graph.train[:, 1].max()) + 1

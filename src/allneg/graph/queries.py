@@ -22,7 +22,9 @@ _GATHERED = 1 << 17  # queries gathered at once
 class Queries:
     """A batch of queries, for tails and heads mixed."""
 
-    side: Tensor  # int64 (B,): what is asked for, an index into SIDES: 0 for tails, 1 for heads
+    side: (
+        Tensor  # int64 (B,): the side of the answer, an index into SIDES: 0 for tails, 1 for heads
+    )
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
