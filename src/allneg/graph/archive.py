@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TypeAlias, cast
 
 from allneg.errors import DataError, printable
-from allneg.graph.files import DAMAGE, TripleFile, choose_splits, decompressed, folder_files
+from allneg.graph.files import DAMAGE, Opener, TripleFile, choose_splits, decompressed, folder_files
 
 _MOST_BYTES = 10 << 30  # decompressed
 _MOST_RATIO = 250  # decompressed to compressed bytes; text of triples stays far below
@@ -28,7 +28,7 @@ _MOST_MEMBERS = 10_000
 _LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an attack
 
 # Name, size, reason to refuse it, and how to open it (None for a folder).
-_Member: TypeAlias = tuple[str, int, str | None, Callable[[], IO[bytes]] | None]
+_Member: TypeAlias = tuple[str, int, str | None, Opener | None]
 _Reader: TypeAlias = Callable[[Path, ExitStack], Iterator[_Member]]
 
 
@@ -68,7 +68,7 @@ def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
     tar = stack.enter_context(tarfile.TarFile(fileobj=stream))
     for member in tar:
         problem = None if member.isreg() or member.isdir() else "is a link or a device"
-        opener = cast("Callable[[], IO[bytes]]", partial(tar.extractfile, member))
+        opener = cast("Opener", partial(tar.extractfile, member))
         yield member.name, member.size, problem, None if member.isdir() else opener
 
 
@@ -91,9 +91,7 @@ ARCHIVES = {
 }
 
 
-def _checked(
-    path: Path, members: Iterator[_Member]
-) -> dict[str, tuple[Callable[[], IO[bytes]], int]]:
+def _checked(path: Path, members: Iterator[_Member]) -> dict[str, tuple[Opener, int]]:
     """How to open each file, and its size. Names and sizes may refuse the archive."""
     total, found = 0, {}
     for count, (name, n_bytes, problem, opener) in enumerate(members, start=1):

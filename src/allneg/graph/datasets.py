@@ -95,7 +95,7 @@ def find_dataset(name: str) -> tuple[Path, list[str]]:
     A wrong file in $ALLNEG_DATA is a `DataError`, because a result on `fb15k` must mean FB15k.
     A wrong file in the cache is downloaded again.
     """
-    for path in _in_allneg_data(name):
+    for path in _candidates(os.environ.get("ALLNEG_DATA"), name):
         if problem := _problem(name, path):
             raise DataError(
                 f"{path}: not the published {name}: {problem}; remove it from ALLNEG_DATA, or "
@@ -118,7 +118,7 @@ def dataset_location(name: str) -> str | None:
     """Where a dataset is now, unchecked, or None."""
     if name in PACKAGED:
         return "in the package"
-    found = _in_allneg_data(name) or _candidates(cache_folder(), name)
+    found = _candidates(os.environ.get("ALLNEG_DATA"), name) or _candidates(cache_folder(), name)
     return str(found[0]) if found else None
 
 
@@ -126,13 +126,10 @@ def is_offline() -> bool:
     return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
 
 
-def _in_allneg_data(name: str) -> list[Path]:
-    folder = os.environ.get("ALLNEG_DATA")
-    return _candidates(Path(folder), name) if folder else []
-
-
-def _candidates(folder: Path, name: str) -> list[Path]:
-    return [path for path in (folder / name, folder / f"{name}.tar.xz") if path.exists()]
+def _candidates(folder: str | Path | None, name: str) -> list[Path]:
+    """The folder and the archive of a dataset, if they exist."""
+    paths = (Path(folder, name), Path(folder, f"{name}.tar.xz")) if folder else ()
+    return [path for path in paths if path.exists()]
 
 
 def _problem(name: str, path: Path) -> str | None:

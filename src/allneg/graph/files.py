@@ -22,6 +22,8 @@ from allneg.graph.graph import SPLITS
 from allneg.graph.lines import Block, read_lines
 from allneg.recipe import Data
 
+Opener: TypeAlias = Callable[[], IO[bytes]]
+Wrapper: TypeAlias = Callable[[IO[bytes]], Any]
 # A reader yields the names in a stream: (stream, file name for messages, settings, notes).
 Reader: TypeAlias = Callable[[IO[bytes], str, Data, list[str]], Iterator[Block]]
 
@@ -56,11 +58,7 @@ class TripleFile:
 
     @classmethod
     def named(
-        cls,
-        where: str,
-        open_raw: Callable[[], IO[bytes]],
-        size: int,
-        wrap: Callable[[IO[bytes]], Any] | None = None,
+        cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None
     ) -> TripleFile:
         """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
         name = where.lower()
@@ -104,9 +102,7 @@ def _compression(name: str) -> str:
 
 
 @contextmanager
-def decompressed(
-    open_raw: Callable[[], IO[bytes]], name: str, wrap: Callable[[IO[bytes]], Any] | None = None
-) -> Iterator[IO[bytes]]:
+def decompressed(open_raw: Opener, name: str, wrap: Wrapper | None = None) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed if its name ends in .gz or .xz, then wrapped."""
     suffix = _compression(name.lower())
     # gzip and lzma do not close the file they are given.

@@ -136,9 +136,8 @@ def tensor_bytes(
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
+        with read_errors(path):
+            return load_file(path)
     except SafetensorError as error:
         raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
 
@@ -220,7 +219,7 @@ def read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def _disk_full(path: Path, needed: str) -> str:
