@@ -28,8 +28,8 @@ from torch import Generator, Tensor
 from torch import distributed as dist
 
 from allneg.graph import Graph
+from allneg.graph.graph import Vocabulary
 from allneg.graph.queries import batches
-from allneg.graph.vocabulary import Vocabulary
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.scoring.distributed import SINGLE_PROCESS, World

@@ -23,8 +23,8 @@ from clients import ask, queries
 from measure import machine
 
 from allneg.graph import Graph
-from allneg.graph.known import KnownAnswers
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
+from allneg.graph.queries import KnownAnswers
 from allneg.models import ComplEx
 from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe

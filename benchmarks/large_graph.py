@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 
 Triples = npt.NDArray[np.int64]
 

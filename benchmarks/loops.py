@@ -28,8 +28,8 @@ from torch import Generator, Tensor, nn
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, read_graph
+from allneg.graph.graph import Vocabulary
 from allneg.graph.queries import batches
-from allneg.graph.vocabulary import Vocabulary
 from allneg.hardware import prepare
 from allneg.recipe import Hardware, Model, Optimizer, Recipe, Regularizer, Training
 from allneg.runs.checkpoint import State

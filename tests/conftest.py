@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run

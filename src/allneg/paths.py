@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,3 +43,20 @@ def locked(folder: Path, lock: str) -> Iterator[None]:
             f"{folder}: cannot be written ({error.strerror or error}); "
             "free some disk space, or set ALLNEG_HOME to another folder"
         ) from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with its content; nothing happens if `path` is missing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Make the content of a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -20,8 +20,8 @@ from allneg.evaluation.report import HITS, is_number
 from allneg.recipe import Hardware, Recipe
 from allneg.recipe.text import shown
 from allneg.runs import Run
-from allneg.runs.epochs import best_of
 from allneg.runs.files import read_json, write_errors, write_json, write_text
+from allneg.runs.run import best_of
 
 UNAVAILABLE = {"yago3-10": "not run: the split is not available"}
 _VERSION = 1  # of the format of result files

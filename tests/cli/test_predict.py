@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 from allneg.predict.predictor import load
 from allneg.recipe import Recipe
 from allneg.runs import Run

@@ -14,10 +14,8 @@ from torch import Generator
 
 from allneg.errors import DataError, Diverged
 from allneg.evaluation import PROTOCOLS
-from allneg.evaluation.protocol import Protocol
-from allneg.evaluation.ranks import Ranking, count_candidates, rank
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.evaluation.ranks import Protocol, Ranking, count_candidates, rank
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import MODELS
 from allneg.scoring import Shard, Tables
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from allneg.evaluation.protocol import Protocol
-from allneg.evaluation.ranks import count_candidates
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.evaluation.ranks import Protocol, count_candidates
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.scoring import Shard
 
 ELSEWHERE = KnownAnswers.of([np.array([[1, 0, 2]])], 6, 1)

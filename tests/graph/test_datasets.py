@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from allneg.errors import DataError, ResourceError
-from allneg.graph import benchmarks, datasets, read_graph
-from allneg.graph.archive import archive_files
-from allneg.graph.benchmarks import DATASETS, Content, Dataset
-from allneg.graph.datasets import find_dataset
+from allneg.graph import datasets, read_graph
+from allneg.graph.archive import split_files
+from allneg.graph.datasets import DATASETS, Content, Dataset, find_dataset
 from allneg.graph.files import TripleFile, file_sha256
 
 TOY = {
@@ -37,7 +36,7 @@ def toy_set() -> Dataset:
         text = text.replace(b"\r\n", b"\n")
         return Content(text.count(b"\n"), hashlib.sha256(text).hexdigest())
 
-    return Dataset(8000, 1, "Toy", "", *(content(text) for text in TOY.values()))
+    return Dataset(8000, 1, "Toy", "", {split: content(text) for split, text in TOY.items()})
 
 
 class Origin(http.server.ThreadingHTTPServer):
@@ -103,7 +102,7 @@ def cache(tmp_path: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> Pa
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(DATASETS, "wn18", toy_set())
-    monkeypatch.setattr(benchmarks, "ORIGIN", origin.url)
+    monkeypatch.setattr(datasets, "ORIGIN", origin.url)
     monkeypatch.setattr(datasets, "_RETRIES", 0)
     origin.files = {f"/Toy/{split}.txt": text for split, text in TOY.items()}
     return tmp_path / "cache"
@@ -161,7 +160,7 @@ def test_a_cut_off_download_is_tried_again(origin: Origin, monkeypatch: pytest.M
 def test_an_endless_download_is_stopped_and_not_kept(
     cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmarks, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(datasets, "MOST_BYTES", 1 << 20)
     origin.endless = True
     with pytest.raises(DataError, match="it has more than 1,048,576 bytes; nothing was kept"):
         read_graph("wn18")
@@ -181,10 +180,10 @@ def test_what_a_killed_download_left_is_removed(cache: Path) -> None:
 def test_no_connection_is_one_clear_message(
     cache: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmarks, "ORIGIN", "http://127.0.0.1:9")
+    monkeypatch.setattr(datasets, "ORIGIN", "http://127.0.0.1:9")
     with pytest.raises(DataError, match=r"wn18 could not be downloaded from .*\n.*set ALLNEG_DATA"):
         read_graph("wn18")
-    monkeypatch.setattr(benchmarks, "ORIGIN", f"{origin.url}/gone")
+    monkeypatch.setattr(datasets, "ORIGIN", f"{origin.url}/gone")
     with pytest.raises(DataError, match="404"):
         read_graph("wn18")
     assert entries(cache) == []
@@ -220,12 +219,12 @@ def test_a_cache_that_cannot_be_written_is_an_error(
 
 _SCRIPT = """
 import json, sys
-from allneg.graph import benchmarks, read_graph
-from allneg.graph.benchmarks import Content, Dataset
+from allneg.graph import datasets, read_graph
+from allneg.graph.datasets import Content, Dataset
 
-contents = [Content(*known) for known in json.loads(sys.argv[2])]
-benchmarks.DATASETS["wn18"] = Dataset(8000, 1, "Toy", "", *contents)
-benchmarks.ORIGIN = sys.argv[1]
+contents = {split: Content(*known) for split, known in json.loads(sys.argv[2]).items()}
+datasets.DATASETS["wn18"] = Dataset(8000, 1, "Toy", "", contents)
+datasets.ORIGIN = sys.argv[1]
 print(len(read_graph("wn18").train))
 """
 
@@ -234,7 +233,7 @@ print(len(read_graph("wn18").train))
 @pytest.mark.usefixtures("cache")
 def test_of_several_processes_one_downloads_and_all_succeed(origin: Origin) -> None:
     origin.seconds = 0.5  # long enough for both to start before the first ends
-    contents = [(content.lines, content.sha256) for content in toy_set().files.values()]
+    contents = {split: (text.lines, text.sha256) for split, text in toy_set().files.items()}
     command = [sys.executable, "-c", _SCRIPT, origin.url, json.dumps(contents)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate(timeout=60)[0] for process in processes] == [b"4000\n"] * 2
@@ -334,6 +333,6 @@ def test_the_hashes_of_content_are_those_of_the_published_archives(
 ) -> None:
     path = published / f"{name}.tar.xz"
     assert file_sha256(path) == DATASETS[name].archive_sha256
-    with archive_files(path) as members:
+    with split_files(path) as members:
         for split, content in DATASETS[name].files.items():
             assert content.problem(members[split]) is None

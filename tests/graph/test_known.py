@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 
 N, R = 6, 3
 EVERY = torch.cartesian_prod(torch.arange(N), torch.arange(R))

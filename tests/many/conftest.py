@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 
 # For tasks and workers, which every process imports by name.
 sys.path.append(str(Path(__file__).parent))

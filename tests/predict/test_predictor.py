@@ -11,8 +11,8 @@ import torch
 
 from allneg.errors import DataError, Diverged, RunError, UsageError
 from allneg.graph import Graph
+from allneg.graph.graph import Vocabulary
 from allneg.graph.queries import SIDES, Queries
-from allneg.graph.vocabulary import Vocabulary
 from allneg.kernels.packed import can_pack
 from allneg.models import MODELS
 from allneg.predict import predictor as module

@@ -14,7 +14,7 @@ import pytest
 from allneg.errors import RecipeError, ResourceError, RunError
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, new_folder
 from allneg.training import fit

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from allneg.graph.known import KnownAnswers
+from allneg.graph.queries import KnownAnswers
 from allneg.models import Model
 from allneg.scoring import Shard, Tables
 

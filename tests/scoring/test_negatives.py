@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import DistMult, Model
 from allneg.recipe import Loss, Recipe
 from allneg.scoring import Tables

@@ -26,7 +26,7 @@ from torch import Generator
 from allneg.evaluation import evaluate
 from allneg.graph.graph import Graph
 from allneg.graph.queries import batches
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs.checkpoint import State
 from allneg.training.trainer import Trainer

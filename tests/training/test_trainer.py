@@ -11,9 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from allneg.graph import Graph
-from allneg.graph.graph import Triples
+from allneg.graph.graph import Triples, Vocabulary
 from allneg.graph.queries import SIDES, Queries
-from allneg.graph.vocabulary import Vocabulary
 from allneg.models import MODELS
 from allneg.recipe import Loss, Recipe
 from allneg.scoring.negatives import NegativeSample, draw_sample

@@ -39,8 +39,7 @@ def list_command(as_json: bool) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    from allneg.graph.benchmarks import DATASETS
-    from allneg.graph.datasets import dataset_location
+    from allneg.graph.datasets import DATASETS, dataset_location
     from allneg.graph.graph import SPLITS
     from allneg.graph.read import read_graph
 

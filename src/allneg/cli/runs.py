@@ -17,7 +17,7 @@ from allneg.errors import RunError
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
     from allneg.runs import Run
-    from allneg.runs.epochs import best_of
+    from allneg.runs.run import best_of
 
     opened = Run.open(run)
     graph, metrics, status = opened.graph, opened.metrics(), opened.live_status

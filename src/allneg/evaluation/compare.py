@@ -1,8 +1,7 @@
 """Is the difference between two models significant?
 
 Both rank the same queries, so their reciprocal ranks are compared pair by pair. The unit is a
-triple, not a query: the two queries of a triple are easy or hard together, and counting them as
-two would make differences look more certain than they are.
+triple, since its two queries are easy or hard together: they are not independent.
 """
 
 from __future__ import annotations
@@ -146,6 +145,6 @@ def _adjusted(values: list[float]) -> list[float]:
     return [float(value) for value in result]
 
 
-def _decimal(number: float, places: int = 4) -> str:
+def _decimal(number: float, digits: int = 4) -> str:
     """A number below 1 as tables print it: .0123, -.0050."""
-    return f"{number:.{places}f}".replace("0.", ".", 1)
+    return f"{number:.{digits}f}".replace("0.", ".", 1)

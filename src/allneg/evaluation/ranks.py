@@ -1,19 +1,21 @@
-"""Scores → ranks: how many candidates score higher than the answer, and how many the same."""
+"""Scores → ranks: how many candidates score higher than the answer, and how many the same.
+
+A protocol decides which answers are filtered, how ties count, and which entities are candidates.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, Diverged, OutOfMemoryError
-from allneg.evaluation.protocol import Protocol
-from allneg.graph.graph import Graph, Triples
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries
+from allneg.errors import DataError, Diverged, OutOfMemoryError, RecipeError, close_names
+from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.fused import count_ranks, mask_out
 from allneg.models import Model
@@ -22,6 +24,54 @@ from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How answers are ranked. Every report names it."""
+
+    name: str
+    ties: Literal["middle", "middle-up", "last"]  # the rank of an answer among equal scores
+    relative: float = 0.0  # scores this close to the answer's, relative to it, count as equal
+    absolute: float = 0.0  # likewise, in absolute terms
+    filter_valid_by_test: bool = False  # valid is also filtered by the answers in test
+    unseen: Literal["kept", "dropped"] = "kept"  # queries about entities that are not in train
+
+    def filter_splits(self, split: str) -> tuple[str, ...]:
+        """The splits whose answers are filtered out when `split` is ranked."""
+        return SPLITS if split == "test" or self.filter_valid_by_test else ("train", "valid")
+
+    def to_json(self, split: str) -> dict[str, Any]:
+        fields = asdict(self)
+        del fields["filter_valid_by_test"]
+        splits = list(self.filter_splits(split))
+        return {**fields, "split": split, "filter": splits, "in_words": self.in_words(split)}
+
+    def in_words(self, split: str) -> str:
+        ties = {
+            "middle": "ties share the middle place",
+            "middle-up": "ties share the middle place, rounded up, with a tolerance",
+            "last": "ties count against the answer",
+        }[self.ties]
+        splits = " + ".join(self.filter_splits(split))
+        return f"filtered by {splits}; {ties}; unseen entities {self.unseen}; both sides"
+
+
+PROTOCOLS = {
+    "allneg": Protocol("allneg", "middle"),
+    "kbc": Protocol("kbc", "last", filter_valid_by_test=True),
+    "libkge": Protocol(
+        "libkge", "middle-up", relative=1e-4, absolute=1e-5, filter_valid_by_test=True
+    ),
+    # PyKEEN's vocabulary comes from train: unseen entities are neither queried nor candidates.
+    "pykeen": Protocol("pykeen", "middle", unseen="dropped"),
+}
+
+
+def protocol(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise RecipeError(f"no protocol is called {name!r}{close_names(name, PROTOCOLS)}")
+    return PROTOCOLS[name]
 
 
 @dataclass(frozen=True)
@@ -48,10 +98,7 @@ class Ranking:
 def rank(
     model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
 ) -> Ranking:
-    """Rank a split from both sides with about `block` scores in memory at once.
-
-    If memory runs out, half as many queries are ranked at once, and so on.
-    """
+    """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out."""
     shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
     triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=bool)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allneg.evaluation.protocol import PROTOCOLS, Protocol
-from allneg.evaluation.ranks import Ranking, rank
+from allneg.evaluation.ranks import PROTOCOLS, Protocol, Ranking, rank
 from allneg.graph.graph import CATEGORIES, Graph
 from allneg.models import Model
 from allneg.recipe import Evaluation
@@ -38,10 +37,7 @@ def metrics_of(ranks: Ranks) -> dict[str, Any]:
 
 
 def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
-    """The metrics of a report's table as people read them: MRR, MR, Hits@1, …
-
-    A metric that an earlier version did not have is None.
-    """
+    """A table's metrics by heading: MRR, MR, Hits@1, …; None if its version did not have one."""
     found: dict[str, float | None] = {}
     for name in METRICS:
         value = table.get(name)
@@ -54,10 +50,7 @@ def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Report:
-    """The metrics of one ranking, with its protocol.
-
-    Each table holds metrics as JSON has them: mrr, mr, hits, count.
-    """
+    """The metrics of one ranking. A table has metrics as in JSON: mrr, mr, hits, count."""
 
     metrics: Mapping[str, Any]  # of all queries, two per triple
     by_side: Mapping[str, Any]  # "head", "tail"
@@ -159,10 +152,7 @@ def is_number(value: Any) -> bool:
 
 
 def _by_group(ranks: Ranks, group: npt.NDArray[np.int64]) -> dict[int, dict[str, Any]]:
-    """The metrics of each group of triples, with tables for each side.
-
-    All groups are summed at once, since a graph may have thousands of relations.
-    """
+    """The metrics of each group of triples, in total and by side; all groups are summed at once."""
     groups, index = np.unique(group, return_inverse=True)
     count = np.bincount(index)
 

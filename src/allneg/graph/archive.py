@@ -1,4 +1,4 @@
-"""Archives of triples, read in place: nothing is extracted to disk.
+"""Archives of triples, read without extracting them to disk.
 
 All members are checked before any is read. One dangerous member (a path that leads outside, a
 link, a device, far too many bytes) refuses the whole archive.
@@ -14,13 +14,12 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeAlias, cast
 
 from allneg.errors import DataError, printable
-from allneg.graph.files import DAMAGE, TripleFile, choose_splits, decompressed
+from allneg.graph.files import DAMAGE, Opener, TripleFile, choose_splits, decompressed, folder_files
 
 _MOST_BYTES = 10 << 30  # decompressed
 _MOST_RATIO = 250  # decompressed to compressed bytes; text of triples stays far below
@@ -29,41 +28,47 @@ _MOST_MEMBERS = 10_000
 _LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an attack
 
 # Name, size, reason to refuse it, and how to open it (None for a folder).
-_Member: TypeAlias = tuple[str, int, str | None, Callable[[], IO[bytes]] | None]
+_Member: TypeAlias = tuple[str, int, str | None, Opener | None]
+_Reader: TypeAlias = Callable[[Path, ExitStack], Iterator[_Member]]
 
 
 @contextmanager
-def archive_files(path: Path) -> Iterator[dict[str, TripleFile]]:
-    """The files of an archive by split, readable while the context is open."""
-    read_members = ARCHIVES[archive_suffix(path) or ".tar"]
+def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
+    """The files of a folder or an archive by split, open in this context; "" is a single file."""
+    suffix = next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
+    if path.is_dir():
+        yield folder_files(path, str(path))
+    elif suffix is None:
+        yield {"": TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)}
+    else:
+        with _archive_files(path, ARCHIVES[suffix]) as files:
+            yield files
+
+
+@contextmanager
+def _archive_files(path: Path, read_members: _Reader) -> Iterator[dict[str, TripleFile]]:
     try:
         with ExitStack() as stack:
-            try:
-                members = _checked(path, read_members(path, stack))
-            except (ValueError, struct.error) as error:  # of invalid fields
-                raise _damaged(path, error) from None
+            members = _checked(path, read_members(path, stack))
+            # A .gz member may be larger than its header states, so its bytes are counted.
+            limit = partial(_LimitedStream, path=path, allowed=_allowed(path))
             yield {
-                split: _limited(TripleFile.named(f"{path}:{name}", *members[name]), path)
+                split: TripleFile.named(f"{path}:{name}", *members[name], limit)
                 for split, name in choose_splits(members, str(path)).items()
             }
-    except DAMAGE as error:
-        raise _damaged(path, error) from None
-
-
-def archive_suffix(path: Path) -> str | None:
-    """The key of ARCHIVES that a path ends in, if any."""
-    return next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
+    except (*DAMAGE, ValueError, struct.error) as error:  # the last two: of invalid fields
+        raise DataError(f"{path}: not a complete archive ({error}); get it again") from None
 
 
 def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
     # .tgz and .txz are short for .tar.gz and .tar.xz.
     name = path.name.lower().replace(".tgz", ".gz").replace(".txz", ".xz")
-    stream = stack.enter_context(decompressed(lambda: path.open("rb"), name))
-    limited = cast("IO[bytes]", _LimitedStream(stream, path, math.inf))
-    tar = stack.enter_context(tarfile.TarFile(fileobj=limited))
+    limit = partial(_LimitedStream, path=path, allowed=math.inf)
+    stream = stack.enter_context(decompressed(lambda: path.open("rb"), name, limit))
+    tar = stack.enter_context(tarfile.TarFile(fileobj=stream))
     for member in tar:
         problem = None if member.isreg() or member.isdir() else "is a link or a device"
-        opener = cast("Callable[[], IO[bytes]]", partial(tar.extractfile, member))
+        opener = cast("Opener", partial(tar.extractfile, member))
         yield member.name, member.size, problem, None if member.isdir() else opener
 
 
@@ -86,9 +91,7 @@ ARCHIVES = {
 }
 
 
-def _checked(
-    path: Path, members: Iterator[_Member]
-) -> dict[str, tuple[Callable[[], IO[bytes]], int]]:
+def _checked(path: Path, members: Iterator[_Member]) -> dict[str, tuple[Opener, int]]:
     """How to open each file, and its size. Names and sizes may refuse the archive."""
     total, found = 0, {}
     for count, (name, n_bytes, problem, opener) in enumerate(members, start=1):
@@ -99,23 +102,12 @@ def _checked(
             raise _refusal(path, f"{printable(name)} {problem}")
         total += n_bytes
         if total > _allowed(path):
-            raise _too_large(path)
+            raise _refusal(path)
         if count > _MOST_MEMBERS:
             raise _refusal(path, f"it has more than {_MOST_MEMBERS:,} members")
         if opener:
             found[name] = opener, n_bytes
     return found
-
-
-def _limited(file: TripleFile, path: Path) -> TripleFile:
-    """Limit a member's decompressed bytes: a .gz member may be larger than the archive says."""
-
-    @contextmanager
-    def opened() -> Iterator[IO[bytes]]:
-        with file.open() as stream:
-            yield cast("IO[bytes]", _LimitedStream(stream, path, _allowed(path)))
-
-    return replace(file, open=opened)
 
 
 class _LimitedStream(io.RawIOBase):
@@ -133,7 +125,7 @@ class _LimitedStream(io.RawIOBase):
         block = self.stream.read(size)
         self.left -= len(block)
         if self.left < 0:
-            raise _too_large(self.path)
+            raise _refusal(self.path)
         return block
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
@@ -153,13 +145,7 @@ def _allowed(path: Path) -> int:
     return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
 
 
-def _too_large(path: Path) -> DataError:
-    return _refusal(path, f"it would unpack to more than {_allowed(path):,} bytes")
-
-
-def _refusal(path: Path, reason: str) -> DataError:
+def _refusal(path: Path, reason: str = "") -> DataError:
+    """An error for a dangerous archive; without a reason, it is too large."""
+    reason = reason or f"it would unpack to more than {_allowed(path):,} bytes"
     return DataError(f"{path}: refused: {reason}; pack train, valid and test as plain files")
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a complete archive ({error}); get it again")

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ class RelationOverlap:
     share: float  # of the larger relation's triples
 
 
+_Overlaps: TypeAlias = tuple[RelationOverlap, ...]
+
+
 @dataclass(frozen=True)
 class Check:
     """What `check` found."""
@@ -44,9 +47,9 @@ class Check:
     unseen_triples: dict[str, int]  # valid and test triples with an unseen name
     # Pairs of relations with a share of at least one half over all splits, largest first.
     # Triples whose head is their tail are ignored, since they are their own inverse.
-    inverse: tuple[RelationOverlap, ...]  # (h, first, t) and (t, second, h)
-    symmetric: tuple[RelationOverlap, ...]  # (h, first, t) and (t, first, h)
-    duplicate_relations: tuple[RelationOverlap, ...]  # (h, first, t) and (h, second, t)
+    inverse: _Overlaps  # (h, first, t) and (t, second, h)
+    symmetric: _Overlaps  # (h, first, t) and (t, first, h)
+    duplicate_relations: _Overlaps  # (h, first, t) and (h, second, t)
     leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
     categories: tuple[str, ...]  # per relation
 
@@ -55,35 +58,27 @@ class Check:
         return {category: counts[category] for category in CATEGORIES}
 
     def to_json(self) -> dict[str, Any]:
-        names = self.graph.vocabulary.relations
+        graph, names = self.graph, self.graph.vocabulary.relations
+        kinds = ("inverse", "symmetric", "duplicate_relations")
+        fields = dict(vars(self))
+        del fields["graph"], fields["leaked"]
         return {
-            "name": self.graph.name,
-            "entities": self.graph.n_entities,
-            "relations": self.graph.n_relations,
-            "triples": self.triples,
-            "duplicates": self.duplicates,
-            "overlaps": self.overlaps,
-            "self_loops": self.self_loops,
-            "unseen_entities": self.unseen_entities,
-            "unseen_relations": self.unseen_relations,
-            "unseen_triples": self.unseen_triples,
-            "inverse": [asdict(overlap) for overlap in self.inverse],
-            "symmetric": [asdict(overlap) for overlap in self.symmetric],
-            "duplicate_relations": [asdict(overlap) for overlap in self.duplicate_relations],
+            "name": graph.name,
+            "entities": graph.n_entities,
+            "relations": graph.n_relations,
+            **fields,
+            **{kind: [asdict(overlap) for overlap in fields[kind]] for kind in kinds},
             "leaked_by_train": self.leaked,
             "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),
             "category_by_relation": dict(zip(names, self.categories, strict=True)),
-            "hashes": graph_hashes(self.graph),
-            "notes": list(self.graph.notes),
+            "hashes": graph_hashes(graph),
+            "notes": list(graph.notes),
         }
 
 
 def check(graph: Graph) -> Check:
-    """Count triples, duplicates, overlaps, unseen names, leaks and categories.
-
-    Only a graph that was read with `keep_duplicates` contains duplicates.
-    """
+    """Check a graph. Only one that was read with `keep_duplicates` contains duplicates."""
     parts = {split: graph.split(split) for split in SPLITS}
     repeated, shared = find_duplicates(graph)
     seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
@@ -123,11 +118,8 @@ def _relation_overlaps(graph: Graph) -> dict[str, Any]:
     parts = [part[part[:, 0] != part[:, 2]] for part in map(graph.split, SPLITS)]
     parts = [np.unique(part, axis=0) for part in parts]
     triples, reverse = np.unique(np.concatenate(parts), axis=0), [2, 1, 0]
-    mirrored = _overlaps(triples, triples[:, reverse], graph)
-    inverse = tuple(overlap for overlap in mirrored if overlap.first != overlap.second)
-    symmetric = tuple(overlap for overlap in mirrored if overlap.first == overlap.second)
-    same = _overlaps(triples, triples, graph)
-    duplicate = tuple(overlap for overlap in same if overlap.first != overlap.second)
+    inverse, symmetric = _overlaps(triples, triples[:, reverse], graph)
+    duplicate, _ = _overlaps(triples, triples, graph)
     leaked = {}
     for split, part in zip(SPLITS[1:], parts[1:], strict=True):
         found = _leaked(part, parts[0][:, reverse], inverse + symmetric, graph)
@@ -137,25 +129,27 @@ def _relation_overlaps(graph: Graph) -> dict[str, Any]:
     return {**overlaps, "leaked": leaked}
 
 
-def _overlaps(ones: Triples, others: Triples, graph: Graph) -> list[RelationOverlap]:
-    """Pairs of relations that share entity pairs: one in `ones`, the other in `others`."""
+def _overlaps(ones: Triples, others: Triples, graph: Graph) -> tuple[_Overlaps, _Overlaps]:
+    """Relations in `ones` and in `others` that share entity pairs: two relations, or the same."""
     n = graph.n_relations
     counts: Counter[int] = Counter()
     for rows, other in _matches(ones, others, graph.n_entities):
         codes, found = np.unique(ones[rows, 1] * n + other, return_counts=True)
         counts.update(dict(zip(codes.tolist(), found.tolist(), strict=True)))
     sizes, names = np.bincount(ones[:, 1], minlength=n).tolist(), graph.vocabulary.relations
-    overlaps = []
+    two: list[RelationOverlap] = []
+    same: list[RelationOverlap] = []
     for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         first, second = divmod(code, n)
         share = count / max(sizes[first], sizes[second])
         if first <= second and share >= _LEAST_SHARE:
-            overlaps.append(RelationOverlap(names[first], names[second], count, share))
-    return overlaps
+            overlap = RelationOverlap(names[first], names[second], count, share)
+            (same if first == second else two).append(overlap)
+    return tuple(two), tuple(same)
 
 
 def _leaked(
-    ones: Triples, others: Triples, overlaps: tuple[RelationOverlap, ...], graph: Graph
+    ones: Triples, others: Triples, overlaps: _Overlaps, graph: Graph
 ) -> npt.NDArray[np.bool_]:
     """Which of `ones` are in `others` under a relation that overlaps with their own: (n,)."""
     n, ids = graph.n_relations, graph.vocabulary.relation_ids

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, counted
-from allneg.graph.graph import SPLITS, Graph, Triples, first_indices, triple_keys
+from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
 from allneg.graph.mapped import without_rows
-from allneg.graph.vocabulary import Vocabulary
 from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
@@ -63,7 +62,10 @@ def _split(
     # Shuffle file lines, not keys: the result must not depend on the ids.
     order = np.random.default_rng(settings.split_seed).permutation(len(first))
     shuffled = np.argsort(first)[order]
-    free = shuffled[~_needed_in_train(triples[first][shuffled])]
+    candidates, movable = triples[first][shuffled], np.ones(len(first), dtype=np.bool_)
+    movable[first_indices(candidates[:, 1])] = False
+    movable[first_indices(candidates[:, [0, 2]].reshape(-1)) // 2] = False
+    free = shuffled[movable]
     wanted = [round(share * len(first)) for share in (settings.valid_share, settings.test_share)]
     possible = min(1.0, len(free) / max(1, sum(wanted)))
     n_valid, n_test = (int(count * possible) for count in wanted)
@@ -82,14 +84,6 @@ def _split(
     renumbered, vocabulary = _renumbered(np.concatenate(parts), vocabulary)
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return dict(zip(SPLITS, np.split(renumbered, ends), strict=True)), vocabulary, notes
-
-
-def _needed_in_train(triples: Triples) -> npt.NDArray[np.bool_]:
-    """Which triples are the first of an entity or a relation: (n, 3) -> (n,)."""
-    needed = np.zeros(len(triples), dtype=np.bool_)
-    needed[first_indices(triples[:, 1])] = True
-    needed[first_indices(triples[:, [0, 2]].reshape(-1)) // 2] = True
-    return needed
 
 
 def _renumbered(triples: Triples, names: Vocabulary) -> tuple[Triples, Vocabulary]:
@@ -131,7 +125,7 @@ def duplicates_note(count: int, split: str, kept: bool) -> str:
 
 
 def _without_unseen(graph: Graph, settings: Data) -> Graph:
-    """Count names that are not in train, and remove them with their triples if settings say so."""
+    """Count names that are not in train, and remove their triples with data.drop_unseen."""
     # Train is read first, so its names have the lowest ids.
     n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
     n_relations = int(graph.train[:, 1].max()) + 1

@@ -7,24 +7,82 @@ NAME.tar.xz. If it is missing, it is downloaded from its public origin into the 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from allneg.errors import DataError
-from allneg.graph import benchmarks
-from allneg.graph.archive import archive_files
-from allneg.graph.benchmarks import DATASETS, Dataset
-from allneg.graph.files import TripleFile, file_sha256, folder_files
+from allneg.graph.archive import split_files
+from allneg.graph.files import TripleFile, file_sha256
 from allneg.paths import cache_folder, locked
 
+ORIGIN = (
+    "https://raw.githubusercontent.com/DeepGraphLearning/KnowledgeGraphEmbedding/"
+    "617062aaedf53bf4d6b44450a580a96dc30e0632/data"
+)
+MOST_BYTES = 1 << 30  # of a benchmark file
 PACKAGED = {"countries": "plain", "countries-hard": "hard"}
-KNOWN_NAMES = (*PACKAGED, *DATASETS)
 _TIMEOUT = 30  # seconds without a byte
 _RETRIES = 2
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is known about a file. All but `git_blob` are of the text with LF line ends."""
+
+    lines: int
+    sha256: str | None = None
+    git_blob: str | None = None  # SHA-1 of b"blob SIZE\\0" and the content
+    characters: int | None = None  # where no hash is known
+
+    def problem(self, file: TripleFile) -> str | None:
+        """What differs, or None. An unreadable file is a `DataError`."""
+        with file.stream() as stream:
+            blocks = iter(partial(stream.read, 1 << 20), b"")
+            data = b"".join(islice(blocks, MOST_BYTES >> 20))
+        text = data.replace(b"\r\n", b"\n")
+        blob = b"blob %d\0" % len(data) + data
+        found = {
+            "lines": text.count(b"\n"),
+            "sha256": hashlib.sha256(text).hexdigest(),
+            "git_blob": self.git_blob and hashlib.sha1(blob, usedforsecurity=False).hexdigest(),
+            "characters": self.characters and len(text.decode(errors="replace")),
+        }
+        for what, value in found.items():
+            expected = getattr(self, what)
+            if expected is not None and expected != value:
+                return f"{what} should be {expected}, but is {value}"
+        return None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A benchmark as published."""
+
+    n_entities: int
+    n_relations: int
+    origin: str  # its folder below ORIGIN
+    about: str
+    files: Mapping[str, Content]  # by split
+    archive_sha256: str | None = None  # of the usual NAME.tar.xz
+
+
+def _dataset(files: Mapping[str, Any], **about: Any) -> Dataset:
+    return Dataset(files={split: Content(**files[split]) for split in files}, **about)
+
+
+_TABLES = tomllib.loads((files("allneg.graph") / "benchmarks.toml").read_text())
+DATASETS = {name: _dataset(**table) for name, table in _TABLES.items()}
+KNOWN_NAMES = (*PACKAGED, *DATASETS)
 
 
 def packaged_folder(name: str) -> Traversable:
@@ -37,9 +95,8 @@ def find_dataset(name: str) -> tuple[Path, list[str]]:
     A wrong file in $ALLNEG_DATA is a `DataError`, because a result on `fb15k` must mean FB15k.
     A wrong file in the cache is downloaded again.
     """
-    for path in _in_allneg_data(name):
-        problem = _problem(name, path)
-        if problem:
+    for path in _candidates(os.environ.get("ALLNEG_DATA"), name):
+        if problem := _problem(name, path):
             raise DataError(
                 f"{path}: not the published {name}: {problem}; remove it from ALLNEG_DATA, or "
                 "read it by its path"
@@ -61,7 +118,7 @@ def dataset_location(name: str) -> str | None:
     """Where a dataset is now, unchecked, or None."""
     if name in PACKAGED:
         return "in the package"
-    found = _in_allneg_data(name) or _candidates(cache_folder(), name)
+    found = _candidates(os.environ.get("ALLNEG_DATA"), name) or _candidates(cache_folder(), name)
     return str(found[0]) if found else None
 
 
@@ -69,45 +126,32 @@ def is_offline() -> bool:
     return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
 
 
-def _in_allneg_data(name: str) -> list[Path]:
-    folder = os.environ.get("ALLNEG_DATA")
-    return _candidates(Path(folder), name) if folder else []
-
-
-def _candidates(folder: Path, name: str) -> list[Path]:
-    unpacked, archive = folder / name, folder / f"{name}.tar.xz"
-    return [*([unpacked] if unpacked.is_dir() else []), *([archive] if archive.is_file() else [])]
+def _candidates(folder: str | Path | None, name: str) -> list[Path]:
+    """The folder and the archive of a dataset, if they exist."""
+    paths = (Path(folder, name), Path(folder, f"{name}.tar.xz")) if folder else ()
+    return [path for path in paths if path.exists()]
 
 
 def _problem(name: str, path: Path) -> str | None:
     """Why a folder or an archive is not the benchmark, or None."""
     known = DATASETS[name]
     try:
-        if path.is_dir():
-            return _content_problem(known, folder_files(path, str(path)))
-        if file_sha256(path) == known.archive_sha256:
+        if path.is_file() and file_sha256(path) == known.archive_sha256:
             return None
-        with archive_files(path) as members:  # it may have been packed again
-            return _content_problem(known, members)
+        with split_files(path) as found:  # an archive may have been packed again
+            for split, content in known.files.items():
+                problem = content.problem(found[split]) if split in found else "missing"
+                if problem:
+                    return f"{split}: {problem}"
     except (DataError, OSError) as error:
         return str(error)
-
-
-def _content_problem(known: Dataset, found: Mapping[str, TripleFile]) -> str | None:
-    for split, content in known.files.items():
-        problem = content.problem(found[split]) if split in found else "missing"
-        if problem:
-            return f"{split}: {problem}"
     return None
 
 
 def _download(name: str, cache: Path) -> Path:
-    """Download a benchmark into the cache: complete and checked, or not at all.
-
-    One process downloads; others wait for it.
-    """
+    """Download a benchmark completely or not at all; other processes wait for the first."""
     target, partial = cache / name, cache / f".{name}.partial"
-    url = f"{benchmarks.ORIGIN}/{DATASETS[name].origin}/"
+    url = f"{ORIGIN}/{DATASETS[name].origin}/"
     if is_offline():
         raise DataError(
             f"{name} would have to be downloaded from {url}, and ALLNEG_OFFLINE forbids it.\n"
@@ -119,8 +163,7 @@ def _download(name: str, cache: Path) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         try:
             _download_files(name, url, partial)
-            problem = _problem(name, partial)
-            if problem:
+            if problem := _problem(name, partial):
                 raise DataError(
                     f"{name}: the files from {url} are not the published dataset: {problem}; "
                     "nothing was kept. Try again later, or put the dataset into ALLNEG_DATA"
@@ -164,8 +207,8 @@ class _SizeLimit:
 
     def update(self, n_bytes: int) -> None:
         self.n_bytes += n_bytes
-        if self.n_bytes > benchmarks.MOST_BYTES:
-            raise DataError(f"it has more than {benchmarks.MOST_BYTES:,} bytes; nothing was kept")
+        if self.n_bytes > MOST_BYTES:
+            raise DataError(f"it has more than {MOST_BYTES:,} bytes; nothing was kept")
 
     def reset(self) -> None:
         self.n_bytes = 0

@@ -22,6 +22,8 @@ from allneg.graph.graph import SPLITS
 from allneg.graph.lines import Block, read_lines
 from allneg.recipe import Data
 
+Opener: TypeAlias = Callable[[], IO[bytes]]
+Wrapper: TypeAlias = Callable[[IO[bytes]], Any]
 # A reader yields the names in a stream: (stream, file name for messages, settings, notes).
 Reader: TypeAlias = Callable[[IO[bytes], str, Data, list[str]], Iterator[Block]]
 
@@ -55,13 +57,15 @@ class TripleFile:
     n_bytes: int  # of text; estimated for compressed files
 
     @classmethod
-    def named(cls, where: str, open_raw: Callable[[], IO[bytes]], size: int) -> TripleFile:
+    def named(
+        cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None
+    ) -> TripleFile:
         """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
         name = where.lower()
         plain = name.removesuffix(_compression(name))
         suffix = next((suffix for suffix in FORMATS if plain.endswith(suffix)), ".tsv")
         ratio = 1 if plain == name else _RATIO
-        return cls(where, suffix, lambda: decompressed(open_raw, where), size * ratio)
+        return cls(where, suffix, lambda: decompressed(open_raw, where, wrap), size * ratio)
 
     @contextmanager
     def stream(self) -> Iterator[IO[bytes]]:
@@ -98,16 +102,12 @@ def _compression(name: str) -> str:
 
 
 @contextmanager
-def decompressed(open_raw: Callable[[], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed if its name ends in .gz or .xz."""
+def decompressed(open_raw: Opener, name: str, wrap: Wrapper | None = None) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed if its name ends in .gz or .xz, then wrapped."""
+    suffix = _compression(name.lower())
     # gzip and lzma do not close the file they are given.
-    with open_raw() as raw:
-        suffix = _compression(name.lower())
-        if suffix:
-            with COMPRESSIONS[suffix](raw, "rb") as stream:
-                yield stream
-        else:
-            yield raw
+    with open_raw() as raw, COMPRESSIONS[suffix](raw, "rb") if suffix else raw as stream:
+        yield wrap(stream) if wrap else stream
 
 
 def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:

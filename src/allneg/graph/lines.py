@@ -40,17 +40,14 @@ _MAGIC = {
     b"PK\x03\x04": ("a zip archive", "rename it to end in .zip"),
     b"BZh": ("bzip2", "decompress it first"),
     b"(\xb5/\xfd": ("zstandard", "decompress it first"),
-    b"\xff\xfe": ("UTF-16 text", "convert it to UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "convert it to UTF-8"),
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), ("UTF-16 text", "convert it to UTF-8")),
     b"PAR1": ("Parquet", _TO_TEXT),
     b"SQLite format 3": ("an SQLite database", _TO_TEXT),
     b"\x89HDF": ("HDF5", _TO_TEXT),
     b"\x89PNG": ("a picture", "choose a file of triples"),
     b"%PDF-": ("a PDF", "choose a file of triples"),
     b"\x7fELF": ("a program", "choose a file of triples"),
-    b"\x80\x02": ("a pickle", _TO_TEXT),
-    b"\x80\x04": ("a pickle", _TO_TEXT),
-    b"\x80\x05": ("a pickle", _TO_TEXT),
+    **dict.fromkeys((b"\x80\x02", b"\x80\x04", b"\x80\x05"), ("a pickle", _TO_TEXT)),
 }
 
 
@@ -206,9 +203,8 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
         end = block.rfind(b"\n") + 1
         if end:
             yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest += block
+            rest = b""
+        rest += block[end:]
         if len(rest) > _LONGEST_LINE:
             break
     if rest:

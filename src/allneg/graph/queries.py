@@ -1,13 +1,17 @@
-"""Triples as queries: (head, relation, ?) and (?, relation, tail)."""
+"""Triples as queries, (head, relation, ?) and (?, relation, tail), and their known answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
+
+from allneg.graph.graph import Triples
 
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
@@ -18,7 +22,9 @@ _GATHERED = 1 << 17  # queries gathered at once
 class Queries:
     """A batch of queries, for tails and heads mixed."""
 
-    side: Tensor  # int64 (B,): what is asked for, an index into SIDES: 0 for tails, 1 for heads
+    side: (
+        Tensor  # int64 (B,): the side of the answer, an index into SIDES: 0 for tails, 1 for heads
+    )
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
@@ -60,5 +66,76 @@ def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Querie
         head, relation, tail = triples.index_select(0, many % n).T.contiguous().unbind(0)
         tails = side == 0
         known, answer = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        parts = (each.split(size) for each in (side, known, relation, answer))
-        yield from map(Queries, *parts)
+        columns = (column.split(size) for column in (side, known, relation, answer))
+        yield from map(Queries, *columns)
+
+
+@dataclass(frozen=True)
+class KnownAnswers:
+    """A query's answers are `answers[starts[i]:starts[i + 1]]`, where `keys[i]` is its key."""
+
+    n_entities: int
+    n_relations: int
+    keys: Tensor  # int64 (K,): sorted, each once
+    starts: Tensor  # int64 (K + 1,)
+    answers: Tensor  # int64 (A,): sorted within a query, each once
+
+    @classmethod
+    def of(
+        cls,
+        splits: Sequence[Triples],
+        n_entities: int,
+        n_relations: int,
+        device: str | torch.device = "cpu",
+    ) -> KnownAnswers:
+        """The answers in all `splits` to every query for either side, sorted on the device."""
+        triples = torch.from_numpy(np.concatenate(splits)).to(device)
+        head, relation, tail = triples.T.contiguous().unbind(0)
+        key = torch.cat([relation, relation + n_relations]) * n_entities + torch.cat([head, tail])
+        answer, order = torch.cat([tail, head]).sort()
+        key, order = key[order].sort(stable=True)
+        answer = answer[order]
+        new = torch.ones_like(key, dtype=torch.bool)
+        new[1:] = (key[1:] != key[:-1]) | (answer[1:] != answer[:-1])
+        keys, counts = key[new].unique_consecutive(return_counts=True)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return cls(n_entities, n_relations, keys, starts, answer[new])
+
+    def counts(self, queries: Queries) -> Tensor:
+        """How many answers each query has: (B,)."""
+        return self._spans(queries)[1]
+
+    def pairs(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Every (query, answer) that is known: two flat tensors of the same length."""
+        first, count = self._spans(queries)
+        query = torch.repeat_interleave(count)
+        before = count.cumsum(0) - count
+        index = torch.arange(len(query), device=first.device) + (first - before)[query]
+        return query, self.answers[index]
+
+    def contains(self, queries: Queries, candidates: Tensor) -> Tensor:
+        """Which of each query's candidates are known answers: (B, K) -> bool (B, K)."""
+        first, count = self._spans(queries)
+        low, high = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
+        # A binary search inside each query's own span, all at once.
+        high = high.expand_as(candidates)
+        last = len(self.answers) - 1
+        for _ in range(self._most.bit_length()):
+            middle = (low + high) // 2
+            below = (self.answers[middle.clamp(max=last)] < candidates) & (low < high)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        found = self.answers[low.clamp(max=last)] == candidates
+        return found & (low < (first + count).unsqueeze(1))
+
+    @cached_property
+    def _most(self) -> int:
+        """The most answers of any query: a host number, so that no step waits for the device."""
+        return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
+
+    def _spans(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Where each query's answers begin, and how many there are."""
+        relation = queries.relation + self.n_relations * queries.side
+        key = relation * self.n_entities + queries.entity
+        index = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
+        count = self.starts[index + 1] - self.starts[index]
+        return self.starts[index], torch.where(self.keys[index] == key, count, 0)

@@ -1,8 +1,4 @@
-"""`read_graph`: a known name, a folder, an archive or one file of triples → a graph.
-
-Names become ids in order of first appearance, in memory or on disk. On disk, names are numbered
-chunk by chunk and only a 128-bit hash and an id per entity stay in memory.
-"""
+"""Files of triples → a graph. Names become ids in order of first appearance."""
 
 from __future__ import annotations
 
@@ -17,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, close_names
-from allneg.graph.archive import archive_files, archive_suffix
-from allneg.graph.cached import cached_graph
+from allneg.graph.archive import split_files
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
 from allneg.graph.files import TripleFile, folder_files
-from allneg.graph.graph import Graph, Triples
+from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.lines import Block
-from allneg.graph.mapped import MappedNames, append_names, map_triples
-from allneg.graph.vocabulary import Vocabulary
+from allneg.graph.mapped import MappedNames, append_names, cached_graph, map_triples
 from allneg.recipe import Data
 
 _DEFAULTS = Data()
@@ -39,21 +33,22 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
 
     A folder or an archive contains train, and optionally valid and test, in one of the FORMATS
     of allneg.graph.files. One file is split by `settings`. Names are kept exactly; ids follow
-    their first appearance, train first. The graph's `notes` report what was changed or looks
-    unusual. A known name means that dataset; write ./NAME for a folder of the same name. The
-    ids and names of a large text stay on disk (`data.store`); they are the same.
+    their first appearance, train first. A known name means that dataset; write ./NAME for a
+    folder of the same name. The graph's `notes` report what was changed or looks unusual.
     """
     if isinstance(source, str) and source in KNOWN_NAMES:
         if source in PACKAGED:
             return _graph(source, folder_files(packaged_folder(source), source), settings)
         path, notes = find_dataset(source)
-        graph = _read_path(path, source, settings)
+        with split_files(path) as files:
+            graph = _graph(source, files, settings)
         return replace(graph, notes=(*notes, *graph.notes))
     path = Path(source)
     if path.suffix == ".toml" and path.is_file():
         raise DataError(f"{path}: TOML is not a format of triples; pass a recipe with --recipe")
     if path.is_dir() or path.is_file():
-        return _read_path(path, path.resolve().name, settings)
+        with split_files(path) as files:
+            return _graph(path.resolve().name, files, settings)
     if path.exists():
         raise DataError(f"{path}: neither a file nor a folder")
     raise DataError(
@@ -62,24 +57,18 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
     )
 
 
-def _read_path(path: Path, name: str, settings: Data) -> Graph:
-    if path.is_dir():
-        return _graph(name, folder_files(path, str(path)), settings)
-    if archive_suffix(path):
-        with archive_files(path) as files:
-            return _graph(name, files, settings)
-    file = TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)
-    return _graph(name, {"": file}, settings)
-
-
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
+    def read(folder: Path | None = None) -> Graph:
+        on_disk = folder and read_on_disk(files, settings, folder)
+        splits, names, notes = on_disk or read_in_memory(files, settings)
+        for split in {"train", ""} & splits.keys():
+            if not len(splits[split]):
+                raise DataError(f"{files[split].where}: no triples in it; train needs at least one")
+        return cleaned(name, splits, names, notes, settings)
+
     large = sum(file.n_bytes for file in files.values()) >= _LARGE
     if settings.store == "memory" or (settings.store == "auto" and not large):
-        return cleaned(name, *read_in_memory(files, settings), settings)
-
-    def read(folder: Path) -> Graph:
-        return cleaned(name, *read_on_disk(files, settings, folder), settings)
-
+        return read()
     return cached_graph(name, files, settings, read)
 
 
@@ -91,12 +80,14 @@ def read_in_memory(files: Mapping[str, TripleFile], settings: Data) -> _Read:
         parts = [np.empty((0, 3), dtype=np.int64)]
         parts += [_numbered(block, entities, relations) for block in file.blocks(settings, notes)]
         splits[split] = np.concatenate(parts)
-        _refuse_if_empty(split, file, len(splits[split]))
     return splits, Vocabulary(tuple(entities), tuple(relations)), notes
 
 
 def read_on_disk(files: Mapping[str, TripleFile], settings: Data, folder: Path) -> _Read:
-    """The same as `read_in_memory`, but entity names and triples are mapped from `folder`."""
+    """The same as `read_in_memory`, but entity names and triples are mapped from `folder`.
+
+    Names are numbered chunk by chunk; only a 128-bit hash and an id per entity stay in memory.
+    """
     entities, relations, notes = _IdsOnDisk(folder / "entities.txt"), _Ids(), list[str]()
     splits = {}
     for split, file in files.items():
@@ -110,14 +101,8 @@ def read_on_disk(files: Mapping[str, TripleFile], settings: Data, folder: Path) 
                     chunk, parts = _Ids(), []
             if parts:
                 out.write(entities.renumbered(parts, list(chunk)))
-            _refuse_if_empty(split, file, out.tell())
         splits[split] = map_triples(path)
     return splits, Vocabulary(MappedNames.open(entities.path), tuple(relations)), notes
-
-
-def _refuse_if_empty(split: str, file: TripleFile, count: int) -> None:
-    if count == 0 and split in ("train", ""):
-        raise DataError(f"{file.where}: no triples in it; train needs at least one")
 
 
 class _Ids(dict[str, int]):

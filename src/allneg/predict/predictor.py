@@ -12,8 +12,7 @@ from torch import Tensor
 
 from allneg.errors import Diverged, UsageError, counted, printable
 from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import SIDES, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
 from allneg.models import Model

@@ -1,7 +1,7 @@
-"""A recipe: everything that decides a run. Strict to read, complete when written.
+"""A recipe: all settings of a run. Reading is strict and lists every mistake at once.
 
-A recipe is a TOML file with one table a part; `training.batch_size` is the field `batch_size`
-of the part `training`. Reading collects every mistake before it complains.
+A recipe is a TOML file with one table per part; `training.batch_size` is the field `batch_size`
+of the part `training`.
 """
 
 from allneg.recipe.parts import (
@@ -18,16 +18,6 @@ from allneg.recipe.recipe import Recipe
 from allneg.recipe.text import load_tables, merged, parse_settings
 
 __all__ = [
-    "Data",
-    "Evaluation",
-    "Hardware",
-    "Loss",
-    "Model",
-    "Optimizer",
-    "Recipe",
-    "Regularizer",
-    "Training",
-    "load_tables",
-    "merged",
-    "parse_settings",
-]
+    "Data", "Evaluation", "Hardware", "Loss", "Model", "Optimizer", "Recipe", "Regularizer",
+    "Training", "load_tables", "merged", "parse_settings",
+]  # fmt: skip

@@ -102,16 +102,8 @@ class Hardware:
     table: Literal["device", "host"] = "device"  # where entity rows are kept in training
 
 
-PARTS = {
-    "data": Data,
-    "model": Model,
-    "loss": Loss,
-    "regularizer": Regularizer,
-    "optimizer": Optimizer,
-    "training": Training,
-    "evaluation": Evaluation,
-    "hardware": Hardware,
-}
+_KINDS = (Data, Model, Loss, Regularizer, Optimizer, Training, Evaluation, Hardware)
+PARTS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in _KINDS}
 
 # Settings whose values are the keys of a dict. The dicts belong to packages that build on recipes,
 # so they are looked up by name, when a recipe is read.

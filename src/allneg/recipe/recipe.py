@@ -1,27 +1,21 @@
-"""A recipe: everything that decides a run. Strict to read, complete when written."""
+"""Tables → a recipe: every value has its type and is in its range."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import math
+import types
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from allneg.errors import RecipeError
+from allneg.recipe import parts
 from allneg.recipe.clashes import clashes
-from allneg.recipe.parts import (
-    PARTS,
-    Data,
-    Evaluation,
-    Hardware,
-    Loss,
-    Model,
-    Optimizer,
-    Regularizer,
-    Training,
-)
-from allneg.recipe.reading import meant, read_part
+from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import (
     load_tables,
     merged,
@@ -31,32 +25,45 @@ from allneg.recipe.text import (
     with_current_names,
 )
 
+_LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
+_MOST = {"hardware.threads": 1024}  # many more crash the process that starts them
+_POSITIVE = {
+    "model.dim", "model.scale", "loss.n_negatives", "loss.temperature", "loss.block",
+    "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
+    "training.batch_size", "training.micro_batch", "evaluation.every", "evaluation.patience",
+    "evaluation.block", "hardware.threads",
+}  # fmt: skip
+_SHARES = {
+    "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",
+    "data.test_share",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a run; see the parts."""
+    """All settings of a run; see the parts."""
 
-    data: Data = field(default_factory=Data)
-    model: Model = field(default_factory=Model)
-    loss: Loss = field(default_factory=Loss)
-    regularizer: Regularizer = field(default_factory=Regularizer)
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    training: Training = field(default_factory=Training)
-    evaluation: Evaluation = field(default_factory=Evaluation)
-    hardware: Hardware = field(default_factory=Hardware)
+    data: parts.Data = field(default_factory=parts.Data)
+    model: parts.Model = field(default_factory=parts.Model)
+    loss: parts.Loss = field(default_factory=parts.Loss)
+    regularizer: parts.Regularizer = field(default_factory=parts.Regularizer)
+    optimizer: parts.Optimizer = field(default_factory=parts.Optimizer)
+    training: parts.Training = field(default_factory=parts.Training)
+    evaluation: parts.Evaluation = field(default_factory=parts.Evaluation)
+    hardware: parts.Hardware = field(default_factory=parts.Hardware)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Recipe:
-        """A recipe from nested tables, checked; every mistake is named in one `RecipeError`."""
+        """A recipe from nested tables, checked; one `RecipeError` lists every mistake."""
         mistakes: list[str] = []
         made: dict[str, Any] = {}
         for name, table in with_current_names(tables).items():
             if name not in PARTS:
-                mistakes.append(f"{name} is not a part{meant(name, PARTS)}")
+                mistakes.append(f"{name} is not a part{_meant(name, PARTS)}")
             elif not isinstance(table, Mapping):
                 mistakes.append(f"{name} is a table of settings, not {shown(table)}")
             else:
-                made[name] = PARTS[name](**read_part(name, table, mistakes))
+                made[name] = PARTS[name](**_read_part(name, table, mistakes))
         recipe = cls(**made)
         mistakes += clashes(recipe)
         if mistakes:
@@ -69,11 +76,11 @@ class Recipe:
         return cls.from_tables(load_tables(path), str(path))
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
-        """This recipe with `part.field=value` texts, or names and values, on top."""
+        """This recipe, changed by texts `part.field=value` or by names and values."""
         return Recipe.from_tables(merged(self.to_tables(), parse_settings(settings)), "--set")
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
-        """Nested tables of every field; a None is left out, as TOML has none."""
+        """Nested tables of every field, except those that are None, which TOML cannot express."""
         return {
             name: {key: value for key, value in table.items() if value is not None}
             for name, table in dataclasses.asdict(self).items()
@@ -85,3 +92,64 @@ class Recipe:
             settings = (f"{key} = {toml_value(value)}" for key, value in table.items())
             lines += [f"[{name}]", *settings, ""]
         return "\n".join(lines)
+
+
+def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
+    """The valid fields of a table, without those that are None; `mistakes` gets the others."""
+    hints = typing.get_type_hints(PARTS[part])
+    values = {}
+    for name, value in table.items():
+        where = f"{part}.{name}"
+        if name not in hints:
+            everywhere = [f"{kind}.{field}" for kind in PARTS for field in vars(PARTS[kind]())]
+            close = _meant(name, (f"{part}.{field}" for field in hints))
+            mistakes.append(f"{where} is not a setting{close or _meant(name, everywhere)}")
+            continue
+        if value is None:
+            continue
+        hint, choices = hints[name], list(registered(where))
+        if typing.get_origin(hint) is Literal:
+            choices = list(typing.get_args(hint))
+        if hint is float and type(value) is int and abs(value) <= _LARGEST:
+            value = float(value)
+        if isinstance(value, str) and value.lower() in choices:
+            value = value.lower()
+        if wrong := _wrong(where, hint, choices, value):
+            close = _meant(value.lower(), map(str, choices)) if isinstance(value, str) else ""
+            mistakes.append(f"{where} must {wrong}, not {shown(value)}{close}")
+        else:
+            values[name] = value
+    return values
+
+
+def _wrong(where: str, hint: Any, choices: list[Any], value: Any) -> str | None:
+    """What a value must be, if it is not."""
+    if choices:
+        fits = any(value == choice and type(value) is type(choice) for choice in choices)
+        return None if fits else f"be one of {', '.join(map(str, choices))}"
+    if isinstance(hint, types.UnionType):
+        hint = typing.get_args(hint)[0]
+    if type(value) is not hint:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        return f"be {names[hint]}"
+    if hint is str:
+        # A path whose bytes are not UTF-8 is a text with lone surrogates.
+        is_unicode = not any("\ud800" <= c <= "\udfff" for c in value)
+        return None if is_unicode else "be Unicode, which TOML is written in"
+    if hint is int and value > (most := _MOST.get(where, _LARGEST)):
+        return f"be at most {most}"
+    if hint is float and not math.isfinite(value):
+        return "be finite"
+    if where in _POSITIVE and value <= 0:
+        return "be more than 0"
+    if where in _SHARES and not 0 <= value < 1:
+        return "be at least 0 and less than 1"
+    return "not be negative" if value < 0 else None
+
+
+def _meant(word: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown `word`: the closest name, or nothing."""
+    # Of a name part.field, only the field is compared.
+    full_names = {name.rpartition(".")[2]: name for name in names}
+    close = difflib.get_close_matches(word, full_names, n=1, cutoff=0.5)
+    return f"; did you mean {full_names[close[0]]}?" if close else ""

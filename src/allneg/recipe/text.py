@@ -11,16 +11,14 @@ from typing import Any
 
 from allneg.errors import RecipeError
 
-# A recipe is a page. The time to read a key of many dots grows with its square: 16 KiB of them
-# take a second or two.
-_LARGEST_FILE = 1 << 14
+_LARGEST_FILE = 1 << 14  # bytes; a key of 16 KiB of dots already takes a second to parse
 
 
 def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word.
 
-    One text alone will do, and so will names and values. No value, or None, is as if the setting
-    had not been made.
+    A single text and a mapping of names to values are accepted, too. No value, or None, resets a
+    setting to its default.
     """
     if isinstance(settings, Mapping):
         pairs = [(str(name), "=", _plain(value)) for name, value in settings.items()]
@@ -38,7 +36,7 @@ def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, 
 
 
 def _plain(value: object) -> Any:
-    """A value given in Python: a text as it is, NumPy's and torch's numbers as Python's."""
+    """A value given in Python; numbers of NumPy and torch become Python's."""
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -57,30 +55,27 @@ def _value(text: str) -> Any:
         raise RecipeError(f"--set: {shown(text)} is no value for a setting") from None
 
 
-# Earlier names, which are still read: of parts, of settings, and of values.
-_PARTS_NOW = {"penalty": "regularizer"}
-_SETTINGS_NOW = {
-    ("loss", "count"): "n_negatives",
-    ("loss", "answers_too"): "in_batch_negatives",
-    ("loss", "smoothing"): "label_smoothing",
+# Parts and settings that had another name in earlier versions.
+_RENAMED = {
+    "penalty": "regularizer",
+    "loss.count": "n_negatives",
+    "loss.answers_too": "in_batch_negatives",
+    "loss.smoothing": "label_smoothing",
 }
-_VALUES_NOW = {("loss", "negatives", "own"): "per_query"}
 
 
 def with_current_names(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The same tables, with names of earlier versions replaced by today's."""
     current: dict[str, Any] = {}
     for part, table in tables.items():
-        part = _PARTS_NOW.get(part, part)
+        part = _RENAMED.get(part, part)
         if not isinstance(table, Mapping):
             current[part] = table
             continue
-        settings: dict[str, Any] = {}
-        for old, value in table.items():
-            name = str(_SETTINGS_NOW.get((part, old), old))
-            now = _VALUES_NOW.get((part, name, value)) if isinstance(value, str) else None
-            settings[name] = value if now is None else now
-        current[part] = {**current.get(part, {}), **settings}
+        table = {_RENAMED.get(f"{part}.{name}", name): value for name, value in table.items()}
+        if part == "loss" and table.get("negatives") == "own":
+            table["negatives"] = "per_query"
+        current = merged(current, {part: table})
     return current
 
 
@@ -102,7 +97,7 @@ def load_tables(path: Path | str) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Nested tables `base`, with those of `top` over them."""
+    """Nested tables: the settings in `top` replace those in `base`."""
     both = dict(base)
     for part, table in top.items():
         under = both.get(part, {})
@@ -124,8 +119,8 @@ def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # A JSON string is a TOML string, once DEL is escaped too; the controls above it go along,
-        # since recipes are printed on terminals.
+        # A JSON string is a TOML string if DEL is escaped. The control characters after DEL are
+        # escaped as well, since recipes are printed on terminals.
         text = json.dumps(value, ensure_ascii=False)
         return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return repr(value)

@@ -51,10 +51,9 @@ class Checkpoint:
 def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_PROCESS) -> None:
     """Write `folder/name`, point `folder/last` at it, and delete all but the last two.
 
-    After a kill or a power cut at any moment, `last` points at a complete checkpoint: the files
-    are synced before the folder gets its name, they are read back and checked before `last`
-    changes, and the checkpoint before stays until the next save. Every process writes and checks
-    its own shard; rank zero does the rest.
+    After a kill or a power cut at any moment, `last` points at a complete checkpoint: files are
+    synced before the folder gets its name, and read back before `last` changes. Every process
+    writes and checks its own shard; rank zero does the rest.
     """
     before = _pointed(folder) if world.is_rank_zero else None
     # The same epoch and step again, as when a run diverges right after its best epoch: the
@@ -66,9 +65,8 @@ def save(folder: Path, name: str, checkpoint: Checkpoint, world: World = SINGLE_
     naming_errors = write_errors(final, size)  # as a decorator
     world.on_rank_zero(naming_errors(lambda: _make_folder(temporary, size)))
     written = world.raise_together(naming_errors(lambda: _write_files(temporary, own)))
-    manifest: dict[str, Any] = {}
-    for text in world.gather_texts(json.dumps(written)):
-        manifest |= json.loads(text)
+    texts = world.gather_texts(json.dumps(written))
+    manifest = {name: entry for text in texts for name, entry in json.loads(text).items()}
     world.on_rank_zero(naming_errors(lambda: _finish(temporary, final, checkpoint.state, manifest)))
     world.raise_together(lambda: files.check_files(final, written))
     world.on_rank_zero(naming_errors(lambda: _point_last(final, before)))
@@ -134,30 +132,27 @@ def load(
     """
     world = shard.world if shard is not None else SINGLE_PROCESS
 
-    def load_last() -> Checkpoint | None:
-        name = _pointed(folder)
-        return None if name is None else _load(folder / name, shard)
+    def load_named(name: str | None) -> Checkpoint | None:
+        if name is None and (name := _pointed(folder)) is None:
+            return None
+        found = verify(folder / name, world)
+        span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
+        kinds = ("tables", "optimizer", "best")
+        tensors = (read(folder / name, found.get(kind, []), span) for kind in kinds)
+        return Checkpoint(_read_state(folder / name / "state.json"), *tensors)
 
     try:
-        return world.raise_together(load_last)
+        return world.raise_together(partial(load_named, None))
     except RunError as damage:
         if warn is None:
             raise
         for name in reversed(names(folder)):
             with suppress(RunError):
-                found = world.raise_together(partial(_load, folder / name, shard))
+                found = world.raise_together(partial(load_named, name))
                 warn(f"{damage}\n{folder / name} is complete; training continues from it")
                 world.on_rank_zero(partial(files.write_text, folder / "last", name + "\n"))
                 return found
         raise
-
-
-def _load(folder: Path, shard: Shard | None = None) -> Checkpoint:
-    world = shard.world if shard is not None else SINGLE_PROCESS
-    found = verify(folder, world)
-    span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
-    kinds = (read(folder, found.get(kind, []), span) for kind in ("tables", "optimizer", "best"))
-    return Checkpoint(_read_state(folder / "state.json"), *kinds)
 
 
 def _read_state(path: Path) -> State:
@@ -194,14 +189,11 @@ def names(folder: Path) -> list[str]:
 
 
 def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
-    """Check every file of a checkpoint against its manifest; the tensor files of each kind.
-
-    Several processes share the work.
-    """
+    """Check a checkpoint's files, shared among processes; the tensor files of each kind."""
     manifest = files.read_json(folder / _MANIFEST)
     kinds = files_of(manifest) if files.are_checksums(manifest) else {}
     shards = {len(parts) for parts in kinds.values()}
-    expected = {"state.json", *(name for parts in kinds.values() for name in parts)}
+    expected = {"state.json"}.union(*kinds.values())
     if not {"tables", "optimizer"} <= kinds.keys() or len(shards) > 1 or expected != set(manifest):
         raise RunError(f"{folder / _MANIFEST}: does not list the checkpoint's files; damaged")
     own = list(manifest)[world.rank :: world.size]

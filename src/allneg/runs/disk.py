@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from allneg.paths import remove as remove
+from allneg.paths import sync as sync
+
 Bytes: TypeAlias = bytes | memoryview  # a part of a file
 
 
@@ -35,15 +38,6 @@ def append(path: Path, data: bytes) -> None:
             raise
 
 
-def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def make_folder(folder: Path) -> None:
     folder.mkdir()
 
@@ -51,14 +45,6 @@ def make_folder(folder: Path) -> None:
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder atomically; a file called `new` is replaced."""
     os.replace(old, new)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with its content; nothing happens if `path` is missing."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def free_bytes(folder: Path) -> int:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from allneg.errors import RecipeError
-from allneg.runs import disk, files
+from allneg.runs import files
 from allneg.runs.checkpoint import last_folder, verify
 from allneg.runs.run import Run
-from allneg.runs.shards import StoredTensor, opened
+from allneg.runs.shards import opened
 
 _COPIED = (
     "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
@@ -47,12 +43,11 @@ def _export_run(run: Run, last: Path, kinds: Mapping[str, list[Path]], out: Path
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
-    try:
+    with files.removed_on_error(out):
         for kind, shards in kinds.items():
             _join(shards, target / f"{kind}.safetensors")
         _copy(last / "state.json", target / "state.json")
-        names = [*(f"{kind}.safetensors" for kind in kinds), "state.json"]
-        manifest: dict[str, Any] = {name: files.checksum(target / name) for name in names}
+        manifest = {path.name: files.checksum(path) for path in target.iterdir()}
         files.write_json(target / "manifest.json", manifest)
         files.write_text(target.parent / "last", f"{last.name}\n")
         for name in _COPIED:
@@ -60,27 +55,14 @@ def _export_run(run: Run, last: Path, kinds: Mapping[str, list[Path]], out: Path
                 _copy(run.folder / name, out / name)
         files.sync(out)
         files.sync(out.parent)
-    except BaseException:
-        with suppress(OSError):
-            disk.remove(out)
-        raise
 
 
 def _join(shards: list[Path], out: Path) -> None:
     """Write one safetensors file from several, atomically."""
     files.need_bytes(out.parent, sum(path.stat().st_size for path in shards))
     with opened(shards) as tensors:
-        files.write_parts(out, _blocks(tensors))
-
-
-def _blocks(tensors: Mapping[str, StoredTensor]) -> Iterator[disk.Bytes]:
-    """The bytes of a safetensors file with these tensors, read as they are needed."""
-    order, header = files.tensor_header({name: (t.dtype, t.shape) for name, t in tensors.items()})
-    yield header
-    for name in order:
-        for block in tensors[name].blocks():
-            if block.numel():
-                yield block.contiguous().reshape(-1).view(torch.uint8).numpy().data
+        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
 
 
 def _copy(old: Path, new: Path) -> None:

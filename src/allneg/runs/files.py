@@ -9,7 +9,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,13 @@ from allneg.runs import disk
 
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 _MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
 }
-_ITEM_BYTES = {name: dtype.itemsize for dtype, name in _DTYPES.items()}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -53,14 +52,10 @@ def write_parts(path: Path, parts: Iterable[disk.Bytes], size: int = 0) -> None:
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     with write_errors(path, size):
         _check_plain_file(path)
-        try:
+        with removed_on_error(temporary):
             disk.write(temporary, parts)
             disk.sync(temporary)
             disk.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                disk.remove(temporary)
-            raise
         disk.sync(path.parent)
 
 
@@ -100,14 +95,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Write a new safetensors file and sync it; its size and SHA-256.
 
     The bytes are hashed before they are written, so a later check finds errors of the disk.
-    safetensors' own `save_file` does not sync, sets other permissions, and leaves temporary files
-    when it is killed.
+    safetensors' own `save_file` does not sync and leaves temporary files when it is killed.
     """
     size, digest = 0, hashlib.sha256()
 
     def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
-        for part in _tensor_bytes(tensors):
+        names = {dtype: name for name, dtype in DTYPES.items()}
+        about = {name: (names[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
+        for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
             size += len(part)
             digest.update(part)
             yield part
@@ -118,37 +114,30 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def _tensor_bytes(tensors: Mapping[str, Tensor]) -> Iterator[disk.Bytes]:
-    """The bytes of a safetensors file, without a second copy of the tensors in memory."""
-    order, header = tensor_header(
-        {name: (_DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
-    )
-    yield header
-    for name in order:
-        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
-        if len(flat):
-            yield flat.view(torch.uint8).numpy().data
-
-
-def tensor_header(tensors: Mapping[str, tuple[str, Sequence[int]]]) -> tuple[list[str], bytes]:
-    """The order of tensors in a safetensors file and its header, from their dtypes and shapes."""
+def tensor_bytes(
+    tensors: Mapping[str, tuple[str, Sequence[int]]], blocks: Callable[[str], Iterable[Tensor]]
+) -> Iterator[disk.Bytes]:
+    """The bytes of a safetensors file; only one block of rows is copied at a time."""
     # Wide numbers first, so that every tensor is aligned; then by name.
-    order = sorted(tensors, key=lambda name: (-_ITEM_BYTES[tensors[name][0]], name))
+    order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
     entries, end = {}, 0
     for name in order:
         dtype, shape = tensors[name]
-        start, end = end, end + math.prod(shape) * _ITEM_BYTES[dtype]
+        start, end = end, end + math.prod(shape) * DTYPES[dtype].itemsize
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return order, len(text).to_bytes(8, "little") + text
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        for block in blocks(name):
+            if block.numel():
+                yield block.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
+        with read_errors(path):
+            return load_file(path)
     except SafetensorError as error:
         raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
 
@@ -214,12 +203,23 @@ def write_errors(path: Path, size: int = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def removed_on_error(path: Path) -> Iterator[None]:
+    """Remove a file or folder if the block that writes it fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.remove(path)
+        raise
+
+
+@contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
     """Turn an `OSError` from reading into a `RunError` that names `path`."""
     try:
         yield
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def _disk_full(path: Path, needed: str) -> str:

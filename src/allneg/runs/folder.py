@@ -1,20 +1,29 @@
-"""The folder of a run: its name, who creates it, and a lock for the process that trains it."""
+"""The folder of a run: its name, the process that creates it, and the one that trains it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import shlex
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import safetensors
+import torch
 from filelock import FileLock, Timeout
 
+from allneg import __version__
 from allneg.errors import AllnegError, RecipeError, ResourceError
-from allneg.recipe import Recipe
+from allneg.hardware import find_device
+from allneg.recipe import Hardware, Recipe
 from allneg.runs import disk
-from allneg.runs.files import TEMPORARY, need_writable, write_errors
+from allneg.runs.files import TEMPORARY, need_writable, read_table, write_errors
 
 _LOCK = ".lock"
 
@@ -95,19 +104,49 @@ def training_lock(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked(folder: Path, reason: Callable[[], str], seconds: float = 0) -> Iterator[None]:
     """Lock a folder, waiting up to `seconds`; `reason` completes the message if it is taken."""
-    lock = FileLock(folder / _LOCK)
     try:
-        lock.acquire(timeout=seconds)
+        lock = FileLock(folder / _LOCK).acquire(timeout=seconds)
     except Timeout:
         raise RecipeError(f"{folder}: {reason()}") from None
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be written ({error.strerror})") from None
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def leftovers(folder: Path) -> list[Path]:
     """Files and folders that a killed process did not finish."""
     return sorted([*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"checkpoints/{TEMPORARY}*")])
+
+
+def environment(hardware: Hardware) -> dict[str, Any]:
+    """What environment.json holds about this process."""
+    device = find_device(hardware.device)
+    return {
+        "command": shlex.join(["allneg", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "allneg": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "safetensors": safetensors.__version__,
+        "threads": hardware.threads or torch.get_num_threads(),
+        "device": str(device),
+        "cuda": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "launcher": _launcher(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def is_ours(folder: Path) -> bool:
+    """Has the torchrun that started the run in a folder restarted it after a failure?"""
+    if _launcher() is None or not (folder / "run.json").exists():
+        return False
+    return bool(read_table(folder / "environment.json").get("launcher") == _launcher())
+
+
+def _launcher() -> str | None:
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run_id is None:
+        return None
+    return f"torchrun {run_id}, process {os.getppid()} on {socket.gethostname()}"

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from allneg.errors import DataError, RunError, printable
-from allneg.graph.graph import SPLITS, Graph
+from allneg.graph.graph import SPLITS, Graph, Vocabulary
 from allneg.graph.mapped import MappedNames
-from allneg.graph.vocabulary import Vocabulary
 from allneg.runs import files
 
 _TRIPLES = "triples.safetensors"
@@ -42,7 +41,7 @@ def read_graph(folder: Path) -> Graph:
         raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
     files.check_files(folder, {name: recorded[name] for name in _FILES if name in recorded})
     names = Vocabulary(
-        _read_entities(folder / "entities.txt"), _read_names(folder / "relations.txt")
+        _read_names(folder / "entities.txt"), tuple(_read_names(folder / "relations.txt"))
     )
     splits = files.read_tensors(folder / _TRIPLES)
     missing = [name for name in SPLITS if name not in splits]
@@ -72,14 +71,10 @@ def _check_writable(graph: Graph) -> None:
         raise DataError(f"{graph.name}: train is empty; add triples to it")
 
 
-def _read_entities(path: Path) -> Sequence[str]:
-    # Names of a large graph are not read one by one; the checksum shows that they are unchanged.
+def _read_names(path: Path) -> Sequence[str]:
+    # Many names are not read one by one; the checksum shows that they are unchanged.
     if path.is_file() and path.stat().st_size > _LARGE:
         return MappedNames.open(path)
-    return _read_names(path)
-
-
-def _read_names(path: Path) -> tuple[str, ...]:
     # Only a line feed ends a name: other characters that split lines may be part of one.
     try:
         names = path.read_bytes().decode().split("\n")[:-1]
@@ -93,11 +88,9 @@ def _read_names(path: Path) -> tuple[str, ...]:
 
 def _has_valid_ids(graph: Graph) -> bool:
     sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
-    return all(
-        triples.ndim == 2
-        and triples.shape[1] == 3
-        and (
-            not len(triples) or bool((triples.min(0) >= 0).all() and (triples.max(0) < sizes).all())
-        )
-        for triples in map(graph.split, SPLITS)
-    )
+    for triples in map(graph.split, SPLITS):
+        if triples.ndim != 2 or triples.shape[1] != 3:
+            return False
+        if len(triples) and ((triples.min(0) < 0).any() or (triples.max(0) >= sizes).any()):
+            return False
+    return True

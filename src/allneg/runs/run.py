@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,12 @@ from typing import Any
 from torch import Tensor
 
 from allneg.errors import RecipeError, RunError
-from allneg.evaluation.report import Report
+from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
-from allneg.runs import checkpoint, disk, files
-from allneg.runs.environment import environment
-from allneg.runs.epochs import read_epochs
-from allneg.runs.folder import check_new, claim, is_free, training_lock
+from allneg.runs import checkpoint, files
+from allneg.runs.folder import check_new, claim, environment, is_free, training_lock
 from allneg.runs.graph_files import read_graph, write_graph
 from allneg.runs.shards import StoredTensor
 from allneg.scoring import Shard, Tables
@@ -40,11 +38,7 @@ _NO_REPORT = {
 
 @dataclass(frozen=True)
 class Run:
-    """One training on disk.
-
-    The folder is self-contained: it holds the triples, so a run can be evaluated and queried on
-    any machine.
-    """
+    """One training on disk. The folder holds the triples, so it can be used on any machine."""
 
     folder: Path
     recipe: Recipe
@@ -55,7 +49,7 @@ class Run:
         """A new run, in a folder that must be empty or missing."""
         check_new(folder)
         claim(folder)
-        try:
+        with files.removed_on_error(folder):
             checksums = write_graph(folder, graph)
             files.write_json(folder / "environment.json", environment(recipe.hardware))
             files.write_text(folder / "recipe.toml", recipe.to_toml())
@@ -63,10 +57,6 @@ class Run:
             about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": checksums}
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                disk.remove(folder)
-            raise
         return cls(folder, recipe)
 
     @classmethod
@@ -117,10 +107,7 @@ class Run:
     def check_shapes(
         self, found: Mapping[str, Tensor | StoredTensor], n_entities: int | None = None
     ) -> None:
-        """Raise a `RunError` unless tables have the shapes that recipe and graph give.
-
-        `n_entities` is the number of rows of a shard.
-        """
+        """Raise a `RunError` unless tables have their shapes; `n_entities` is that of a shard."""
         n_relations = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
         rows = self.graph.n_entities if n_entities is None else n_entities
         expected = {
@@ -130,9 +117,7 @@ class Run:
         for name, shape in expected.items():
             have = tuple(found[name].shape) if name in found else None
             if have != shape:
-                raise RunError(
-                    f"{self.folder}: the weights' {name} are {have}, the recipe's {shape}"
-                )
+                raise RunError(f"{self.folder}: {name} in the weights are {have}, not {shape}")
 
     @property
     def report(self) -> Report:
@@ -184,7 +169,17 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry per epoch: loss, learning rate, seconds and, if it was evaluated, valid."""
-        return read_epochs(self.folder / "metrics.jsonl")
+        path = self.folder / "metrics.jsonl"
+        try:
+            with files.read_errors(path):
+                lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            # A line without its end was cut by a full disk or a kill; that epoch is trained again.
+            entries = [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError as error:
+            raise RunError(f"{path}: not JSON lines ({error}); the file is damaged") from None
+        if not all(map(_is_epoch, entries)):
+            raise RunError(f"{path}: a line is not an epoch's entry; the file is damaged")
+        return entries
 
     def note(self, entry: dict[str, Any]) -> None:
         """Append an entry to the metrics; `save` makes it durable."""
@@ -218,11 +213,7 @@ class Run:
     def last(
         self, warn: Callable[[str], None] | None = None, shard: Shard | None = None
     ) -> checkpoint.Checkpoint | None:
-        """The last checkpoint, checked as `tables` are; None if there is none yet.
-
-        With `warn`, a damaged one is reported and the complete one before it is used. With a
-        shard, only its entity rows are read.
-        """
+        """The last checkpoint, checked; see `checkpoint.load` for `warn` and `shard`."""
         saved = checkpoint.load(self.folder / "checkpoints", shard, warn)
         if saved is not None:
             self.check_shapes(saved.tables, None if shard is None else len(shard))
@@ -238,3 +229,18 @@ def make_model(recipe: Recipe) -> Model:
     return MODELS[settings.name](
         settings.dim, settings.scale, settings.norm, settings.squared, settings.bias
     )
+
+
+def _is_epoch(entry: Any) -> bool:
+    """Does an entry of the metrics have the fields that are read?"""
+    try:
+        numbers = (entry["epoch"], entry["seconds"], entry.get("valid", {"mrr": 0})["mrr"])
+    except (TypeError, KeyError, AttributeError):
+        return False
+    return type(entry["epoch"]) is int and all(map(is_number, numbers))
+
+
+def best_of(entries: Iterable[Mapping[str, Any]]) -> tuple[float | None, int | None]:
+    """The best validation MRR and its epoch; among equals the first, whose weights were kept."""
+    ranked = [(entry["valid"]["mrr"], entry["epoch"]) for entry in entries if "valid" in entry]
+    return max(ranked, key=lambda pair: pair[0], default=(None, None))

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from allneg.errors import RunError
-from allneg.runs.files import read_tensors
+from allneg.runs.files import DTYPES, read_tensors
 from allneg.scoring.distributed import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -41,16 +42,14 @@ def own_part(tensors: Mapping[str, Tensor], rows: Group) -> dict[str, Tensor]:
 
 def files_of(names: Iterable[str]) -> dict[str, list[str]]:
     """The files of each kind, in the order of their rows, without kinds that miss a shard."""
-    shards: dict[str, dict[int, str]] = {}
-    counts: dict[str, set[int]] = {}
+    shards: dict[str, dict[tuple[int, int], str]] = {}  # by number and total
     for name in names:
         if match := _NAME.fullmatch(name):
-            shards.setdefault(match[1], {})[int(match[2] or 1)] = name
-            counts.setdefault(match[1], set()).add(int(match[3] or 1))
+            shards.setdefault(match[1], {})[int(match[2] or 1), int(match[3] or 1)] = name
     return {
-        kind: [found[i] for i in sorted(found)]
+        kind: [found[key] for key in sorted(found)]
         for kind, found in shards.items()
-        if counts[kind] == {len(found)} and set(found) == set(range(1, len(found) + 1))
+        if sorted(found) == [(number, len(found)) for number in range(1, len(found) + 1)]
     }
 
 
@@ -105,12 +104,11 @@ class StoredTensor:
             return next(self.blocks())
         start, stop = span or (0, self.shape[0])
         size = max(0, min(stop, self.shape[0]) - start)
-        out, row = None, 0
+        out, row = torch.empty(size, *self.shape[1:], dtype=DTYPES[self.dtype]), 0
         for block in self.blocks(start, stop):
-            out = block.new_empty(size, *block.shape[1:]) if out is None else out
             out[row : row + len(block)] = block
             row += len(block)
-        return out if out is not None else self.files[0].get_tensor(self.name)[:0]
+        return out
 
 
 @contextmanager

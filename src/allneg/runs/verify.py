@@ -30,10 +30,7 @@ class Check:
 
 
 def verify(folder: Path, rank: bool = False) -> list[Check]:
-    """Check every file of a run; with `rank`, also rank again and compare with the report.
-
-    After one check fails the others are still made, unless the folder is not a run.
-    """
+    """Check every file of a run; with `rank`, also rank again and compare with the report."""
     run = Run.open(folder)
     checks: dict[str, Callable[[], object]] = {
         "recipe": lambda: run.recipe,
@@ -90,11 +87,7 @@ def _check_checkpoint(run: Run, folder: Path) -> None:
     if not folder.exists():
         return  # a training has replaced it meanwhile
     kinds = checkpoint.verify(folder)
-    expected = {
-        "manifest.json",
-        "state.json",
-        *(name for names in kinds.values() for name in names),
-    }
+    expected = {"manifest.json", "state.json"}.union(*kinds.values())
     extra = sorted({path.name for path in folder.iterdir()} - expected)
     if extra:
         raise RunError(f"{folder / extra[0]}: not in the manifest; move it away")
@@ -113,10 +106,9 @@ def _check_leftovers(run: Run) -> None:
 
 
 def _check_ranks(run: Run) -> None:
-    stored = run.report
-    block = run.recipe.evaluation.block
-    again = evaluate(run.model, run.tables(), run.graph, stored.protocol["split"], block=block)
-    new = again.to_json()
+    stored, block = run.report, run.recipe.evaluation.block
+    split = stored.protocol["split"]
+    new = evaluate(run.model, run.tables(), run.graph, split, block=block).to_json()
     for name, old in stored.to_json().items():
         if name in new and not _agree(old, new[name], stored.count):
             numbers = f"{old}, but {new[name]}" if isinstance(old, (int, float)) else "different"

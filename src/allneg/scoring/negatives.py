@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import Model
 from allneg.recipe import Loss, Recipe
 from allneg.scoring.distributed import Shard

@@ -11,9 +11,8 @@ from itertools import islice, zip_longest
 
 import numpy as np
 
-from allneg.graph.graph import SPLITS
+from allneg.graph.graph import SPLITS, Vocabulary
 from allneg.graph.queries import Side
-from allneg.graph.vocabulary import Vocabulary
 from allneg.predict.facts import Facts
 from allneg.serve import schemas
 from allneg.serve.loaded_run import LoadedRun

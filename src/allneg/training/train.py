@@ -14,7 +14,7 @@ from allneg.mesh import Mesh
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, new_folder
-from allneg.runs.environment import is_ours
+from allneg.runs.folder import is_ours
 from allneg.training.callbacks import Callbacks
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training

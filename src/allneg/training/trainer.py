@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
-from allneg.graph.known import KnownAnswers
-from allneg.graph.queries import Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.kernels import dot
 from allneg.kernels.fused import scatter_add
 from allneg.mesh import Mesh

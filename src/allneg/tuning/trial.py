@@ -16,8 +16,8 @@ from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
-from allneg.runs.epochs import best_of
 from allneg.runs.files import read_json, write_errors, write_json
+from allneg.runs.run import best_of
 from allneg.training.callbacks import Callbacks
 from allneg.training.loop import fit
 from allneg.tuning.space import Trial

@@ -21,7 +21,6 @@ from allneg.errors import DataError, RecipeError, ResourceError
 from allneg.graph import (
     SPLITS,
     Graph,
-    cached,
     clean,
     lines,
     mapped,
@@ -209,7 +208,7 @@ def test_an_interrupted_reading_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cached, "write_triples", interrupt)
+        patch.setattr(mapped, "write_triples", interrupt)
         with pytest.raises(KeyboardInterrupt):
             read_graph(source, Data(store="disk"))
     assert graphs_kept(tmp_path / "home") == []
@@ -324,13 +323,13 @@ def test_anything_in_the_way_of_a_cache_entry_is_replaced(tmp_path: Path, what: 
 def test_a_text_that_changes_while_it_is_read_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, write = folder_of(tmp_path / "mine", train=TRAIN), cached._write
+    folder, write = folder_of(tmp_path / "mine", train=TRAIN), mapped._write
 
     def changed(*arguments: Any) -> None:
         folder_of(folder, train=b"x\tr\ty\n")
         write(*arguments)
 
-    monkeypatch.setattr(cached, "_write", changed)
+    monkeypatch.setattr(mapped, "_write", changed)
     with pytest.raises(DataError, match="changed while it was read"):
         read_graph(folder, Data(store="disk"))
     assert not list((tmp_path / "home" / "graphs").glob("[!.]*"))
