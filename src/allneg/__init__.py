@@ -6,8 +6,6 @@
 >>> allneg.load(run.folder).tails("France", "borders", k=5)
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import TYPE_CHECKING, Any

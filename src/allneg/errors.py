@@ -13,8 +13,6 @@ AllnegError             1  base class; `str(error)` is the whole message
 A message tells what is wrong, where, and what to do, in one or two lines.
 """
 
-from __future__ import annotations
-
 import difflib
 import signal
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The device of a run: torch's settings, memory, and errors of the device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The cache folder: downloads and graphs on disk, which can all be made again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Commands import what they need when they run, so `--help` does not wait for torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

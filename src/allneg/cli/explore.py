@@ -1,7 +1,5 @@
 """`allneg explore`."""
 
-from __future__ import annotations
-
 import importlib.util
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """Output for people and programs: tables and JSON on stdout, notes on stderr."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

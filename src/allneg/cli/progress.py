@@ -1,7 +1,5 @@
 """Progress of a training on stderr, and the signals that stop it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

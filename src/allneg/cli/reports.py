@@ -1,7 +1,5 @@
 """A report on stdout, as tables or JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`allneg info`, `allneg verify` and `allneg export`: commands about the files of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

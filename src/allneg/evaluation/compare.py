@@ -4,8 +4,6 @@ Both rank the same queries, so their reciprocal ranks are compared pair by pair.
 triple, since its two queries are easy or hard together: they are not independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A protocol decides which answers are filtered, how ties count, and which entities are candidates.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 

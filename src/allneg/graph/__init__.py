@@ -1,7 +1,5 @@
 """Knowledge graphs: text → ids → queries. Importing this package does not import torch."""
 
-from __future__ import annotations
-
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
 from allneg.graph.read import read_graph
 

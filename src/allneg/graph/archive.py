@@ -4,8 +4,6 @@ All members are checked before any is read. One dangerous member (a path that le
 link, a device, far too many bytes) refuses the whole archive.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import stat

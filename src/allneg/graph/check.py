@@ -1,7 +1,5 @@
 """What to know about a graph before training: counts, overlaps, leaks between relations."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What was read → a graph: split by a seed, without duplicates, with notes on what is unusual."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

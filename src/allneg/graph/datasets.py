@@ -5,8 +5,6 @@ then in the cache ($ALLNEG_HOME, or the user's cache folder), as a folder NAME o
 NAME.tar.xz. If it is missing, it is downloaded from its public origin into the cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

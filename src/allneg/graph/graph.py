@@ -1,7 +1,5 @@
 """A knowledge graph as ids: three splits of triples over one vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

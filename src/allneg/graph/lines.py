@@ -4,8 +4,6 @@ A regular block (three non-empty fields per line) is split as a whole. Any other
 line by line, which locates the error or skips what may be skipped.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterator

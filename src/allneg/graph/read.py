@@ -1,7 +1,5 @@
 """Files of triples → a graph. Names become ids in order of first appearance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b

@@ -4,8 +4,6 @@ A library is called NAME-KEY-CONTENT.so: KEY is a hash of source, flags, compile
 of the library itself, so that a damaged one is found before it is loaded.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

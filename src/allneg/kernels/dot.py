@@ -1,7 +1,5 @@
 """The inner product of queries with rows: the kernel of DistMult, ComplEx and SimplE."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

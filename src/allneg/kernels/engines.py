@@ -1,7 +1,5 @@
 """Which engine runs a kernel on a device: `reference`, `cpu`, `compiled` or `gpu`."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

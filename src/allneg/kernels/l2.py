@@ -1,7 +1,5 @@
 """The Euclidean distance of queries to rows, by the matrix product (section 3.3 of the paper)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -5,8 +5,6 @@ once, it takes a third of the CPU time, and a score has the same digits however 
 together.
 """
 
-from __future__ import annotations
-
 import platform
 
 import torch

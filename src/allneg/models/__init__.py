@@ -1,7 +1,5 @@
 """Rows → query vectors: the models by the name a recipe gives them."""
 
-from __future__ import annotations
-
 from allneg.models.base import Model
 from allneg.models.complex import ComplEx
 from allneg.models.distmult import DistMult

@@ -1,7 +1,5 @@
 """What every model is: formulas that turn rows into query vectors; and distance models."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

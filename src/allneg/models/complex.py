@@ -1,7 +1,5 @@
 """ComplEx (Trouillon et al., 2016): DistMult over complex numbers, so direction matters."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from allneg.kernels import complex_mul

@@ -1,7 +1,5 @@
 """DistMult (Yang et al., 2015): a relation weighs each coordinate of the inner product."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from allneg.models.base import Model

@@ -1,7 +1,5 @@
 """SimplE (Kazemi and Poole, 2018): an entity has one row as a head and one as a tail."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

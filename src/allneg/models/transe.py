@@ -1,7 +1,5 @@
 """TransE (Bordes et al., 2013): a relation moves the head to the tail."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from allneg.kernels import l1

@@ -3,8 +3,6 @@
 A label is the readable name of an entity whose name is an id.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The parts of a recipe: every setting, its meaning and its default."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass

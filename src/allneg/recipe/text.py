@@ -1,7 +1,5 @@
 """Text → nested tables, not yet checked, and values → text."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

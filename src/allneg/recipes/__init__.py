@@ -3,8 +3,6 @@
 `plans/` holds recipes for graphs too large for one device, `search/` examples for `allneg search`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from allneg.errors import RecipeError, close_names

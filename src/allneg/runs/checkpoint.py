@@ -1,7 +1,5 @@
 """Checkpoints: folders that appear complete, each with a manifest of sizes and SHA-256."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

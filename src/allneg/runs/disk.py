@@ -4,8 +4,6 @@ Runs are written through these functions only, so that tests can replace them: b
 by one that loses unsynced writes at a power cut. Nothing is durable before `sync`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable

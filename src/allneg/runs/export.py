@@ -1,7 +1,5 @@
 """Join the shards of a run into one file, or into a run of one process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write files atomically, read them with clear errors, and check them against their SHA-256."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

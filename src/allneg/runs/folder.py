@@ -1,7 +1,5 @@
 """The folder of a run: its name, the process that creates it, and the one that trains it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

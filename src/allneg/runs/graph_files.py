@@ -1,7 +1,5 @@
 """The graph in a run's folder: names and triples, with checksums in run.json."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

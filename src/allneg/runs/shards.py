@@ -3,8 +3,6 @@
 Entity rows are in the order of the files. Everything that is not split by rows is in the first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

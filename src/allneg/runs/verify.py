@@ -1,7 +1,5 @@
 """Check that everything in a run's folder is complete and belongs together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ do not, blocks of rows are compared twice: once for the loss, once for the gradi
 are the same to rounding, and the memory is that of one block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -11,8 +11,6 @@ numbers per query, its state; afterwards it gives the gradient at the scores of 
     loss.grad_scores(state, scores, target, count, weight)      weight · d loss / d scores
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -3,8 +3,6 @@
 A rare entity is penalised as rarely as it occurs in a query.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

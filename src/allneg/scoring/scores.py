@@ -1,7 +1,5 @@
 """Queries → scores of all entities: the one scoring path of ranking and prediction."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Blocks of rows on their way between host memory and a device, while others are compared."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Entity vectors: similarity, and maps in two dimensions."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Errors of the service, all in one JSON form, and the checks of every request."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Reasons are similar entities with the same answer, and facts and paths in train.
 has its facts, similar entities, and a small graph with predicted facts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice, zip_longest
 

@@ -1,7 +1,5 @@
 """The quality of a run: its report, its curves, its worst queries and good examples."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

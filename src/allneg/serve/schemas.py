@@ -1,7 +1,5 @@
 """The JSON of every response, one class per object."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, dataclass_transform

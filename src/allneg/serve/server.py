@@ -1,7 +1,5 @@
 """The server: uvicorn, with time limits for slow clients."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

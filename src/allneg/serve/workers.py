@@ -1,7 +1,5 @@
 """A few threads for all work, and batches of the queries that wait at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a training reports while it runs."""
 
-from __future__ import annotations
-
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
 

@@ -1,7 +1,5 @@
 """A training step recorded once as a CUDA graph and replayed: no gaps between its kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar

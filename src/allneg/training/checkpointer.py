@@ -1,7 +1,5 @@
 """Writes metrics and checkpoints while training continues."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The processes that torchrun starts; without torchrun there is one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """The training loop: epochs of steps, rankings of valid, checkpoints, the final report."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -1,7 +1,5 @@
 """How much memory a recipe takes, computed before anything is allocated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """From gradients to new rows: AdaGrad, Adam, SGD, and their learning rate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """When to keep the weights, lower the learning rate, and stop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from allneg.recipe import Recipe

@@ -1,7 +1,5 @@
 """From the name of a dataset to a finished run, in one call."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

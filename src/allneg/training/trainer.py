@@ -1,7 +1,5 @@
 """The training step: gather, contrast, backward, scatter, update."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor

@@ -1,7 +1,5 @@
 """A search: every trial runs once, in any number of processes that see the same folder."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Sequence

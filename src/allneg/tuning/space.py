@@ -4,8 +4,6 @@
 lists; its trials are all combinations. A space with ranges gets its trials from Optuna (study.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

@@ -4,8 +4,6 @@ Only this file imports optuna, and only when it is needed. The study is in DIR/o
 which `optuna-dashboard` reads, too.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

@@ -1,7 +1,5 @@
 """One trial: an ordinary run, a lock that gives it to one process, and a result that ends it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass

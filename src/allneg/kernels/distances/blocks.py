@@ -1,7 +1,5 @@
 """Blocks of pairs for the plain engines, so that (B, N, W) is never stored whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor

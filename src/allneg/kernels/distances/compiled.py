@@ -5,8 +5,6 @@ its part of the query gradient is added to the others in a fixed order. So the s
 threads gives the same bytes.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Callable

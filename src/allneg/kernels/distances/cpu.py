@@ -6,8 +6,6 @@ stretched until every difference that matters is far beyond 1, and the 1/2 is lo
 For `parts` 2, differences below 1e-18 count as 0: their squares are lost in float32.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -4,8 +4,6 @@ Each thread keeps dozens of sums in registers, as a good matrix product does, an
 (B, N, W) exists. `parts` is 1 for |x| and 2 for |x + iy|; see `programs_gpu`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

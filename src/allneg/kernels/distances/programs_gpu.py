@@ -8,8 +8,6 @@ ASM is off only under Triton's interpreter, which does not support assembly.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

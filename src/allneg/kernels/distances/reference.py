@@ -1,7 +1,5 @@
 """The definition of the distances in plain PyTorch, one block of pairs at a time."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

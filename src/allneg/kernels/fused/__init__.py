@@ -1,7 +1,5 @@
 """Operations of a training step in one pass over memory each, where the engine has Triton."""
 
-from __future__ import annotations
-
 import os
 from types import ModuleType
 from typing import Any

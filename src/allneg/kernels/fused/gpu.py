@@ -4,8 +4,6 @@ Widths known at compile time let the compiler load 16 bytes at once.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -3,8 +3,6 @@
 Passes over scores take a few rows at a time, which stay in the cache of a CPU.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
