@@ -33,8 +33,8 @@ from allneg.graph.queries import batches
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.scoring.distributed import SINGLE_PROCESS, World
-from allneg.training.counts import Counts
 from allneg.training.launch import make_world
+from allneg.training.memory import Counts
 from allneg.training.trainer import Trainer
 
 MESHES = ("rows=1", "rows=2", "batch=2", "rows=4", "rows=2,batch=2")

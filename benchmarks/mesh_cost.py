@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.runs import make_model
-from allneg.training.counts import Counts
 from allneg.training.execution import block_rows
+from allneg.training.memory import Counts
 
 _FLOAT = 4
 _ID = 8

@@ -11,8 +11,7 @@ from mesh_cost import RATES, Cost, cost, sampled
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
 from allneg.recipes import find_recipe
-from allneg.training.counts import Counts
-from allneg.training.memory import plan
+from allneg.training.memory import Counts, plan
 
 GRAPHS = {
     "wikidata5m": Counts(4_594_485, 822, 20_614_279, 5_163, 5_163),

@@ -13,7 +13,7 @@ import pytest
 from allneg.graph import Graph
 from allneg.mesh import Mesh
 from allneg.recipe import Recipe
-from allneg.training.counts import Counts
+from allneg.training.memory import Counts
 
 
 def _load() -> ModuleType:

@@ -12,8 +12,7 @@ import pytest
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
-from allneg.training.counts import Counts
-from allneg.training.memory import plan
+from allneg.training.memory import Counts, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
 _MEASURE = """

@@ -23,8 +23,7 @@ from allneg.errors import UsageError
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
-    from allneg.training.counts import Counts
-    from allneg.training.memory import MemoryPlan
+    from allneg.training.memory import Counts, MemoryPlan
 
 _SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
 _GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
@@ -203,7 +202,7 @@ def _counts(
 ) -> tuple[Counts, str]:
     """The size of the graph, and its name."""
     from allneg.graph import read_graph
-    from allneg.training.counts import Counts
+    from allneg.training.memory import Counts
 
     if entities is not None and relations is not None and triples is not None:
         others = max(1, triples // 1000)  # a typical size of valid and test

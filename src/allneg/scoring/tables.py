@@ -80,15 +80,18 @@ class Tables(nn.Module):
         The padding stays zero and reaches neither losses nor ranks nor files.
         """
         more = -len(self.shard) % multiple
-        entities = F.pad(self.entities.detach()[: len(self.shard)], (0, 0, 0, more))
-        shared = None if self.shared is None else self.shared.detach()
-        return Tables(entities, self.relations.detach(), self.shard, self.reciprocal, shared)
+        return self._with_entities(
+            F.pad(self.entities.detach()[: len(self.shard)], (0, 0, 0, more))
+        )
 
     def on_host(self, device: torch.device) -> Tables:
         """The same tables in host memory, used on `device`."""
         entities = self.entities.detach()
         if device.type == "cuda":
             entities = entities.pin_memory()  # the device copies from it by itself
+        return self._with_entities(entities, device)
+
+    def _with_entities(self, entities: Tensor, device: torch.device | None = None) -> Tables:
         shared = None if self.shared is None else self.shared.detach()
         relations = self.relations.detach()
         return Tables(entities, relations, self.shard, self.reciprocal, shared, device)

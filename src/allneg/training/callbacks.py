@@ -23,6 +23,10 @@ class Callbacks:
 class Watch(Callbacks):
     """Callbacks with the method names of version 0.1: began, said, stepped, ranked."""
 
+    def began(self, *_: object) -> None: ...
+
+    said = stepped = ranked = began
+
     def on_start(self, epochs: int) -> None:
         self.began(epochs)
 
@@ -34,11 +38,3 @@ class Watch(Callbacks):
 
     def on_evaluation(self, state: State, report: Report) -> None:
         self.ranked(state, report)
-
-    def began(self, epochs: int) -> None: ...
-
-    def said(self, line: str) -> None: ...
-
-    def stepped(self, state: State, n_steps: int) -> None: ...
-
-    def ranked(self, state: State, report: Report) -> None: ...

@@ -50,37 +50,31 @@ class ExecutionPlan:
         columns = {"all": n, "shared": batch + drawn, "per_query": 1 + drawn}[loss.negatives]
         share = -(-batch // mesh.batch)
         queries = min(share, recipe.training.micro_batch or share)
-        is_cuda = device.type == "cuda"
-        uses_products = model.kernel.name == "dot" and loss.negatives != "per_query"
-        bf16 = hardware.precision == "bf16" and uses_products
+        is_cuda, kernel = device.type == "cuda", model.kernel.name
+        all_entities, per_query = loss.negatives == "all", loss.negatives == "per_query"
+        bf16 = hardware.precision == "bf16" and kernel == "dot" and not per_query
+        stays_on_gpu = is_cuda and not host_table
+        has_fixed_shapes = recipe.training.micro_batch is None and (
+            per_query or not loss.mask_known
+        )
+        # l2 looks for close pairs and waits for the device; captured sums over processes would not
+        # notice that a process has ended.
+        never_waits = kernel != "l2" and mesh.size == 1 and not hardware.deterministic
+        dropout = recipe.model.entity_dropout or recipe.model.relation_dropout
         return cls(
             device=device,
             queries=queries,
             columns=columns,
-            block=None
-            if loss.negatives == "per_query"
-            else block_rows(queries, columns, loss.block),
+            block=None if per_query else block_rows(queries, columns, loss.block),
             negatives=loss.negatives,
-            kernel=model.kernel.name,
+            kernel=kernel,
             bf16=bf16,
-            keeps_bf16_copy=is_cuda
-            and bf16
-            and not host_table
-            and loss.negatives == "all"
-            and optimizer.updates_bf16_copy,
+            keeps_bf16_copy=stays_on_gpu and bf16 and all_entities and optimizer.updates_bf16_copy,
             host_table=host_table,
-            is_captured=is_cuda
-            and mesh.size == 1  # a captured sum would not notice that a process has ended
-            and recipe.training.micro_batch is None
-            and optimizer.capturable
-            and model.kernel.name != "l2"  # looks for close pairs, and waits for the device
-            and (loss.negatives == "per_query" or not loss.mask_known)  # else shapes vary
-            and not hardware.deterministic
-            and not host_table,
-            overlaps_sums=mesh.batch > 1 and loss.negatives == "all" and queries == share,
+            is_captured=stays_on_gpu and has_fixed_shapes and never_waits and optimizer.capturable,
+            overlaps_sums=mesh.batch > 1 and all_entities and queries == share,
             splits_batch=queries < batch,
-            draws_sample=loss.negatives != "all"
-            or bool(recipe.model.entity_dropout or recipe.model.relation_dropout),
+            draws_sample=not all_entities or dropout > 0,
             weighs_queries=loss.class_weights or loss.subsampling,
             needs_known=loss.mask_known or loss.subsampling,
         )
@@ -91,8 +85,8 @@ class ExecutionPlan:
             scores += " of their own"
         scores += f", {self.block:,} at a time" if self.block else " at once"
         where = ", rows from host memory" if self.host_table else ""
-        how = "matrix products" if self.kernel in ("dot", "l2", "squared_l2") else ""
-        engine = how or describe_engine(self.device)
+        products = self.kernel in ("dot", "l2", "squared_l2")
+        engine = "matrix products" if products else describe_engine(self.device)
         extra = ", captured as a CUDA graph" if self.is_captured else ""
         precision = ", bfloat16" if self.bf16 else ""
         return f"{scores}{where}; {self.kernel} on {self.device}: {engine}{precision}{extra}"

@@ -23,7 +23,6 @@ from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
 from allneg.training.launch import StepDecision
-from allneg.training.patience import should_stop, update_best
 from allneg.training.trainer import Trainer
 
 _REMEDY = "What was saved is kept; check the device, then `allneg resume` the run."
@@ -231,3 +230,18 @@ def _need_less(recipe: Recipe) -> str:
         f"What was saved is kept. Lower training.micro_batch to {size // 2}, which takes the same "
         f"steps in less memory; if that is not enough, {others}."
     )
+
+
+def update_best(state: State, mrr: float, recipe: Recipe) -> State:
+    """The state after a ranking of valid gave `mrr`."""
+    if mrr > state.best_mrr:
+        return replace(state, best_mrr=mrr, best_epoch=state.epoch, stale=0, since_drop=0)
+    state = replace(state, stale=state.stale + 1, since_drop=state.since_drop + 1)
+    if recipe.optimizer.schedule == "plateau" and state.since_drop >= recipe.optimizer.every:
+        state = replace(state, drops=state.drops + 1, since_drop=0)
+    return state
+
+
+def should_stop(state: State, recipe: Recipe) -> bool:
+    """Has the validation MRR not improved for too long?"""
+    return state.stale >= recipe.evaluation.patience

@@ -1,5 +1,7 @@
 """How much memory a recipe takes, computed before anything is allocated."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +17,6 @@ from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
 from allneg.scoring.tables import MULTIPLE
-from allneg.training.counts import Counts
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import OPTIMIZERS
 
@@ -25,6 +26,22 @@ _BF16 = 2
 _SINGLE = Mesh()
 _SORTED = 2  # known answers are sorted into a second copy
 _ROW_COPIES = 14  # of a batch's rows: gathered, query, penalty, and the gradients of each
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entities, relations and triples a graph has."""
+
+    entities: int
+    relations: int
+    train: int  # triples
+    valid: int = 0
+    test: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph) -> Counts:
+        sizes = (len(graph.train), len(graph.valid), len(graph.test))
+        return cls(graph.n_entities, graph.n_relations, *sizes)
 
 
 @dataclass(frozen=True)

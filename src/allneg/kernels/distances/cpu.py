@@ -10,11 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.kernels.distances.blocks import row_blocks
-
 _STRETCH = 2.0**60  # a power of 2, so it changes no digit; differences below 2^-60 count as 0
 _TINY = 1e-37  # avoids 1/0 where both parts are 0, so that 0 · 1/√tiny gives the gradient 0
 _NO_REDUCTION = 0
+_BLOCK = 1 << 20  # numbers per block of one query's differences, for the last-level cache
 _LANES = 64  # MKL sums the columns beyond a multiple of this in another order
 
 _huber = torch.ops.aten.huber_loss.out
@@ -29,7 +28,7 @@ def scores(query: Tensor, table: Tensor, parts: int) -> Tensor:
     out = query.new_zeros(len(query), len(table))
     dim = query.shape[1] // parts
     weights = query.new_full((1, dim), -1 / stretch)
-    for start, stop in row_blocks(table):
+    for start, stop in _row_blocks(table):
         padding = -(stop - start) % _LANES  # so that equal rows tie
         columns = F.pad(table[start:stop] * stretch, (0, 0, 0, padding)).T.contiguous()
         difference = torch.empty_like(columns)
@@ -53,7 +52,7 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[T
     query = query * stretch
     d_query, d_table = torch.zeros_like(query), table.new_zeros(table.shape)
     tiny = query.new_tensor(_TINY)
-    for start, stop in row_blocks(table):
+    for start, stop in _row_blocks(table):
         columns = (table[start:stop] * stretch).T.contiguous()
         pull, total = torch.empty_like(columns), torch.zeros_like(columns)
         re, im = pull.chunk(2) if parts == 2 else (pull, pull)
@@ -73,3 +72,10 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[T
             total.add_(pull)
         d_table[start:stop] = total.T
     return d_query, d_table
+
+
+def _row_blocks(table: Tensor) -> list[tuple[int, int]]:
+    """Spans of rows that cover the table."""
+    n, width = table.shape
+    rows = max(1, _BLOCK // max(1, width))
+    return [(start, min(start + rows, n)) for start in range(0, n, rows)] if width else []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from allneg.recipe import Recipe
 from allneg.runs.checkpoint import State
-from allneg.training.patience import should_stop, update_best
+from allneg.training.loop import should_stop, update_best
 
 PLATEAU = Recipe().with_settings(
     ["evaluation.patience=3", "optimizer.schedule=plateau", "optimizer.every=2"]
