@@ -104,6 +104,7 @@ def page() -> str:
 def _function(function: Any) -> str:
     node = _node(function)
     assert isinstance(node, ast.FunctionDef)
+    node.args.args = [argument for argument in node.args.args if argument.arg != "cls"]
     signature = f"{node.name}({', '.join(_arguments(node))}){_returns(node)}"
     if len(signature) > 100:
         lines = "".join(f"    {argument},\n" for argument in _arguments(node))

@@ -163,7 +163,7 @@ def test_rows_of_a_table_are_not_indexed_by_tensors() -> None:
     check(violations, "look rows up with the methods of Tables")
 
 
-def test_files_begin_with_a_docstring_and_use_absolute_imports_and_lazy_annotations() -> None:
+def test_files_begin_with_a_docstring_and_use_absolute_imports() -> None:
     violations = []
     for path in FILES:
         module = nodes(path)[0]
@@ -172,9 +172,6 @@ def test_files_begin_with_a_docstring_and_use_absolute_imports_and_lazy_annotati
             violations.append(f"{name_of(path)} has no docstring")
         if any(isinstance(node, ast.ImportFrom) and node.level for node in nodes(path)):
             violations.append(f"{name_of(path)} has a relative import")
-        defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes(path))
-        if defines and "__future__.annotations" not in imports(path):
-            violations.append(f"{name_of(path)} has no `from __future__ import annotations`")
     check(violations, "every file follows the same form")
 
 

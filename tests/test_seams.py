@@ -1,4 +1,4 @@
-"""A module outside the package adds a model, a loss, a regularizer and an optimizer to the dicts.
+"""A module outside the package adds a model, loss, regularizer, optimizer and metric to the dicts.
 
 `PACKAGE` is such a module: a user's own file. `DICTS` says which dict takes which of its names; a
 new kind of extension is one more line in both.
@@ -17,6 +17,7 @@ import torch
 
 import allneg
 from allneg.errors import Interrupted
+from allneg.evaluation.report import METRICS
 from allneg.graph import read_graph
 from allneg.models import MODELS
 from allneg.recipe import Loss, Recipe
@@ -28,6 +29,7 @@ from allneg.training.memory import plan
 from allneg.training.optimizers import OPTIMIZERS
 
 PACKAGE = '''
+import numpy
 import torch
 from torch import Tensor
 
@@ -77,6 +79,11 @@ def _rmsprop(tables, rate):
 
 
 rmsprop = OptimizerKind(_rmsprop, state_tables=1)
+
+
+def log_rank(ranks):
+    """The mean of the logarithm of the ranks."""
+    return numpy.log(ranks)
 '''
 # The dict, and the entry in it, of every extension.
 DICTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -84,6 +91,7 @@ DICTS: dict[str, tuple[dict[str, Any], str]] = {
     "Squares": (LOSSES, "squares"),
     "Balance": (REGULARIZERS, "balance"),
     "rmsprop": (OPTIMIZERS, "rmsprop"),
+    "log_rank": (METRICS, "log_rank"),
 }
 SETTINGS = (
     "model.name=shifted", "model.dim=8", "model.scale=0.1", "loss.name=squares",
@@ -125,6 +133,8 @@ def test_extensions_train_save_resume_plan_and_predict(device: str, tmp_path: Pa
     losses = [entry["loss"] for entry in run.metrics()]
     assert losses[1] < losses[0]
     assert 0 < run.report.mrr <= 1
+    assert 0 <= run.report.metrics["log_rank"] < run.report.mr
+    assert all("log_rank" in entry["valid"] for entry in run.metrics())
 
     with pytest.raises(Interrupted):
         train("countries", settings=settings, out=tmp_path / "resumed", stopped_by=stop_after(20))
