@@ -139,16 +139,16 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("quick_training")
-def test_the_example_of_a_model_trains_and_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_a_model_trains_and_predicts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     namespace: dict[str, Any] = {"__name__": "contributing"}
     model, use, test = [
         code for code in blocks(TEXTS["CONTRIBUTING.md"], "python") if "RESCAL" in code
     ]
-    try:
-        exec(compile(model, "CONTRIBUTING.md", "exec"), namespace)
-        exec(compile(use, "CONTRIBUTING.md", "exec"), namespace)
-    finally:
-        MODELS.pop("rescal", None)
+    exec(compile(model, "CONTRIBUTING.md", "exec"), namespace)
+    monkeypatch.setitem(MODELS, "rescal", namespace["RESCAL"])  # what was there comes back
+    exec(compile(use, "CONTRIBUTING.md", "exec"), namespace)
     assert capsys.readouterr().out.count("Prediction(") == 3
 
     def check_formula(rescal: Model, formula: Any) -> None:

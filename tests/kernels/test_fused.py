@@ -67,7 +67,7 @@ def test_the_gradients_of_a_complex_product_are_autograds(rows, width, conjugate
 @engines
 @pytest.mark.parametrize("rows, dim", [(1, 1), (2, 1030), (7, 3)])
 @pytest.mark.parametrize("axes", [1, 2, 4])
-@pytest.mark.parametrize("power", [2, 3])
+@pytest.mark.parametrize("power", [2, 3, 4])
 def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power):
     x = torch.randn(rows, axes, dim)
     x[0, :, 0] = 0.0  # the gradient at 0 is 0

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import Generator
 
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.queries import Queries
@@ -11,7 +14,7 @@ from allneg.recipe import Optimizer, Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.scoring.negatives import NegativeSample
-from allneg.training.optimizers import OPTIMIZERS, FusedAdagrad, rate_at
+from allneg.training.optimizers import OPTIMIZERS, FusedAdagrad, OptimizerKind, rate_at
 from allneg.training.trainer import Trainer
 
 
@@ -102,3 +105,40 @@ def test_every_optimizer_keeps_as_many_tables_as_a_plan_counts(
         assert last is not None
         large = [key for key, value in last.optimizer.items() if value.dim() and "entities" in key]
         assert len(large) == kind.state_tables, name
+
+
+class RowwiseAdagrad(torch.optim.Optimizer):
+    """One number of state per row."""
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for table in group["params"]:
+                state = self.state[table]
+                squares = state.setdefault("sum", torch.zeros(len(table)))
+                squares += table.grad.square().mean(1)
+                table -= group["lr"] * table.grad / (squares.sqrt().unsqueeze(1) + 1e-10)
+
+
+def test_state_of_one_number_per_row_is_saved_and_restored(
+    monkeypatch: pytest.MonkeyPatch, quick: Callable[..., Recipe], tiny_graph: Graph
+) -> None:
+    kind = OptimizerKind(
+        lambda tables, rate: RowwiseAdagrad(tables.parameters(), float(rate)), state_tables=1
+    )
+    monkeypatch.setitem(OPTIMIZERS, "rowwise", kind)
+    recipe, cpu = quick("optimizer.name=rowwise"), torch.device("cpu")
+    trainers = [Trainer(recipe, tiny_graph, cpu) for _ in range(2)]
+    queries = Queries.of(torch.from_numpy(tiny_graph.train), "tail")
+    for _ in range(3):
+        trainers[0].step(queries, Generator())
+    saved = trainers[0].checkpoint(State(epoch=1))
+    state = {name: tensor.clone() for name, tensor in saved.optimizer.items()}
+    trainers[1].restore(replace(saved, optimizer=state))
+    for trainer in trainers:
+        trainer.step(queries, Generator())
+    one, other = (trainer.tables.weights() for trainer in trainers)
+    assert all(one[name].equal(other[name]) for name in one)

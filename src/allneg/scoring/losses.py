@@ -224,7 +224,8 @@ LOSSES: dict[str, type[Loss]] = {
 
 def loss_class(settings: Settings) -> type[Loss]:
     """The class that computes the loss of a recipe."""
-    return SmoothedSoftmax if settings.label_smoothing else LOSSES[settings.name]
+    found = LOSSES[settings.name]
+    return SmoothedSoftmax if found is Softmax and settings.label_smoothing else found
 
 
 def _finite(total: Tensor) -> Tensor:

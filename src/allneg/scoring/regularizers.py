@@ -55,8 +55,7 @@ class PowerSum(Regularizer):
     def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
         total = head.new_zeros(len(head))
         for factor in model.factors(head, relation, tail):
-            size = factor.square().sum(1)
-            total = total + (size if self.power == 2 else size * size.sqrt()).sum(1)
+            total = total + factor.square().sum(1).pow(self.power / 2).sum(1)
         return total
 
     def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:

@@ -111,9 +111,10 @@ def restore_optimizer(
             table, _, part = key.rpartition(".")
             if table != name:
                 continue
-            if value.dim() and len(value) < len(parameter):
-                value = F.pad(value, (0, 0, 0, len(parameter) - len(value)))
-            if value.dim() and value.shape != parameter.shape:
+            if value.dim() and len(value) == len(tables.shard):  # one entry or row per entity
+                padding = (0, 0) * (value.dim() - 1) + (0, len(parameter) - len(value))
+                value = F.pad(value, padding) if name == "entities" else value
+            if value.dim() and len(value) not in (1, len(parameter)):
                 raise RunError(
                     f"the optimizer's {key} is {tuple(value.shape)}, unlike its table "
                     f"{tuple(parameter.shape)}"

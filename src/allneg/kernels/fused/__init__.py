@@ -60,8 +60,8 @@ def add_power_gradients(
 ) -> None:
     """Add Σ_k |x_k|^power of each row to `out` (B,), and `weight` times its gradient to `grad`.
 
-    `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is 2 or 3. |x_k| is the
-    norm over the axes. The gradient at 0 is 0.
+    `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is at least 2. |x_k| is
+    the norm over the axes. The gradient at 0 is 0.
     """
     _engine(factor.device).add_power_gradients(factor, grad, power, weight, out)
 

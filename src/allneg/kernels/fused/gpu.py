@@ -47,7 +47,8 @@ def add_power_gradients(
     factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
 ) -> None:
     b, axes, dim = factor.shape
-    if factor.stride(2) != 1 or grad.stride() != factor.stride() or not factor.numel():
+    plain = factor.stride(2) == 1 and grad.stride() == factor.stride() and factor.numel()
+    if not plain or power not in (2, 3):
         reference.add_power_gradients(factor, grad, power, weight, out)
         return
     _add_power_gradients[(b,)](

@@ -20,13 +20,10 @@ def add_power_gradients(
     factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
 ) -> None:
     squares = factor.square().sum(1)
-    if power == 2:
-        grad.add_(factor, alpha=power * weight)
-        out.add_(squares.sum(1))
-    else:
-        roots = squares.sqrt()  # the cube by a root: a general power is several times slower
-        grad.addcmul_(roots.unsqueeze(1), factor, value=power * weight)
-        out.add_((squares * roots).sum(1))
+    # The root of a cube by itself: a general power is several times slower.
+    slope = squares.sqrt() if power == 3 else squares.pow(power / 2 - 1)
+    grad.addcmul_(slope.unsqueeze(1), factor, value=power * weight)
+    out.add_((squares * slope).sum(1))
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
