@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import DataError
-from allneg.graph.archive import split_files
-from allneg.graph.files import TripleFile, file_sha256
+from allneg.graph.files import TripleFile, file_sha256, split_files
 from allneg.paths import cache_folder, locked
 
 ORIGIN = (

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, close_names
-from allneg.graph.archive import split_files
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
-from allneg.graph.files import TripleFile, folder_files
+from allneg.graph.files import TripleFile, folder_files, split_files
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.lines import Block
 from allneg.graph.mapped import MappedNames, append_names, cached_graph, map_triples
