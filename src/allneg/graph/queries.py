@@ -22,9 +22,7 @@ _GATHERED = 1 << 17  # queries gathered at once
 class Queries:
     """A batch of queries, for tails and heads mixed."""
 
-    side: (
-        Tensor  # int64 (B,): the side of the answer, an index into SIDES: 0 for tails, 1 for heads
-    )
+    side: Tensor  # int64 (B,): the side of the answer, 0 for tails, 1 for heads, as in SIDES
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
@@ -116,16 +114,14 @@ class KnownAnswers:
     def contains(self, queries: Queries, candidates: Tensor) -> Tensor:
         """Which of each query's candidates are known answers: (B, K) -> bool (B, K)."""
         first, count = self._spans(queries)
-        low, high = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
+        low, end = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
         # A binary search inside each query's own span, all at once.
-        high = high.expand_as(candidates)
-        last = len(self.answers) - 1
+        high, last = end.expand_as(candidates), len(self.answers) - 1
         for _ in range(self._most.bit_length()):
             middle = (low + high) // 2
             below = (self.answers[middle.clamp(max=last)] < candidates) & (low < high)
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
-        found = self.answers[low.clamp(max=last)] == candidates
-        return found & (low < (first + count).unsqueeze(1))
+        return (self.answers[low.clamp(max=last)] == candidates) & (low < end)
 
     @cached_property
     def _most(self) -> int:

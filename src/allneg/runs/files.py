@@ -22,21 +22,14 @@ from allneg.runs import disk
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 _MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
 DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
+    "F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "I64": torch.int64,
     "I32": torch.int32,
-}
+}  # fmt: skip
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` atomically."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` atomically."""
+    data = text.encode()
     write_parts(path, [data], len(data))
 
 
@@ -133,11 +126,8 @@ def tensor_bytes(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with read_errors(path):
-            return load_file(path)
-    except SafetensorError as error:
-        raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
+    with read_errors(path):
+        return load_file(path)
 
 
 def checksum(path: Path) -> dict[str, Any]:
@@ -213,9 +203,11 @@ def removed_on_error(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` from reading into a `RunError` that names `path`."""
+    """Turn an error from reading a file into a `RunError` that names `path`."""
     try:
         yield
+    except SafetensorError as error:
+        raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
 

@@ -154,13 +154,8 @@ class Run:
     def live_status(self) -> dict[str, Any]:
         """The status; "cut off" if it is running but no process trains it."""
         status = self.status
-        cut_off = status["state"] == "running" and self.free
+        cut_off = status["state"] == "running" and is_free(self.folder)
         return {**status, "state": "cut off"} if cut_off else status
-
-    @property
-    def free(self) -> bool:
-        """Is no process training this run?"""
-        return is_free(self.folder)
 
     @property
     def environment(self) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
-from allneg.errors import RunError
-from allneg.runs.files import DTYPES, read_tensors
+from allneg.runs.files import DTYPES, read_errors, read_tensors
 from allneg.scoring.distributed import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -115,10 +114,8 @@ def opened(paths: Iterable[Path]) -> Iterator[dict[str, StoredTensor]]:
     tensors: dict[str, StoredTensor] = {}
     with ExitStack() as stack:
         for path in paths:
-            try:
+            with read_errors(path):
                 file = stack.enter_context(safe_open(path, "pt"))
-            except (OSError, SafetensorError) as error:
-                raise RunError(f"{path}: not a whole safetensors file ({error}); damaged") from None
             for name in file.keys():  # noqa: SIM118 (not a mapping)
                 tensors.setdefault(name, StoredTensor(name, [])).files.append(file)
         yield tensors
