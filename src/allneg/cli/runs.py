@@ -96,7 +96,7 @@ def export_command(run: Path, out: Path, as_json: bool) -> None:
     Rows are copied in blocks, so the tables need not fit in memory.
     """
     from allneg.runs import Run
-    from allneg.runs.export import export
+    from allneg.runs.run import export
 
     export(Run.open(run), out)
     if as_json:

@@ -5,8 +5,6 @@ dangerous member (a path that leads outside, a link, a device, far too many byte
 whole archive.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -24,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, Self, TypeAlias, cast
 
 from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
@@ -73,9 +71,7 @@ class TripleFile:
     n_bytes: int  # of text; estimated for compressed files
 
     @classmethod
-    def named(
-        cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None
-    ) -> TripleFile:
+    def named(cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None) -> Self:
         """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
         name = where.lower()
         plain = name.removesuffix(_compression(name))
@@ -92,9 +88,7 @@ class TripleFile:
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno:
                 raise DataError(f"{self.where}: cannot be read ({error.strerror})") from None
-            raise DataError(
-                f"{self.where}: damaged or cut off ({error}); get the file again"
-            ) from None
+            raise DataError(f"{self.where}: damaged or cut off ({error}); get it again") from None
 
     def blocks(self, settings: Data, notes: list[str]) -> Iterator[Block]:
         """The names in the file, block by block; `notes` gets what was changed."""

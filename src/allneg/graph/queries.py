@@ -1,15 +1,14 @@
 """Triples as queries, (head, relation, ?) and (?, relation, tail), and their known answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.types import Device
 
 from allneg.graph.graph import Triples
 
@@ -28,12 +27,12 @@ class Queries:
     answer: Tensor  # int64 (B,)
 
     @classmethod
-    def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Queries:
+    def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Self:
         """Queries that all ask for one side."""
         return cls(torch.full_like(entity, SIDES.index(side)), entity, relation, answer)
 
     @classmethod
-    def of(cls, triples: Tensor, side: Side) -> Queries:
+    def of(cls, triples: Tensor, side: Side) -> Self:
         """The queries for one side of each triple: (B, 3)."""
         head, relation, tail = triples.T.contiguous().unbind(0)
         known, answer = (head, tail) if side == "tail" else (tail, head)
@@ -42,12 +41,13 @@ class Queries:
     def __len__(self) -> int:
         return len(self.entity)
 
-    def __getitem__(self, part: slice) -> Queries:
-        return Queries(self.side[part], self.entity[part], self.relation[part], self.answer[part])
+    def __getitem__(self, part: slice) -> Self:
+        columns = (self.side, self.entity, self.relation, self.answer)
+        return type(self)(*(column[part] for column in columns))
 
-    def other_side(self) -> Queries:
+    def other_side(self) -> Self:
         """The queries for the other side of the same triples."""
-        return Queries(1 - self.side, self.answer, self.relation, self.entity)
+        return replace(self, side=1 - self.side, entity=self.answer, answer=self.entity)
 
 
 def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Queries]:
@@ -80,12 +80,8 @@ class KnownAnswers:
 
     @classmethod
     def of(
-        cls,
-        splits: Sequence[Triples],
-        n_entities: int,
-        n_relations: int,
-        device: str | torch.device = "cpu",
-    ) -> KnownAnswers:
+        cls, splits: Sequence[Triples], n_entities: int, n_relations: int, device: Device = "cpu"
+    ) -> Self:
         """The answers in all `splits` to every query for either side, sorted on the device."""
         triples = torch.from_numpy(np.concatenate(splits)).to(device)
         head, relation, tail = triples.T.contiguous().unbind(0)

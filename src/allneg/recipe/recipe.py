@@ -1,7 +1,5 @@
 """Tables → a recipe: every value has its type and is in its range, and values fit together."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math
@@ -10,7 +8,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from allneg.errors import RecipeError
 from allneg.recipe import parts, text
@@ -45,7 +43,7 @@ class Recipe:
     hardware: parts.Hardware = field(default_factory=parts.Hardware)
 
     @classmethod
-    def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Recipe:
+    def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Self:
         """A recipe from nested tables, checked; one `RecipeError` lists every mistake."""
         mistakes: list[str] = []
         made: dict[str, Any] = {}
@@ -63,15 +61,14 @@ class Recipe:
         return recipe
 
     @classmethod
-    def read(cls, path: Path | str) -> Recipe:
+    def read(cls, path: Path | str) -> Self:
         """A recipe from a TOML file."""
         return cls.from_tables(text.load_tables(path), str(path))
 
-    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
+    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This recipe, changed by texts `part.field=value` or by names and values."""
-        return Recipe.from_tables(
-            text.merged(self.to_tables(), text.parse_settings(settings)), "--set"
-        )
+        changes = text.parse_settings(settings)
+        return self.from_tables(text.merged(self.to_tables(), changes), "--set")
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
         """Nested tables of every field, except those that are None, which TOML cannot express."""

@@ -63,20 +63,15 @@ def sync(path: Path) -> None:
         disk.sync(path)
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in `path`; a `RunError` that names the file if it cannot be read."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`; a `RunError` that names the file if there is none."""
     try:
         with read_errors(path):
             if path.stat().st_size > _MAX_JSON_BYTES:
                 raise RunError(f"{path}: larger than {_MAX_JSON_BYTES:,} bytes; not a run's file")
-            return json.loads(path.read_bytes())
+            content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path}: not JSON ({error}); the file is damaged") from None
-
-
-def read_table(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`."""
-    content = read_json(path)
     if not isinstance(content, dict):
         raise RunError(f"{path}: not a JSON object; the file is damaged")
     return content

@@ -50,11 +50,8 @@ def files_of(names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-def read(
-    folder: Path, names: Iterable[str], span: tuple[int, int] | None = None
-) -> dict[str, Tensor]:
+def read(paths: list[Path], span: tuple[int, int] | None = None) -> dict[str, Tensor]:
     """The tensors in some files, joined; with a span, only those rows of the entities."""
-    paths = [folder / name for name in names]
     if len(paths) == 1 and span is None:
         return read_tensors(paths[0])
     with opened(paths) as tensors:

@@ -82,12 +82,11 @@ def _check_checkpoint(run: Run, folder: Path) -> None:
     if not folder.exists():
         return  # a training has replaced it meanwhile
     kinds = checkpoint.verify(folder)
-    expected = {"manifest.json", "state.json"}.union(*kinds.values())
-    extra = sorted({path.name for path in folder.iterdir()} - expected)
-    if extra:
-        raise RunError(f"{folder / extra[0]}: not in the manifest; move it away")
-    for kind, names in kinds.items():
-        tensors = shards.read(folder, names)
+    expected = {folder / "manifest.json", folder / "state.json"}.union(*kinds.values())
+    if extra := sorted(set(folder.iterdir()) - expected):
+        raise RunError(f"{extra[0]}: not in the manifest; move it away")
+    for kind, paths in kinds.items():
+        tensors = shards.read(paths)
         if kind != "optimizer":
             run.check_shapes(tensors)
         for name, tensor in tensors.items():
