@@ -30,8 +30,7 @@ from torch import distributed as dist
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
 from allneg.graph.queries import batches
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.launch import make_world
 from allneg.training.memory import Counts

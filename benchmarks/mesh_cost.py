@@ -22,8 +22,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.training.execution import block_rows
 from allneg.training.memory import Counts

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from mesh_cost import RATES, Cost, cost, sampled
 
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.recipes import find_recipe
 from allneg.training.memory import Counts, plan
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from allneg.errors import ResourceError
-from allneg.runs.files import write_bytes, write_text
+from allneg.runs.files import write_parts, write_text
 from reproduction.published import FLAT_FROM, TITLES, Ours
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def draw(curves: Mapping[str, Sequence[Ours]], folder: Path) -> list[Path]:
         figure.savefig(text, format="svg", metadata={"Date": None})
         figure.savefig(image, format="png", dpi=_DPI, metadata={"Software": None})
     write_text(paths[0], text.getvalue())
-    write_bytes(paths[1], image.getvalue())
+    write_parts(paths[1], [image.getvalue()])
     return paths
 
 

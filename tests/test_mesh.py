@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allneg.errors import RecipeError
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import torch
 
@@ -20,17 +20,10 @@ _OUT_OF_MEMORY = (
 )  # fmt: skip
 
 
-class _TorchState(NamedTuple):
-    """The settings of torch that `prepare` changes for the whole process."""
-
-    threads: int
-    deterministic: bool
-    tf32: bool
-    dtype: torch.dtype
-
-
+# The settings of torch that `prepare` changes: threads, deterministic, TF32, default dtype.
+_State: TypeAlias = tuple[int, bool, bool, torch.dtype]
 _LOCK = threading.Lock()
-_SAVED: list[_TorchState] = []  # the first state, once per open `torch_settings`
+_SAVED: list[_State] = []  # the first state, once per open `torch_settings`
 
 
 def prepare(settings: Hardware) -> torch.device:
@@ -41,7 +34,7 @@ def prepare(settings: Hardware) -> torch.device:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     threads, dtype = settings.threads or torch.get_num_threads(), torch.get_default_dtype()
     tf32 = settings.precision != "float32"
-    _apply(_TorchState(threads, settings.deterministic, tf32, dtype))
+    _apply(threads, settings.deterministic, tf32, dtype)
     return device
 
 
@@ -61,11 +54,11 @@ def torch_settings(settings: Hardware) -> Iterator[torch.device]:
         with _LOCK:
             saved = _SAVED.pop()
             if not _SAVED:
-                _apply(saved)
+                _apply(*saved)
 
 
-def _current() -> _TorchState:
-    return _TorchState(
+def _current() -> _State:
+    return (
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         torch.backends.cuda.matmul.allow_tf32,
@@ -73,14 +66,14 @@ def _current() -> _TorchState:
     )
 
 
-def _apply(state: _TorchState) -> None:
-    torch.set_default_dtype(state.dtype)
-    torch.backends.cuda.matmul.allow_tf32 = state.tf32
-    if state.threads != torch.get_num_threads():
-        torch.set_num_threads(state.threads)
-    if state.deterministic != torch.are_deterministic_algorithms_enabled():
+def _apply(threads: int, deterministic: bool, tf32: bool, dtype: torch.dtype) -> None:
+    torch.set_default_dtype(dtype)
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    if threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+    if deterministic != torch.are_deterministic_algorithms_enabled():
         # This call loads a compiler, which takes a second.
-        torch.use_deterministic_algorithms(state.deterministic)
+        torch.use_deterministic_algorithms(deterministic)
 
 
 def find_device(name: str) -> torch.device:

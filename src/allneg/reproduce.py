@@ -115,7 +115,7 @@ class Result:
     @classmethod
     def read(cls, path: Path) -> Result:
         content = read_json(path)
-        if not isinstance(content, dict) or content.keys() != {"schema_version", *_TYPES}:
+        if content.keys() != {"schema_version", *_TYPES}:
             raise RunError(f"{path}: not a result file")
         try:
             _check(content)

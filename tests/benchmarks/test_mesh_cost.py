@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 from allneg.graph import Graph
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.training.memory import Counts
 
 

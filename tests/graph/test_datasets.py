@@ -19,9 +19,8 @@ import pytest
 
 from allneg.errors import DataError, ResourceError
 from allneg.graph import datasets, read_graph
-from allneg.graph.archive import split_files
 from allneg.graph.datasets import DATASETS, Content, Dataset, find_dataset
-from allneg.graph.files import TripleFile, file_sha256
+from allneg.graph.files import TripleFile, file_sha256, split_files
 
 TOY = {
     # CRLF as at the origin of one benchmark: hashes are of lines with LF.

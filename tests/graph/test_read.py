@@ -17,9 +17,8 @@ import pytest
 
 from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, read_graph
-from allneg.graph.archive import ARCHIVES
 from allneg.graph.datasets import DATASETS
-from allneg.graph.files import COMPRESSIONS, FORMATS
+from allneg.graph.files import ARCHIVES, COMPRESSIONS, FORMATS
 from allneg.graph.lines import Block
 from allneg.recipe import Data
 

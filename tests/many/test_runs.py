@@ -18,7 +18,7 @@ from allneg.graph import Graph
 from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.export import export
+from allneg.runs.run import export
 from allneg.runs.verify import verify
 from allneg.training import fit
 

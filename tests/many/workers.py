@@ -16,7 +16,7 @@ import torch
 from torch import distributed as dist
 
 from allneg.errors import AllnegError
-from allneg.mesh import Mesh
+from allneg.recipe import Mesh
 from allneg.scoring.distributed import World
 from allneg.training.launch import make_world
 

@@ -14,7 +14,7 @@ from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
-from allneg.runs import Run, graph_files
+from allneg.runs import Run, folder
 from allneg.training import fit
 
 
@@ -24,7 +24,7 @@ def large(
 ) -> tuple[Graph, Graph]:
     """The tiny graph in memory, and stored as a large one would be."""
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(graph_files, "_LARGE", 1)
+    monkeypatch.setattr(folder, "_LARGE", 1)
     return read_graph(tiny_folder), read_graph(tiny_folder, Data(store="disk"))
 
 

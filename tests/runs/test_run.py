@@ -311,7 +311,7 @@ def test_of_two_processes_that_create_a_run_the_second_fails(
 ) -> None:
     first = Run.create(tmp_path / "run", quick(), tiny_graph)
     monkeypatch.setattr(
-        "allneg.runs.run.check_new", lambda folder: None
+        "allneg.runs.folder.check_new", lambda folder: None
     )  # it was free a moment ago
     with pytest.raises(RecipeError, match="run: exists already"):
         Run.create(tmp_path / "run", quick(), tiny_graph)

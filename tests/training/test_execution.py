@@ -7,8 +7,7 @@ import torch
 
 from allneg.errors import RecipeError
 from allneg.kernels.engines import using
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.training.execution import ExecutionPlan
 

@@ -72,7 +72,7 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
     checks = verify(run, rank)
     failed = [check for check in checks if check.wrong is not None]
     if as_json:
-        results = [check.to_json() for check in checks]
+        results = [vars(check) for check in checks]
         json_document({"run": str(run), "whole": not failed, "checks": results})
     else:
         rows = [(check.what, check.wrong or "ok") for check in checks]
@@ -96,7 +96,7 @@ def export_command(run: Path, out: Path, as_json: bool) -> None:
     Rows are copied in blocks, so the tables need not fit in memory.
     """
     from allneg.runs import Run
-    from allneg.runs.export import export
+    from allneg.runs.run import export
 
     export(Run.open(run), out)
     if as_json:

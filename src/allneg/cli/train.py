@@ -162,8 +162,7 @@ def plan_command(
     import torch
 
     from allneg.hardware import find_device, memory
-    from allneg.mesh import Mesh
-    from allneg.recipe import Recipe
+    from allneg.recipe import Mesh, Recipe
     from allneg.recipes import find_recipe
     from allneg.training.memory import plan
 

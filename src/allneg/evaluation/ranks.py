@@ -32,16 +32,16 @@ class Protocol:
     ties: Literal["middle", "middle-up", "last"]  # the rank of an answer among equal scores
     relative: float = 0.0  # scores this close to the answer's, relative to it, count as equal
     absolute: float = 0.0  # likewise, in absolute terms
-    filter_valid_by_test: bool = False  # valid is also filtered by the answers in test
+    filter_by_test: bool = False  # valid is also filtered by the answers in test
     unseen: Literal["kept", "dropped"] = "kept"  # queries about entities that are not in train
 
     def filter_splits(self, split: str) -> tuple[str, ...]:
         """The splits whose answers are filtered out when `split` is ranked."""
-        return SPLITS if split == "test" or self.filter_valid_by_test else ("train", "valid")
+        return SPLITS if split == "test" or self.filter_by_test else ("train", "valid")
 
     def to_json(self, split: str) -> dict[str, Any]:
         fields = asdict(self)
-        del fields["filter_valid_by_test"]
+        del fields["filter_by_test"]
         splits = list(self.filter_splits(split))
         return {**fields, "split": split, "filter": splits, "in_words": self.in_words(split)}
 
@@ -57,10 +57,8 @@ class Protocol:
 
 PROTOCOLS = {
     "allneg": Protocol("allneg", "middle"),
-    "kbc": Protocol("kbc", "last", filter_valid_by_test=True),
-    "libkge": Protocol(
-        "libkge", "middle-up", relative=1e-4, absolute=1e-5, filter_valid_by_test=True
-    ),
+    "kbc": Protocol("kbc", "last", filter_by_test=True),
+    "libkge": Protocol("libkge", "middle-up", relative=1e-4, absolute=1e-5, filter_by_test=True),
     # PyKEEN's vocabulary comes from train: unseen entities are neither queried nor candidates.
     "pykeen": Protocol("pykeen", "middle", unseen="dropped"),
 }

@@ -1,11 +1,9 @@
 """Ranks → a report: the metrics of all queries, and by side, relation and category."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +78,7 @@ class Report:
         return int(self.metrics["count"])
 
     @classmethod
-    def of(cls, ranking: Ranking, graph: Graph) -> Report:
+    def of(cls, ranking: Ranking, graph: Graph) -> Self:
         ranks, relation = ranking.ranks, ranking.triples[:, 1]
         names, category = graph.vocabulary.relations, graph.categories
         by_relation = _by_group(ranks, relation)
@@ -111,7 +109,7 @@ class Report:
         return {**parts.pop("metrics"), **parts}
 
     @classmethod
-    def from_json(cls, content: Any) -> Report:
+    def from_json(cls, content: Any) -> Self:
         """The report that `to_json` gave; a `TypeError` if it is none.
 
         Files of earlier versions may lack metrics that were added later; unknown fields are kept.

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from allneg.errors import DataError
-from allneg.graph.archive import split_files
-from allneg.graph.files import TripleFile, file_sha256
+from allneg.graph.files import TripleFile, file_sha256, split_files
 from allneg.paths import cache_folder, locked
 
 ORIGIN = (
@@ -28,7 +26,9 @@ ORIGIN = (
     "617062aaedf53bf4d6b44450a580a96dc30e0632/data"
 )
 MOST_BYTES = 1 << 30  # of a benchmark file
-PACKAGED = {"countries": "plain", "countries-hard": "hard"}
+_PACKAGE = files("allneg.graph")
+_COUNTRIES = _PACKAGE / "countries"
+PACKAGED = {"countries": _COUNTRIES / "plain", "countries-hard": _COUNTRIES / "hard"}
 _TIMEOUT = 30  # seconds without a byte
 _RETRIES = 2
 
@@ -78,13 +78,9 @@ def _dataset(files: Mapping[str, Any], **about: Any) -> Dataset:
     return Dataset(files={split: Content(**files[split]) for split in files}, **about)
 
 
-_TABLES = tomllib.loads((files("allneg.graph") / "benchmarks.toml").read_text())
+_TABLES = tomllib.loads((_PACKAGE / "benchmarks.toml").read_text())
 DATASETS = {name: _dataset(**table) for name, table in _TABLES.items()}
 KNOWN_NAMES = (*PACKAGED, *DATASETS)
-
-
-def packaged_folder(name: str) -> Traversable:
-    return files("allneg.graph") / "countries" / PACKAGED[name]
 
 
 def find_dataset(name: str) -> tuple[Path, list[str]]:

@@ -1,21 +1,28 @@
-"""Files of triples: their formats, their compression, and the splits in a folder."""
+"""Files of triples: formats, compression, and the splits in a folder or an archive.
 
-from __future__ import annotations
+Archives are read without extracting them to disk. All members are checked before any is read. One
+dangerous member (a path that leads outside, a link, a device, far too many bytes) refuses the
+whole archive.
+"""
 
 import gzip
 import hashlib
+import io
 import lzma
+import math
 import re
+import stat
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Self, TypeAlias, cast
 
 from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
@@ -26,6 +33,8 @@ Opener: TypeAlias = Callable[[], IO[bytes]]
 Wrapper: TypeAlias = Callable[[IO[bytes]], Any]
 # A reader yields the names in a stream: (stream, file name for messages, settings, notes).
 Reader: TypeAlias = Callable[[IO[bytes], str, Data, list[str]], Iterator[Block]]
+# A member of an archive: name, size, reason to refuse it, how to open it (None for a folder).
+_Member: TypeAlias = tuple[str, int, str | None, Opener | None]
 
 # To add a format, write its reader and add its suffix here.
 FORMATS: dict[str, Reader] = {
@@ -40,6 +49,11 @@ DAMAGE = (
     OSError, EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile,
     tarfile.TarError,
 )  # fmt: skip
+_MOST_BYTES = 10 << 30  # decompressed
+_MOST_RATIO = 250  # decompressed to compressed bytes; text of triples stays far below
+_FREE_BYTES = 64 << 20  # allowed whatever the ratio
+_MOST_MEMBERS = 10_000
+_LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an attack
 _RATIO = 5  # bytes of text per compressed byte, roughly
 _STEMS = {**{split: split for split in SPLITS}, "validation": "valid", "dev": "valid"}
 _SPLIT_FILE = re.compile(
@@ -57,9 +71,7 @@ class TripleFile:
     n_bytes: int  # of text; estimated for compressed files
 
     @classmethod
-    def named(
-        cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None
-    ) -> TripleFile:
+    def named(cls, where: str, open_raw: Opener, size: int, wrap: Wrapper | None = None) -> Self:
         """A file of `size` bytes. Its name gives its format; an unknown suffix means tabs."""
         name = where.lower()
         plain = name.removesuffix(_compression(name))
@@ -76,9 +88,7 @@ class TripleFile:
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno:
                 raise DataError(f"{self.where}: cannot be read ({error.strerror})") from None
-            raise DataError(
-                f"{self.where}: damaged or cut off ({error}); get the file again"
-            ) from None
+            raise DataError(f"{self.where}: damaged or cut off ({error}); get it again") from None
 
     def blocks(self, settings: Data, notes: list[str]) -> Iterator[Block]:
         """The names in the file, block by block; `notes` gets what was changed."""
@@ -160,3 +170,117 @@ def _examples(names: Iterable[str]) -> str:
         return "; it is empty"
     shown = ", ".join(printable(name) for name in names[:3])
     return f"; found {shown}{' and more' if len(names) > 3 else ''}"
+
+
+@contextmanager
+def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
+    """The files of a folder or an archive by split, open in this context; "" is a single file."""
+    suffix = next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
+    if path.is_dir():
+        yield folder_files(path, str(path))
+        return
+    if suffix is None:
+        yield {"": TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)}
+        return
+    try:
+        with ExitStack() as stack:
+            members = _checked(path, ARCHIVES[suffix](path, stack))
+            # A .gz member may be larger than its header states, so its bytes are counted.
+            limit = partial(_LimitedStream, path=path, allowed=_allowed(path))
+            yield {
+                split: TripleFile.named(f"{path}:{name}", *members[name], limit)
+                for split, name in choose_splits(members, str(path)).items()
+            }
+    except (*DAMAGE, ValueError, struct.error) as error:  # the last two: of invalid fields
+        raise DataError(f"{path}: not a complete archive ({error}); get it again") from None
+
+
+def _tar_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
+    # .tgz and .txz are short for .tar.gz and .tar.xz.
+    name = path.name.lower().replace(".tgz", ".gz").replace(".txz", ".xz")
+    limit = partial(_LimitedStream, path=path, allowed=math.inf)
+    stream = stack.enter_context(decompressed(lambda: path.open("rb"), name, limit))
+    tar = stack.enter_context(tarfile.TarFile(fileobj=stream))
+    for member in tar:
+        problem = None if member.isreg() or member.isdir() else "is a link or a device"
+        opener = cast("Opener", partial(tar.extractfile, member))
+        yield member.name, member.size, problem, None if member.isdir() else opener
+
+
+def _zip_members(path: Path, stack: ExitStack) -> Iterator[_Member]:
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    for member in archive.infolist():
+        problem = None
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            problem = "is a link or a device"
+        elif member.flag_bits & 1:
+            problem = "is encrypted"
+        opener = None if member.is_dir() else partial(archive.open, member)
+        # orig_filename is the name in the archive; zipfile has already cleaned filename.
+        yield member.orig_filename, member.file_size, problem, opener
+
+
+ARCHIVES = {
+    ".zip": _zip_members,
+    **dict.fromkeys((".tar.xz", ".tar.gz", ".tgz", ".txz", ".tar"), _tar_members),
+}
+
+
+def _checked(path: Path, members: Iterator[_Member]) -> dict[str, tuple[Opener, int]]:
+    """How to open each file, and its size. Names and sizes may refuse the archive."""
+    total, found = 0, {}
+    for count, (name, n_bytes, problem, opener) in enumerate(members, start=1):
+        parts = name.replace("\\", "/").split("/")
+        if parts[0] == "" or parts[0].endswith(":") or ".." in parts or "\0" in name:
+            problem = "leads outside of the archive"
+        if problem:
+            raise _refusal(path, f"{printable(name)} {problem}")
+        total += n_bytes
+        if total > _allowed(path):
+            raise _refusal(path)
+        if count > _MOST_MEMBERS:
+            raise _refusal(path, f"it has more than {_MOST_MEMBERS:,} members")
+        if opener:
+            found[name] = opener, n_bytes
+    return found
+
+
+class _LimitedStream(io.RawIOBase):
+    """Refuses a single very large read, and more than `allowed` bytes in total."""
+
+    def __init__(self, stream: IO[bytes], path: Path, allowed: float) -> None:
+        self.stream, self.path, self.left = stream, path, allowed
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _LARGEST_READ:
+            raise _refusal(self.path, "it has an overlong header")
+        block = self.stream.read(size)
+        self.left -= len(block)
+        if self.left < 0:
+            raise _refusal(self.path)
+        return block
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
+        block = self.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+
+def _allowed(path: Path) -> int:
+    """The number of bytes that an archive may decompress to."""
+    return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
+
+
+def _refusal(path: Path, reason: str = "") -> DataError:
+    """An error for a dangerous archive; without a reason, it is too large."""
+    reason = reason or f"it would unpack to more than {_allowed(path):,} bytes"
+    return DataError(f"{path}: refused: {reason}; pack train, valid and test as plain files")

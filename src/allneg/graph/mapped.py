@@ -4,8 +4,6 @@ The folder of a graph in the cache is named after its content and the settings o
 appears complete or not at all. The SHA-256 of its files is checked on every use.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +40,7 @@ class MappedNames(Sequence[str]):
         self._ends = ends  # (n + 1,): -1, then the position of the line feed of each name
 
     @classmethod
-    def open(cls, path: Path) -> MappedNames:
+    def open(cls, path: Path) -> Self:
         if not path.stat().st_size:
             return cls(np.empty(0, dtype=np.uint8), np.full(1, -1))
         text = np.memmap(path, dtype=np.uint8, mode="r")

@@ -1,15 +1,14 @@
 """Triples as queries, (head, relation, ?) and (?, relation, tail), and their known answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.types import Device
 
 from allneg.graph.graph import Triples
 
@@ -22,20 +21,18 @@ _GATHERED = 1 << 17  # queries gathered at once
 class Queries:
     """A batch of queries, for tails and heads mixed."""
 
-    side: (
-        Tensor  # int64 (B,): the side of the answer, an index into SIDES: 0 for tails, 1 for heads
-    )
+    side: Tensor  # int64 (B,): the side of the answer, 0 for tails, 1 for heads, as in SIDES
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
 
     @classmethod
-    def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Queries:
+    def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Self:
         """Queries that all ask for one side."""
         return cls(torch.full_like(entity, SIDES.index(side)), entity, relation, answer)
 
     @classmethod
-    def of(cls, triples: Tensor, side: Side) -> Queries:
+    def of(cls, triples: Tensor, side: Side) -> Self:
         """The queries for one side of each triple: (B, 3)."""
         head, relation, tail = triples.T.contiguous().unbind(0)
         known, answer = (head, tail) if side == "tail" else (tail, head)
@@ -44,12 +41,13 @@ class Queries:
     def __len__(self) -> int:
         return len(self.entity)
 
-    def __getitem__(self, part: slice) -> Queries:
-        return Queries(self.side[part], self.entity[part], self.relation[part], self.answer[part])
+    def __getitem__(self, part: slice) -> Self:
+        columns = (self.side, self.entity, self.relation, self.answer)
+        return type(self)(*(column[part] for column in columns))
 
-    def other_side(self) -> Queries:
+    def other_side(self) -> Self:
         """The queries for the other side of the same triples."""
-        return Queries(1 - self.side, self.answer, self.relation, self.entity)
+        return replace(self, side=1 - self.side, entity=self.answer, answer=self.entity)
 
 
 def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Queries]:
@@ -82,12 +80,8 @@ class KnownAnswers:
 
     @classmethod
     def of(
-        cls,
-        splits: Sequence[Triples],
-        n_entities: int,
-        n_relations: int,
-        device: str | torch.device = "cpu",
-    ) -> KnownAnswers:
+        cls, splits: Sequence[Triples], n_entities: int, n_relations: int, device: Device = "cpu"
+    ) -> Self:
         """The answers in all `splits` to every query for either side, sorted on the device."""
         triples = torch.from_numpy(np.concatenate(splits)).to(device)
         head, relation, tail = triples.T.contiguous().unbind(0)
@@ -116,16 +110,14 @@ class KnownAnswers:
     def contains(self, queries: Queries, candidates: Tensor) -> Tensor:
         """Which of each query's candidates are known answers: (B, K) -> bool (B, K)."""
         first, count = self._spans(queries)
-        low, high = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
+        low, end = first.unsqueeze(1).expand_as(candidates), (first + count).unsqueeze(1)
         # A binary search inside each query's own span, all at once.
-        high = high.expand_as(candidates)
-        last = len(self.answers) - 1
+        high, last = end.expand_as(candidates), len(self.answers) - 1
         for _ in range(self._most.bit_length()):
             middle = (low + high) // 2
             below = (self.answers[middle.clamp(max=last)] < candidates) & (low < high)
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
-        found = self.answers[low.clamp(max=last)] == candidates
-        return found & (low < (first + count).unsqueeze(1))
+        return (self.answers[low.clamp(max=last)] == candidates) & (low < end)
 
     @cached_property
     def _most(self) -> int:

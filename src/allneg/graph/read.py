@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, close_names
-from allneg.graph.archive import split_files
 from allneg.graph.clean import cleaned
-from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset, packaged_folder
-from allneg.graph.files import TripleFile, folder_files
+from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset
+from allneg.graph.files import TripleFile, folder_files, split_files
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.lines import Block
 from allneg.graph.mapped import MappedNames, append_names, cached_graph, map_triples
@@ -36,7 +35,7 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
     """
     if isinstance(source, str) and source in KNOWN_NAMES:
         if source in PACKAGED:
-            return _graph(source, folder_files(packaged_folder(source), source), settings)
+            return _graph(source, folder_files(PACKAGED[source], source), settings)
         path, notes = find_dataset(source)
         with split_files(path) as files:
             graph = _graph(source, files, settings)

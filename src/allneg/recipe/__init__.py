@@ -9,6 +9,7 @@ from allneg.recipe.parts import (
     Evaluation,
     Hardware,
     Loss,
+    Mesh,
     Model,
     Optimizer,
     Regularizer,
@@ -18,6 +19,6 @@ from allneg.recipe.recipe import Recipe
 from allneg.recipe.text import load_tables, merged, parse_settings
 
 __all__ = [
-    "Data", "Evaluation", "Hardware", "Loss", "Model", "Optimizer", "Recipe", "Regularizer",
+    "Data", "Evaluation", "Hardware", "Loss", "Mesh", "Model", "Optimizer", "Recipe", "Regularizer",
     "Training", "load_tables", "merged", "parse_settings",
 ]  # fmt: skip

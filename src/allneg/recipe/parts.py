@@ -1,9 +1,15 @@
 """The parts of a recipe: every setting, its meaning and its default."""
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from allneg.errors import RecipeError
+
+_ROWS, _BATCH = (rf"{name}=[1-9]\d{{0,5}}" for name in ("rows", "batch"))
+MESH_FORM = re.compile(f"{_ROWS}(,{_BATCH})?|{_BATCH}(,{_ROWS})?")
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,46 @@ class Hardware:
     engine: Literal["auto", "reference", "cpu", "compiled", "gpu"] = "auto"  # of the kernels
     mesh: str | None = None  # of processes: rows=4,batch=2; None is rows alone
     table: Literal["device", "host"] = "device"  # where entity rows are kept in training
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """How processes share a training: a grid of rows × batch.
+
+    `rows` processes hold different entity rows and get the same queries; `batch` such groups
+    hold the same rows and get different queries.
+    """
+
+    rows: int = 1
+    batch: int = 1
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The mesh of a text such as rows=4,batch=2; a missing part is 1."""
+        if not MESH_FORM.fullmatch(text):
+            raise RecipeError(f"--mesh {text!r} is not a mesh; write rows=4,batch=2")
+        pairs = (part.split("=") for part in text.split(","))
+        return cls(**{name: int(number) for name, number in pairs})
+
+    @classmethod
+    def of(cls, text: str | None, size: int) -> Self:
+        """The mesh of `size` processes that a recipe sets; None means rows only."""
+        if text is None:
+            return cls(rows=size)
+        mesh = cls.read(text)
+        if mesh.size != size:
+            raise RecipeError(
+                f"hardware.mesh {mesh} needs {mesh.size} processes, but {size} started; start "
+                f"them with `torchrun --nproc-per-node {mesh.size} -m allneg …`, or change --mesh"
+            )
+        return mesh
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.batch
+
+    def __str__(self) -> str:
+        return f"rows={self.rows},batch={self.batch}"
 
 
 _KINDS = (Data, Model, Loss, Regularizer, Optimizer, Training, Evaluation, Hardware)

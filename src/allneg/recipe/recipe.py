@@ -1,29 +1,18 @@
-"""Tables → a recipe: every value has its type and is in its range."""
-
-from __future__ import annotations
+"""Tables → a recipe: every value has its type and is in its range, and values fit together."""
 
 import dataclasses
 import difflib
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from allneg.errors import RecipeError
-from allneg.recipe import parts
-from allneg.recipe.clashes import clashes
-from allneg.recipe.parts import PARTS, registered
-from allneg.recipe.text import (
-    load_tables,
-    merged,
-    parse_settings,
-    shown,
-    toml_value,
-    with_current_names,
-)
+from allneg.recipe import parts, text
+from allneg.recipe.parts import MESH_FORM, PARTS, registered
 
 _LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
 _MOST = {"hardware.threads": 1024}  # many more crash the process that starts them
@@ -37,6 +26,7 @@ _SHARES = {
     "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",
     "data.test_share",
 }  # fmt: skip
+_OF_SOME_LOSSES = ("correction", "label_smoothing", "margin", "temperature")
 
 
 @dataclass(frozen=True)
@@ -53,31 +43,32 @@ class Recipe:
     hardware: parts.Hardware = field(default_factory=parts.Hardware)
 
     @classmethod
-    def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Recipe:
+    def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Self:
         """A recipe from nested tables, checked; one `RecipeError` lists every mistake."""
         mistakes: list[str] = []
         made: dict[str, Any] = {}
-        for name, table in with_current_names(tables).items():
+        for name, table in text.with_current_names(tables).items():
             if name not in PARTS:
                 mistakes.append(f"{name} is not a part{_meant(name, PARTS)}")
             elif not isinstance(table, Mapping):
-                mistakes.append(f"{name} is a table of settings, not {shown(table)}")
+                mistakes.append(f"{name} is a table of settings, not {text.shown(table)}")
             else:
                 made[name] = PARTS[name](**_read_part(name, table, mistakes))
         recipe = cls(**made)
-        mistakes += clashes(recipe)
+        mistakes += _clashes(recipe)
         if mistakes:
             raise RecipeError("\n".join(f"{where}: {mistake}" for mistake in mistakes))
         return recipe
 
     @classmethod
-    def read(cls, path: Path | str) -> Recipe:
+    def read(cls, path: Path | str) -> Self:
         """A recipe from a TOML file."""
-        return cls.from_tables(load_tables(path), str(path))
+        return cls.from_tables(text.load_tables(path), str(path))
 
-    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
+    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This recipe, changed by texts `part.field=value` or by names and values."""
-        return Recipe.from_tables(merged(self.to_tables(), parse_settings(settings)), "--set")
+        changes = text.parse_settings(settings)
+        return self.from_tables(text.merged(self.to_tables(), changes), "--set")
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
         """Nested tables of every field, except those that are None, which TOML cannot express."""
@@ -89,7 +80,7 @@ class Recipe:
     def to_toml(self) -> str:
         lines = []
         for name, table in self.to_tables().items():
-            settings = (f"{key} = {toml_value(value)}" for key, value in table.items())
+            settings = (f"{key} = {text.toml_value(value)}" for key, value in table.items())
             lines += [f"[{name}]", *settings, ""]
         return "\n".join(lines)
 
@@ -116,7 +107,7 @@ def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict
             value = value.lower()
         if wrong := _wrong(where, hint, choices, value):
             close = _meant(value.lower(), map(str, choices)) if isinstance(value, str) else ""
-            mistakes.append(f"{where} must {wrong}, not {shown(value)}{close}")
+            mistakes.append(f"{where} must {wrong}, not {text.shown(value)}{close}")
         else:
             values[name] = value
     return values
@@ -153,3 +144,58 @@ def _meant(word: str, names: Iterable[str]) -> str:
     full_names = {name.rpartition(".")[2]: name for name in names}
     close = difflib.get_close_matches(word, full_names, n=1, cutoff=0.5)
     return f"; did you mean {full_names[close[0]]}?" if close else ""
+
+
+def _clashes(recipe: Recipe) -> Iterator[str]:
+    """Settings that are valid alone but do not fit together, one message per problem."""
+    data, model, hardware = recipe.data, recipe.model, recipe.hardware
+    if sorted(data.columns) != sorted("hrt"):
+        yield "data.columns must be the letters h, r, t in some order, such as hrt"
+    if data.valid_share + data.test_share >= 1:
+        yield "data.valid_share and data.test_share leave nothing to train on"
+    kind = registered("model.name")[model.name]
+    if not kind.is_distance and model.norm != 1:
+        yield f"model.norm is for distance models; {model.name} has no norm"
+    if model.squared and model.norm != 2:
+        yield "model.squared needs model.norm 2"
+    if model.bias and not model.squared:
+        yield "model.bias needs model.squared"
+    if recipe.loss.relation_weight and not kind.supports_relation_query():
+        yield f"loss.relation_weight needs a relation query; {model.name} has none"
+    regularizer = recipe.regularizer.name
+    penalty = registered("regularizer.name")[regularizer]
+    if penalty is not None and penalty.bilinear_only and kind.is_distance:
+        yield f"regularizer.name {regularizer} is for bilinear models, not {model.name}"
+    yield from _loss_clashes(recipe.loss, kind.is_distance)
+    if hardware.mesh is not None and not MESH_FORM.fullmatch(hardware.mesh):
+        yield "hardware.mesh must have the form rows=4,batch=2"
+    if hardware.table == "host" and hardware.engine == "gpu":
+        yield "hardware.table host updates rows on the CPU; set hardware.engine to auto"
+
+
+def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
+    losses = registered("loss.name")
+    kind = losses[loss.name]
+    for name in _OF_SOME_LOSSES:
+        if name not in kind.uses and getattr(loss, name) != getattr(parts.Loss, name):
+            users = ", ".join(other for other in losses if name in losses[other].uses)
+            yield f"loss.{name} is for loss.name {users}, not {loss.name}"
+    if loss.margin <= 0 and kind.needs_margin == "always":
+        yield f"loss.name {loss.name} needs a loss.margin above 0, such as 6"
+    if loss.margin <= 0 and kind.needs_margin == "distance" and is_distance:
+        yield f"{loss.name} on distances needs a loss.margin above 0, such as 6"
+    if loss.class_weights and loss.subsampling:
+        yield "loss.class_weights and loss.subsampling both weigh queries: choose one"
+    if loss.negatives != "all" and loss.n_negatives is None:
+        yield f"loss.negatives {loss.negatives} needs loss.n_negatives, such as 256"
+    if loss.negatives == "all" and loss.n_negatives is not None:
+        yield (
+            "loss.n_negatives needs loss.negatives shared or per_query; "
+            "reset it with --set loss.n_negatives="
+        )
+    if loss.correction and loss.negatives != "shared":
+        yield f"loss.correction needs loss.negatives shared, not {loss.negatives}"
+    if not loss.in_batch_negatives and loss.negatives != "shared":
+        yield f"loss.in_batch_negatives is for loss.negatives shared, not {loss.negatives}"
+    if not loss.in_batch_negatives and loss.correction:
+        yield "loss.correction needs loss.in_batch_negatives; change only one of them"

@@ -136,7 +136,7 @@ def load(
         found = verify(folder / name, world)
         span = (shard.start, shard.stop) if shard is not None and world.rows.size > 1 else None
         kinds = ("tables", "optimizer", "best")
-        tensors = (read(folder / name, found.get(kind, []), span) for kind in kinds)
+        tensors = (read(found.get(kind, []), span) for kind in kinds)
         return Checkpoint(_read_state(folder / name / "state.json"), *tensors)
 
     try:
@@ -155,7 +155,7 @@ def load(
 
 def _read_state(path: Path) -> State:
     types = {entry.name: type(entry.default) for entry in fields(State)}
-    known = {name: value for name, value in files.read_table(path).items() if name in types}
+    known = {name: value for name, value in files.read_json(path).items() if name in types}
     for name, value in known.items():
         if type(value) not in (types[name], int):
             raise RunError(f"{path}: {name} is {value!r}, not {types[name].__name__}; damaged")
@@ -164,9 +164,8 @@ def _read_state(path: Path) -> State:
 
 def load_best(folder: Path) -> dict[str, Tensor]:
     """The best tables of the last checkpoint."""
-    last = last_folder(folder)
-    found = verify(last)
-    return read(last, found.get("best") or found["tables"])
+    found = verify(last_folder(folder))
+    return read(found.get("best") or found["tables"])
 
 
 def last_folder(folder: Path) -> Path:
@@ -186,7 +185,7 @@ def names(folder: Path) -> list[str]:
     )
 
 
-def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
+def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[Path]]:
     """Check a checkpoint's files, shared among processes; the tensor files of each kind."""
     manifest = files.read_json(folder / _MANIFEST)
     kinds = files_of(manifest) if files.are_checksums(manifest) else {}
@@ -196,7 +195,7 @@ def verify(folder: Path, world: World = SINGLE_PROCESS) -> dict[str, list[str]]:
         raise RunError(f"{folder / _MANIFEST}: does not list the checkpoint's files; damaged")
     own = list(manifest)[world.rank :: world.size]
     files.check_files(folder, {name: manifest[name] for name in own})
-    return kinds
+    return {kind: [folder / name for name in kinds[kind]] for kind in kinds}
 
 
 def _pointed(folder: Path) -> str | None:

@@ -22,21 +22,14 @@ from allneg.runs import disk
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 _MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
 DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
+    "F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "I64": torch.int64,
     "I32": torch.int32,
-}
+}  # fmt: skip
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` atomically."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` atomically."""
+    data = text.encode()
     write_parts(path, [data], len(data))
 
 
@@ -70,20 +63,15 @@ def sync(path: Path) -> None:
         disk.sync(path)
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in `path`; a `RunError` that names the file if it cannot be read."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`; a `RunError` that names the file if there is none."""
     try:
         with read_errors(path):
             if path.stat().st_size > _MAX_JSON_BYTES:
                 raise RunError(f"{path}: larger than {_MAX_JSON_BYTES:,} bytes; not a run's file")
-            return json.loads(path.read_bytes())
+            content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path}: not JSON ({error}); the file is damaged") from None
-
-
-def read_table(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`."""
-    content = read_json(path)
     if not isinstance(content, dict):
         raise RunError(f"{path}: not a JSON object; the file is damaged")
     return content
@@ -133,11 +121,8 @@ def tensor_bytes(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with read_errors(path):
-            return load_file(path)
-    except SafetensorError as error:
-        raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
+    with read_errors(path):
+        return load_file(path)
 
 
 def checksum(path: Path) -> dict[str, Any]:
@@ -213,9 +198,11 @@ def removed_on_error(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` from reading into a `RunError` that names `path`."""
+    """Turn an error from reading a file into a `RunError` that names `path`."""
     try:
         yield
+    except SafetensorError as error:
+        raise RunError(f"{path}: not a whole safetensors file ({error}); it is damaged") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
 

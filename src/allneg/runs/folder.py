@@ -1,4 +1,4 @@
-"""The folder of a run: its name, the process that creates it, and the one that trains it."""
+"""The folder of a run: its name, its locks, its environment, and the graph in it."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,17 @@ import torch
 from filelock import FileLock, Timeout
 
 from allneg import __version__
-from allneg.errors import AllnegError, RecipeError, ResourceError
+from allneg.errors import AllnegError, DataError, RecipeError, ResourceError, RunError, printable
+from allneg.graph.graph import SPLITS, Graph, Vocabulary
+from allneg.graph.mapped import MappedNames
 from allneg.hardware import find_device
 from allneg.recipe import Hardware, Recipe
-from allneg.runs import disk
-from allneg.runs.files import TEMPORARY, need_writable, read_table, write_errors
+from allneg.runs import disk, files
 
 _LOCK = ".lock"
+_TRIPLES = "triples.safetensors"
+_FILES = ("entities.txt", "relations.txt", _TRIPLES)
+_LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
 
 
 def new_folder(recipe: Recipe) -> Path:
@@ -38,19 +42,20 @@ def new_folder(recipe: Recipe) -> Path:
 
 def check_new(folder: Path) -> None:
     """Raise an `AllnegError` unless a run can be created in a folder; nothing is written."""
-    with write_errors(folder):
+    with files.write_errors(folder):
         if folder.is_symlink():
             raise RecipeError(f"{folder}: is a link; choose another --out, or the link's target")
         if folder.exists() and not folder.is_dir():
             raise RecipeError(f"{folder}: exists and is not a folder; choose another --out")
         if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
-        need_writable(next(path for path in folder.absolute().parents if path.exists()))
+        files.need_writable(next(path for path in folder.absolute().parents if path.exists()))
 
 
 def claim(folder: Path) -> None:
-    """Create a folder for a run; of several processes that try, only one succeeds."""
-    with write_errors(folder):
+    """Create a folder for a run, as `check_new` allows; of several processes, one succeeds."""
+    check_new(folder)
+    with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             disk.make_folder(folder / "checkpoints")
@@ -90,7 +95,7 @@ def training_lock(folder: Path) -> Iterator[None]:
 
     with locked(folder, reason, seconds=1):  # `is_free` holds the lock for a moment
         try:
-            with write_errors(holder):
+            with files.write_errors(holder):
                 holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
                 for path in leftovers(folder):
                     disk.remove(path)
@@ -114,7 +119,8 @@ def locked(folder: Path, reason: Callable[[], str], seconds: float = 0) -> Itera
 
 def leftovers(folder: Path) -> list[Path]:
     """Files and folders that a killed process did not finish."""
-    return sorted([*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"checkpoints/{TEMPORARY}*")])
+    prefixes = (files.TEMPORARY, f"checkpoints/{files.TEMPORARY}")
+    return sorted(path for prefix in prefixes for path in folder.glob(prefix + "*"))
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
@@ -140,7 +146,7 @@ def is_ours(folder: Path) -> bool:
     """Has the torchrun that started the run in a folder restarted it after a failure?"""
     if _launcher() is None or not (folder / "run.json").exists():
         return False
-    return bool(read_table(folder / "environment.json").get("launcher") == _launcher())
+    return bool(files.read_json(folder / "environment.json").get("launcher") == _launcher())
 
 
 def _launcher() -> str | None:
@@ -148,3 +154,80 @@ def _launcher() -> str | None:
     if run_id is None:
         return None
     return f"torchrun {run_id}, process {os.getppid()} on {socket.gethostname()}"
+
+
+def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
+    """Write a graph's files; their checksums, which belong in run.json."""
+    _check_writable(graph)
+    for kind in ("entities", "relations"):
+        names = getattr(graph.vocabulary, kind)
+        files.write_text(folder / f"{kind}.txt", "".join(f"{name}\n" for name in names))
+    splits = {name: torch.from_numpy(graph.split(name)) for name in SPLITS}
+    if not isinstance(graph.train, np.memmap):
+        # Half the bytes. The triples of a large graph are mapped, and stay 64 bits wide.
+        splits = {name: triples.to(torch.int32) for name, triples in splits.items()}
+    files.write_tensors(folder / _TRIPLES, splits)
+    return {name: files.checksum(folder / name) for name in _FILES}
+
+
+def read_graph(folder: Path) -> Graph:
+    """The graph of a run, after checking that files have their checksums and ids have names."""
+    about = files.read_json(folder / "run.json")
+    recorded = about.get("files", {})  # the first runs have none
+    if not files.are_checksums(recorded):
+        raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
+    files.check_files(folder, {name: recorded[name] for name in _FILES if name in recorded})
+    names = Vocabulary(
+        _read_names(folder / "entities.txt"), tuple(_read_names(folder / "relations.txt"))
+    )
+    splits = files.read_tensors(folder / _TRIPLES)
+    missing = [name for name in SPLITS if name not in splits]
+    if missing:
+        raise RunError(f"{folder / _TRIPLES}: has no split {missing[0]}")
+    # int64 triples are not copied: they stay on the disk until they are used.
+    train, valid, test = (splits[name].numpy().astype(np.int64, copy=False) for name in SPLITS)
+    graph = Graph(about["data"], names, train, valid, test)
+    if not _has_valid_ids(graph):
+        raise RunError(f"{folder / _TRIPLES}: has ids that the vocabulary does not have; damaged")
+    return graph
+
+
+def _check_writable(graph: Graph) -> None:
+    """Raise a `DataError` if a graph made in Python could not be read again or trained on."""
+    vocabulary = graph.vocabulary
+    for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
+        if isinstance(names, MappedNames):
+            continue  # checked when they were numbered
+        if len(set(names)) != len(names):
+            raise DataError(f"{graph.name}: two {kind} have the same name")
+        if bad := next((name for name in names if "\n" in name), None):
+            raise DataError(f"{graph.name}: {printable(bad)} has a line feed; rename it")
+    if not _has_valid_ids(graph):
+        raise DataError(f"{graph.name}: triples must be (n, 3) ids of its entities and relations")
+    if not len(graph.train):
+        raise DataError(f"{graph.name}: train is empty; add triples to it")
+
+
+def _read_names(path: Path) -> Sequence[str]:
+    # Many names are not read one by one; the checksum shows that they are unchanged.
+    if path.is_file() and path.stat().st_size > _LARGE:
+        return MappedNames.open(path)
+    # Only a line feed ends a name: other characters that split lines may be part of one.
+    try:
+        names = path.read_bytes().decode().split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from None
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RunError(f"{path}: {printable(twice)} occurs twice; the file is damaged")
+    return tuple(names)
+
+
+def _has_valid_ids(graph: Graph) -> bool:
+    sizes = (graph.n_entities, graph.n_relations, graph.n_entities)
+    for triples in map(graph.split, SPLITS):
+        if triples.ndim != 2 or triples.shape[1] != 3:
+            return False
+        if len(triples) and ((triples.min(0) < 0).any() or (triples.max(0) >= sizes).any()):
+            return False
+    return True

@@ -1,6 +1,4 @@
-"""A run's folder: recipe, vocabulary, triples, checkpoints, metrics, report."""
-
-from __future__ import annotations
+"""A run: recipe, vocabulary, triples, checkpoints, metrics, report; and its export."""
 
 import contextlib
 import json
@@ -8,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -18,9 +16,8 @@ from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import Recipe
 from allneg.runs import checkpoint, files
-from allneg.runs.folder import check_new, claim, environment, is_free, training_lock
-from allneg.runs.graph_files import read_graph, write_graph
-from allneg.runs.shards import StoredTensor
+from allneg.runs.folder import claim, environment, is_free, read_graph, training_lock, write_graph
+from allneg.runs.shards import StoredTensor, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
@@ -34,6 +31,11 @@ _NO_REPORT = {
     "finished": "it has neither valid nor test, so there is no report",
     "diverged": "diverged, so there is no report; train again",
 }
+_COPIED = (
+    "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
+    "metrics.jsonl", "status.json", "report.json", "run.json",
+)  # fmt: skip
+_BLOCK = 1 << 24  # bytes copied at once
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,8 @@ class Run:
     writes: bool = True  # False in processes that leave metrics and status to rank zero
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Run:
+    def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
         """A new run, in a folder that must be empty or missing."""
-        check_new(folder)
         claim(folder)
         with files.removed_on_error(folder):
             checksums = write_graph(folder, graph)
@@ -60,13 +61,13 @@ class Run:
         return cls(folder, recipe)
 
     @classmethod
-    def open(cls, folder: Path | str, writes: bool = True) -> Run:
+    def open(cls, folder: Path | str, writes: bool = True) -> Self:
         """An existing run; a `RunError` if it is incomplete or of a newer version."""
         folder = Path(folder)
         path = folder / "run.json"
         if not path.is_file():
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
-        about = files.read_table(path)
+        about = files.read_json(path)
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
             raise RunError(f"{path}: has no format_version or no data; damaged")
@@ -145,7 +146,7 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         path = self.folder / "status.json"
-        content = files.read_table(path) if path.exists() else {"state": "new"}
+        content = files.read_json(path) if path.exists() else {"state": "new"}
         if content.get("state") not in _STATES:
             raise RunError(f"{path}: has an unknown state; the file is damaged")
         return content
@@ -154,18 +155,13 @@ class Run:
     def live_status(self) -> dict[str, Any]:
         """The status; "cut off" if it is running but no process trains it."""
         status = self.status
-        cut_off = status["state"] == "running" and self.free
+        cut_off = status["state"] == "running" and is_free(self.folder)
         return {**status, "state": "cut off"} if cut_off else status
-
-    @property
-    def free(self) -> bool:
-        """Is no process training this run?"""
-        return is_free(self.folder)
 
     @property
     def environment(self) -> dict[str, Any]:
         """Versions, device and command at the start of training."""
-        return files.read_table(self.folder / "environment.json")
+        return files.read_json(self.folder / "environment.json")
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry per epoch: loss, learning rate, seconds and, if it was evaluated, valid."""
@@ -244,3 +240,53 @@ def best_of(entries: Iterable[Mapping[str, Any]]) -> tuple[float | None, int | N
     """The best validation MRR and its epoch; among equals the first, whose weights were kept."""
     ranked = [(entry["valid"]["mrr"], entry["epoch"]) for entry in entries if "valid" in entry]
     return max(ranked, key=lambda pair: pair[0], default=(None, None))
+
+
+def export(run: Run, out: Path) -> None:
+    """Write the best weights to `out`, a .safetensors file, or the whole run to `out`, a folder.
+
+    Only one block of rows is in memory at a time, however many processes trained the run.
+    """
+    if out.exists() or out.is_symlink():
+        raise RecipeError(f"{out}: exists already; choose another --out")
+    run.need_weights()
+    last = checkpoint.last_folder(run.folder / "checkpoints")
+    kinds = checkpoint.verify(last)
+    with opened(kinds["tables"]) as tensors:
+        run.check_shapes(tensors)
+    if out.suffix == ".safetensors":
+        with files.write_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+        _join(kinds.get("best", kinds["tables"]), out)
+        return
+    # A run as one process would have written it; run.json is last, since it makes a folder a run.
+    target = out / "checkpoints" / last.name
+    with files.write_errors(out):
+        target.mkdir(parents=True)
+    with files.removed_on_error(out):
+        for kind, shards in kinds.items():
+            _join(shards, target / f"{kind}.safetensors")
+        _copy(last / "state.json", target / "state.json")
+        manifest = {path.name: files.checksum(path) for path in target.iterdir()}
+        files.write_json(target / "manifest.json", manifest)
+        files.write_text(target.parent / "last", f"{last.name}\n")
+        for name in _COPIED:
+            if (run.folder / name).exists():
+                _copy(run.folder / name, out / name)
+        files.sync(out)
+        files.sync(out.parent)
+
+
+def _join(shards: list[Path], out: Path) -> None:
+    """Write one safetensors file from several, atomically."""
+    files.need_bytes(out.parent, sum(path.stat().st_size for path in shards))
+    with opened(shards) as tensors:
+        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
+
+
+def _copy(old: Path, new: Path) -> None:
+    with files.read_errors(old):
+        file = old.open("rb")
+    with file:
+        files.write_parts(new, iter(lambda: file.read(_BLOCK), b""))

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
-from allneg.errors import RunError
-from allneg.runs.files import DTYPES, read_tensors
+from allneg.runs.files import DTYPES, read_errors, read_tensors
 from allneg.scoring.distributed import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -51,11 +50,8 @@ def files_of(names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-def read(
-    folder: Path, names: Iterable[str], span: tuple[int, int] | None = None
-) -> dict[str, Tensor]:
+def read(paths: list[Path], span: tuple[int, int] | None = None) -> dict[str, Tensor]:
     """The tensors in some files, joined; with a span, only those rows of the entities."""
-    paths = [folder / name for name in names]
     if len(paths) == 1 and span is None:
         return read_tensors(paths[0])
     with opened(paths) as tensors:
@@ -115,10 +111,8 @@ def opened(paths: Iterable[Path]) -> Iterator[dict[str, StoredTensor]]:
     tensors: dict[str, StoredTensor] = {}
     with ExitStack() as stack:
         for path in paths:
-            try:
+            with read_errors(path):
                 file = stack.enter_context(safe_open(path, "pt"))
-            except (OSError, SafetensorError) as error:
-                raise RunError(f"{path}: not a whole safetensors file ({error}); damaged") from None
             for name in file.keys():  # noqa: SIM118 (not a mapping)
                 tensors.setdefault(name, StoredTensor(name, [])).files.append(file)
         yield tensors

@@ -9,7 +9,7 @@ from typing import Any
 from allneg.errors import AllnegError, RunError
 from allneg.evaluation import evaluate
 from allneg.runs import checkpoint, shards
-from allneg.runs.folder import leftovers
+from allneg.runs.folder import is_free, leftovers
 from allneg.runs.run import Run
 
 _TRIES = 5  # for files that a running training may be changing
@@ -22,9 +22,6 @@ class Check:
 
     what: str
     wrong: str | None  # None: nothing
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def verify(folder: Path, rank: bool = False) -> list[Check]:
@@ -46,7 +43,7 @@ def verify(folder: Path, rank: bool = False) -> list[Check]:
         checks["report"] = lambda: run.report
         if rank:
             checks["report, ranked again"] = lambda: _check_ranks(run)
-    tries = 1 if run.free else _TRIES
+    tries = 1 if is_free(folder) else _TRIES
     return [_make(what, check, tries) for what, check in checks.items()]
 
 
@@ -85,12 +82,11 @@ def _check_checkpoint(run: Run, folder: Path) -> None:
     if not folder.exists():
         return  # a training has replaced it meanwhile
     kinds = checkpoint.verify(folder)
-    expected = {"manifest.json", "state.json"}.union(*kinds.values())
-    extra = sorted({path.name for path in folder.iterdir()} - expected)
-    if extra:
-        raise RunError(f"{folder / extra[0]}: not in the manifest; move it away")
-    for kind, names in kinds.items():
-        tensors = shards.read(folder, names)
+    expected = {folder / "manifest.json", folder / "state.json"}.union(*kinds.values())
+    if extra := sorted(set(folder.iterdir()) - expected):
+        raise RunError(f"{extra[0]}: not in the manifest; move it away")
+    for kind, paths in kinds.items():
+        tensors = shards.read(paths)
         if kind != "optimizer":
             run.check_shapes(tensors)
         for name, tensor in tensors.items():
@@ -99,7 +95,7 @@ def _check_checkpoint(run: Run, folder: Path) -> None:
 
 
 def _check_leftovers(run: Run) -> None:
-    if run.free and (paths := leftovers(run.folder)):
+    if is_free(run.folder) and (paths := leftovers(run.folder)):
         raise RunError(f"{paths[0]}: left by a killed process; `allneg resume` deletes it")
 
 

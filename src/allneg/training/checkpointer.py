@@ -1,6 +1,7 @@
 """Writes metrics and checkpoints while training continues."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from allneg.errors import ResourceError
@@ -26,10 +27,8 @@ class Checkpointer:
     def add_metrics(self, entry: dict[str, Any]) -> None:
         """Add an entry to the metrics: now or, if that fails, with the next save."""
         self._entries.append(entry)
-        try:
+        with suppress(ResourceError):  # the next save tries again, and reports the error
             self._write_entries()
-        except ResourceError:
-            return  # the next save tries again, and reports the error
 
     def save(self, checkpoint: Checkpoint, required: bool = False) -> None:
         """Write a checkpoint. One failure is reported and tolerated, unless it is required."""

@@ -8,9 +8,8 @@ import torch
 
 from allneg.errors import RecipeError
 from allneg.kernels.engines import describe_engine
-from allneg.mesh import Mesh
 from allneg.models import Model
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.optimizers import OPTIMIZERS
 

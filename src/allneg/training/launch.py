@@ -14,8 +14,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from allneg.errors import ResourceError
 from allneg.hardware import find_device
-from allneg.mesh import Mesh
-from allneg.recipe import Hardware
+from allneg.recipe import Hardware, Mesh
 from allneg.scoring.distributed import NO_GROUP, Group, Pending, World
 
 _TIMEOUT = timedelta(minutes=30)  # one process may read or save while the others wait

@@ -11,9 +11,8 @@ import torch
 from allneg.errors import OutOfMemoryError
 from allneg.graph.graph import Graph
 from allneg.hardware import memory
-from allneg.mesh import Mesh
 from allneg.models import Model
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
 from allneg.scoring.tables import MULTIPLE

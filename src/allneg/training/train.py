@@ -8,8 +8,7 @@ from pathlib import Path
 from allneg.errors import UsageError
 from allneg.graph import read_graph
 from allneg.hardware import find_device
-from allneg.mesh import Mesh
-from allneg.recipe import Recipe, load_tables, merged, parse_settings
+from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, new_folder
 from allneg.runs.folder import is_ours

@@ -8,9 +8,8 @@ from allneg.graph.graph import Graph
 from allneg.graph.queries import KnownAnswers, Queries
 from allneg.kernels import dot
 from allneg.kernels.fused import scatter_add
-from allneg.mesh import Mesh
 from allneg.recipe import Loss as LossSettings
-from allneg.recipe import Recipe
+from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.scoring import Shard, Tables

@@ -14,7 +14,7 @@ from allneg.errors import DataError, Interrupted, UsageError
 from allneg.graph import read_graph
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
-from allneg.mesh import Mesh
+from allneg.recipe import Mesh
 from allneg.runs.files import write_errors, write_json
 from allneg.tuning.space import Space, Trial
 from allneg.tuning.study import JOURNAL, Study, rungs

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock
 
 from allneg.errors import RunError, UsageError
-from allneg.runs.files import write_bytes, write_text
+from allneg.runs.files import write_parts, write_text
 from allneg.tuning.space import Range, Space, Trial
 from allneg.tuning.trial import PruneCallback, TrialStatus
 
@@ -159,7 +159,7 @@ def _cut_half_line(file: Path) -> None:
     """Remove a line that a full disk or a power failure cut off; Optuna would fail on it."""
     data = file.read_bytes() if file.exists() else b""
     if not data.endswith(b"\n"):
-        write_bytes(file, data[: data.rfind(b"\n") + 1])
+        write_parts(file, [data[: data.rfind(b"\n") + 1]])
 
 
 def _distributions(space: Space) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class TrialFolder:
             read = read_json(self.folder / "result.json")
         except RunError:
             return None
-        if not isinstance(read, dict) or read.keys() != _RESULT_TYPES.keys():
+        if read.keys() != _RESULT_TYPES.keys():
             return None
         has_types = all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items())
         if not has_types or read["trial"] != self.trial.id:
