@@ -49,9 +49,8 @@ def explore_command(
     _check_options(host, allowed)
     from allneg.predict.names import read_labels
     from allneg.serve.app import make_app
-    from allneg.serve.errors import LOOPBACK
     from allneg.serve.loaded_run import load_runs
-    from allneg.serve.server import listen, serve
+    from allneg.serve.server import LOOPBACK, listen, serve
     from allneg.serve.workers import Workers
 
     with listen(host, port) as listener:

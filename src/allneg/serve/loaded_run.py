@@ -20,8 +20,7 @@ from allneg.predict.predictor import Answers, Predictor
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
-from allneg.serve.errors import ApiError
-from allneg.serve.quality import quality, query_for
+from allneg.serve.server import ApiError
 
 MAX_POINTS = 20_000  # on the map
 
@@ -78,10 +77,6 @@ class LoadedRun:
             len(metrics),
             metrics[-1]["seconds"] if metrics else 0.0,
         )
-
-    @cached_property
-    def quality(self) -> schemas.Quality:
-        return quality(self.run, self.predictor)
 
     def entities(self, typed: str, limit: int) -> schemas.Entities:
         found = self.entity_index.search(typed, limit)
@@ -160,6 +155,11 @@ class LoadedRun:
             points = (pca if method == "pca" else tsne)(self.vectors.rows[shown])
             self.points[method] = [[round(x, 3), round(y, 3)] for x, y in points.tolist()]
         return schemas.Map(method, self.points[method], names, colour.tolist(), legend, note)
+
+
+def query_for(side: Side, entity: str, relation: str) -> schemas.Query:
+    head, tail = (entity, None) if side == "tail" else (None, entity)
+    return schemas.Query(head, relation, tail)
 
 
 def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
