@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allneg.errors import DataError
-from allneg.predict.names import NameIndex, fold, read_labels
+from allneg.predict.lookup import NameIndex, fold, read_labels
 
 CITIES = ["Berlin", "Bern", "East Berlin", "Bergen", "São Paulo", "new_york", "Bonn", "berlin"]
 

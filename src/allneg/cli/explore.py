@@ -47,7 +47,7 @@ def explore_command(
 ) -> None:
     """Open a web page on RUNs: query them, compare them, look at their facts and quality."""
     _check_options(host, allowed)
-    from allneg.predict.names import read_labels
+    from allneg.predict.lookup import read_labels
     from allneg.serve.app import make_app
     from allneg.serve.loaded_run import load_runs
     from allneg.serve.server import LOOPBACK, listen, serve

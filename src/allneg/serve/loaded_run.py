@@ -14,8 +14,7 @@ from allneg.errors import DataError, printable
 from allneg.graph.graph import SPLITS
 from allneg.graph.queries import Side
 from allneg.predict.calibration import Calibration
-from allneg.predict.facts import Facts
-from allneg.predict.names import NameIndex
+from allneg.predict.lookup import Facts, NameIndex
 from allneg.predict.predictor import Answers, Predictor
 from allneg.runs import Run
 from allneg.serve import schemas

@@ -16,7 +16,7 @@ from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
 from allneg.graph.queries import SIDES, Side
-from allneg.predict.facts import Facts
+from allneg.predict.lookup import Facts
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.loaded_run import LoadedRun, query_for
