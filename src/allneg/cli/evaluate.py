@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allneg.cli.options import PATH, device_option, json_option, run_argument, split_option
+from allneg.cli import options
 from allneg.cli.output import clean, json_document, note, table
 from allneg.errors import DataError, counted, printable
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@run_argument
-@split_option
+@options.run
+@options.split
 @click.option(
     "--protocol",
     type=click.Choice(["allneg", "kbc", "libkge", "pykeen"], case_sensitive=False),
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose rules for ties, filters and unseen entities.",
 )
-@device_option
-@json_option
+@options.device
+@options.as_json
 def evaluate_command(
     run: Path, split: str, protocol: str, device: str | None, as_json: bool
 ) -> None:
@@ -46,11 +46,11 @@ def evaluate_command(
 
 
 @click.command()
-@click.argument("one", type=PATH, metavar="RUN")
-@click.argument("other", type=PATH, metavar="RUN")
-@split_option
-@device_option
-@json_option
+@click.argument("one", type=options.PATH, metavar="RUN")
+@click.argument("other", type=options.PATH, metavar="RUN")
+@options.split
+@options.device
+@options.as_json
 def compare_command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
     """Test whether one RUN ranks better than the other.
 
@@ -94,7 +94,7 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
 
 
 @click.command()
-@run_argument
+@options.run
 @click.option("--head", metavar="NAME", help="Query tails: (head, relation, ?).")
 @click.option("--tail", metavar="NAME", help="Query heads: (?, relation, tail).")
 @click.option("--relation", metavar="NAME")
@@ -102,14 +102,14 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
     "--queries",
     "--questions",
     "file",
-    type=PATH,
+    type=options.PATH,
     help="A file of queries: head, relation, tail per line, separated by tabs, with ? for the "
     "head or the tail.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
-@device_option
-@json_option
+@options.device
+@options.as_json
 def predict_command(
     run: Path,
     head: str | None,
@@ -138,9 +138,11 @@ def predict_command(
                 raise DataError(f"{file.name}:{number}: {unknown}") from None
     answers = [found.predictions for found in predictor.ask(queries, top, new)]
     if as_json:
-        rows = [[answer.to_json() for answer in found] for found in answers]
-        pairs = zip(queries, rows, strict=True)
-        json_document(rows[0] if file is None else [_document(*pair) for pair in pairs])
+        documents: list[dict[str, Any]] = []
+        for query, found in zip(queries, answers, strict=True):
+            given = dict(zip(("head", "relation", "tail"), _triple(query, None), strict=True))
+            documents.append({**given, "answers": [answer.to_json() for answer in found]})
+        json_document(documents[0]["answers"] if file is None else documents)
     elif file is None:
         _print_table(queries[0], answers[0])
     else:
@@ -188,11 +190,6 @@ def _read(file: Path) -> list[Query]:
 def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
     side, entity, relation = query
     return (entity, relation, answer) if side == "tail" else (answer, relation, entity)
-
-
-def _document(query: Query, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    head, relation, tail = _triple(query, None)
-    return {"head": head, "relation": relation, "tail": tail, "answers": answers}
 
 
 def _print_table(query: Query, answers: list[Prediction]) -> None:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from allneg.cli.options import PATH, json_option, run_argument
+from allneg.cli import options
 from allneg.cli.output import json_document, table
 from allneg.errors import RunError
 
 
 @click.command()
-@run_argument
-@json_option
+@options.run
+@options.as_json
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
     from allneg.runs import Run
@@ -26,31 +26,16 @@ def info_command(run: Path, as_json: bool) -> None:
     data |= {split: len(graph.split(split)) for split in ("train", "valid", "test")}
     seconds = metrics[-1]["seconds"] if metrics else 0.0
     if as_json:
-        json_document(
-            {
-                "run": str(run),
-                "status": status,
-                "data": data,
-                "recipe": opened.recipe.to_tables(),
-                "environment": opened.environment,
-                "epochs": len(metrics),
-                "seconds": seconds,
-                "split": split,
-                "mrr": mrr,
-                "valid_mrr": valid_mrr,
-                "best_epoch": best_epoch,
-            }
-        )
+        settings = {"recipe": opened.recipe.to_tables(), "environment": opened.environment}
+        progress = {"epochs": len(metrics), "seconds": seconds, "split": split, "mrr": mrr}
+        progress |= {"valid_mrr": valid_mrr, "best_epoch": best_epoch}
+        json_document({"run": str(run), "status": status, "data": data, **settings, **progress})
         return
     state = status["state"]
     if state == "cut off":
         state = f"was cut off; `allneg resume {run}` continues it"
-    rows: list[tuple[str, object]] = [
-        ("state", state),
-        *data.items(),
-        ("epochs", len(metrics)),
-        ("seconds", f"{seconds:.1f}"),
-    ]
+    rows: list[tuple[str, object]] = [("state", state), *data.items()]
+    rows += [("epochs", len(metrics)), ("seconds", f"{seconds:.1f}")]
     if best_epoch is not None:
         rows.append((f"best valid MRR, epoch {best_epoch}", valid_mrr))
     if split != "valid":
@@ -62,9 +47,9 @@ def info_command(run: Path, as_json: bool) -> None:
 
 
 @click.command()
-@run_argument
+@options.run
 @click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
-@json_option
+@options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
     """Check sizes, SHA-256, shapes, names and ids of all files of RUN; exit with 4 on errors."""
     from allneg.runs.verify import verify
@@ -82,14 +67,14 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 
 
 @click.command()
-@run_argument
+@options.run
 @click.option(
     "--out",
-    type=PATH,
+    type=options.PATH,
     required=True,
     help="A new .safetensors file for the best weights, or a new folder for the whole run.",
 )
-@json_option
+@options.as_json
 def export_command(run: Path, out: Path, as_json: bool) -> None:
     """Join the shards of RUN, as if one process had trained it.
 

@@ -170,7 +170,7 @@ def _distributions(space: Space) -> dict[str, Any]:
             found[name] = CategoricalDistribution(axis)
         else:
             is_integer = isinstance(axis.low, int) and isinstance(axis.high, int)
-            kind = IntDistribution if is_integer else FloatDistribution
+            kind: Any = IntDistribution if is_integer else FloatDistribution
             found[name] = kind(axis.low, axis.high, log=axis.log)
     return found
 
