@@ -75,7 +75,7 @@ def test_a_plan_is_compared_with_the_available_memory(
     shown = allneg("plan", recipe, "--json").json
     assert shown["fits"]
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(hardware, "_MEMORY_LIMIT", limit)
+    monkeypatch.setattr(hardware, "_CGROUP_LIMIT", limit)
     limit.write_text("1000\n")
     assert "cpu has 0.0 MiB: does not fit; lower model.dim" in allneg("plan", recipe).out
     limit.write_text(f"{sum(shown['kept'].values()) + 1}\n")
