@@ -72,8 +72,7 @@ def get_command(name: str, as_json: bool) -> None:
             note(f"downloading {name}")
         path, notes = datasets.find_dataset(name)
         where = str(path)
-        for text in notes:
-            note(text)
+        note("\n".join(notes))
     if as_json:
         json_document({"name": name, "where": where})
     else:

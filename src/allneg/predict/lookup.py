@@ -80,12 +80,6 @@ class Facts:
         ]
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    ids: list[int]  # best first
-    match: str  # how the first was found: all, exact, prefix, infix, fuzzy or none
-
-
 class NameIndex:
     """Finds exact matches, then prefixes, then substrings, then similar names.
 
@@ -113,11 +107,14 @@ class NameIndex:
         self.code_entries = entry[by_code]
         self.code_starts = np.searchsorted(code[by_code], np.arange(_N_CODES + 1))
 
-    def search(self, typed: str, limit: int) -> SearchResult:
-        """The names that match `typed`; for an empty text, those of the largest weight."""
+    def search(self, typed: str, limit: int) -> tuple[list[int], str]:
+        """The ids of the names that match `typed`; for an empty text, those of largest weight.
+
+        Also how the first was found: all, exact, prefix, infix, fuzzy or none.
+        """
         wanted = fold(typed)
         if not wanted:
-            return SearchResult(self.order[:limit].tolist(), "all")
+            return self.order[:limit].tolist(), "all"
         found: dict[int, str] = {}
         kinds = {"exact": f"\n{wanted}\n", "prefix": f"\n{wanted}", "infix": wanted}
         for kind, needle in kinds.items():
@@ -127,12 +124,11 @@ class NameIndex:
         if len(found) < min(limit, _ENOUGH):
             for hit in self._similar(wanted)[: limit - len(found)]:
                 found.setdefault(hit, "fuzzy")
-        ids = [int(self.order[entry]) for entry in found]
-        return SearchResult(ids, next(iter(found.values()), "none"))
+        return [int(self.order[entry]) for entry in found], next(iter(found.values()), "none")
 
     def close_names(self, typed: str, limit: int = 3) -> list[str]:
         """Names similar to an unknown one, for an error message."""
-        return [self.names[i] for i in self.search(typed, limit).ids] if fold(typed) else []
+        return [self.names[i] for i in self.search(typed, limit)[0]] if fold(typed) else []
 
     def _hits(self, needle: str) -> Iterator[int]:
         """The entries that contain `needle`, in order."""

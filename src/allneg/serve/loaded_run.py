@@ -75,10 +75,10 @@ class LoadedRun:
         )
 
     def entities(self, typed: str, limit: int) -> schemas.Entities:
-        found = self.entity_index.search(typed, limit)
-        names = [(self.name(i), int(self.facts.degree[i])) for i in found.ids]
+        ids, match = self.entity_index.search(typed, limit)
+        names = [(self.name(i), int(self.facts.degree[i])) for i in ids]
         rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
-        return schemas.Entities(rows, found.match)
+        return schemas.Entities(rows, match)
 
     def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
         """The relations that match `typed`; those that the head has in train come first."""
@@ -86,7 +86,7 @@ class LoadedRun:
         if head is not None:
             facts = self.facts.of_entity(self.entity_id(head))
             typical = set(facts.relation[(facts.split == 0) & ~facts.reverse].tolist())
-        found = self.relation_index.search(typed, self.graph.n_relations).ids
+        found, _ = self.relation_index.search(typed, self.graph.n_relations)
         names, categories = self.vocabulary.relations, self.graph.categories
         return [
             schemas.RelationName(names[i], self.relation_counts[i], categories[i], i in typical)
