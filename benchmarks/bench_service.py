@@ -31,9 +31,8 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.serve.app import make_app
-from allneg.serve.errors import LOOPBACK
 from allneg.serve.loaded_run import LoadedRun
-from allneg.serve.server import listen, serve
+from allneg.serve.server import LOOPBACK, listen, serve
 from allneg.serve.workers import Workers
 
 

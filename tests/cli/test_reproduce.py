@@ -79,7 +79,7 @@ class Here:
                 self.process.returncode, self._message = error.exit_code, str(error)
 
     @classmethod
-    def start_allneg(cls, arguments: list[str], environment: object) -> Here:
+    def start(cls, arguments: list[str], environment: object) -> Here:
         return cls(list(arguments))
 
     def lines(self) -> list[str]:

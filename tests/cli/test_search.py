@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import click
 import pytest
 
 from allneg.cli import workers as module
-from allneg.cli.progress import stop_signal
+from allneg.cli.reports import stop_signal
 from allneg.cli.workers import Worker, wait_for_trials
 from allneg.errors import Interrupted, ResourceError
 from allneg.runs import Run
@@ -296,7 +297,11 @@ def test_workers_share_the_trials(space: Path, tmp_path: Path) -> None:
 
 
 def started(*scripts: str) -> list[Worker]:
-    return [Worker.start(["sh", "-c", script], {}) for script in scripts]
+    files = [tempfile.TemporaryFile() for _ in scripts]  # noqa: SIM115 (a worker keeps it)
+    return [
+        Worker(subprocess.Popen(["sh", "-c", script], stderr=file, start_new_session=True), file)
+        for script, file in zip(scripts, files, strict=True)
+    ]
 
 
 def test_the_other_workers_replace_a_killed_one(

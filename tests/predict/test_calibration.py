@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from allneg.graph import Graph, Vocabulary
-from allneg.predict.calibration import Calibration, isotonic
-from allneg.predict.predictor import Predictor, load
+from allneg.predict.predictor import Calibration, Predictor, isotonic, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit

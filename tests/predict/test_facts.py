@@ -6,7 +6,7 @@ import numpy as np
 
 from allneg.graph import Graph
 from allneg.graph.graph import SPLITS
-from allneg.predict.facts import Facts
+from allneg.predict.lookup import Facts
 
 
 def test_of_entity_returns_all_facts_of_an_entity(tiny_graph: Graph) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allneg.errors import DataError
-from allneg.predict.names import NameIndex, fold, read_labels
+from allneg.predict.lookup import NameIndex, fold, read_labels
 
 CITIES = ["Berlin", "Bern", "East Berlin", "Bergen", "São Paulo", "new_york", "Bonn", "berlin"]
 
@@ -20,7 +20,7 @@ def names(weight: list[int] | None = None, labels: dict[str, str] | None = None)
 
 
 def found(typed: str, limit: int = 10, **more: object) -> list[str]:
-    return [CITIES[i] for i in names(**more).search(typed, limit).ids]  # type: ignore[arg-type]
+    return [CITIES[i] for i in names(**more).search(typed, limit)[0]]  # type: ignore[arg-type]
 
 
 def test_the_whole_name_comes_first_then_prefix_then_infix() -> None:
@@ -36,9 +36,9 @@ def test_among_equal_matches_the_heavier_comes_first() -> None:
 
 def test_a_typo_finds_names_like_it() -> None:
     guessed = names().search("Brelin", 10)
-    assert guessed.match == "fuzzy"
-    assert CITIES[guessed.ids[0]] == "Berlin"
-    assert "Bonn" not in [CITIES[i] for i in guessed.ids]
+    assert guessed[1] == "fuzzy"
+    assert CITIES[guessed[0][0]] == "Berlin"
+    assert "Bonn" not in [CITIES[i] for i in guessed[0]]
 
 
 def test_case_accents_and_underscores_do_not_matter() -> None:
@@ -56,12 +56,12 @@ def test_labels_are_searched_as_well_and_an_entry_is_found_once() -> None:
 
 def test_a_match_does_not_reach_over_two_entries() -> None:
     assert found("berlin\nbern", labels={}) == found("berlin bern")
-    assert names().search("nEast", 10).match != "infix"
+    assert names().search("nEast", 10)[1] != "infix"
 
 
 def test_nothing_typed_gives_the_heaviest() -> None:
     all_of_them = names(weight=[0, 0, 0, 5, 0, 7, 0, 0]).search(" ", 2)
-    assert (all_of_them.match, [CITIES[i] for i in all_of_them.ids]) == (
+    assert (all_of_them[1], [CITIES[i] for i in all_of_them[0]]) == (
         "all",
         ["new_york", "Bergen"],
     )
@@ -69,7 +69,7 @@ def test_nothing_typed_gives_the_heaviest() -> None:
 
 @pytest.mark.parametrize("typed", ["zzzzzz", "q", "\x00", "‮", "\ud800", "a" * 512, "%_"])
 def test_what_nothing_is_like_finds_nothing_or_little(typed: str) -> None:
-    assert len(names().search(typed, 3).ids) <= 3
+    assert len(names().search(typed, 3)[0]) <= 3
 
 
 def test_a_limit_is_kept() -> None:
@@ -84,8 +84,8 @@ def test_near_names_are_names_as_they_are() -> None:
 
 def test_no_names_find_nothing() -> None:
     empty = NameIndex([], np.zeros(0, dtype=np.int64), {})
-    assert empty.search("a", 5).ids == []
-    assert empty.search("", 5).ids == []
+    assert empty.search("a", 5)[0] == []
+    assert empty.search("", 5)[0] == []
 
 
 def test_a_search_among_120_000_names_takes_under_50_milliseconds() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from allneg.predict.predictor import load
 from allneg.runs import Run
-from allneg.serve.errors import HEADERS
 from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import HEADERS
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 
@@ -154,7 +154,7 @@ def test_a_diverged_model_is_reported_and_an_unexpected_error_hides_its_details(
     def fail(*_: object) -> None:
         raise ValueError("a secret /path")
 
-    monkeypatch.setattr("allneg.serve.app.entity_page", fail)
+    monkeypatch.setattr("allneg.serve.views.entity_page", fail)
     error = api_error(client.get("/v1/entity?name=France"), 500, "internal")
     assert "secret" not in json.dumps(error)
     assert "a secret /path" in caplog.text  # the log has it

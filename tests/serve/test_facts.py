@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from allneg.serve.errors import ApiError
-from allneg.serve.facts import entity_page, explain
 from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import ApiError
+from allneg.serve.views import entity_page, explain
 
 
 def test_supporters_have_the_same_answer_in_train_nearest_first(loaded: LoadedRun) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 
@@ -9,13 +10,13 @@ import pytest
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import rank
 from allneg.runs import Run
-from allneg.serve import quality as module
+from allneg.serve import views
 from allneg.serve.loaded_run import LoadedRun
-from allneg.serve.quality import examples, quality
+from allneg.serve.views import examples, quality
 
 
 def test_the_report_is_the_runs_own_and_equals_an_evaluation(loaded: LoadedRun) -> None:
-    found = loaded.quality
+    found = quality(loaded)
     assert found.report == loaded.run.report.to_json()
     again = evaluate(loaded.predictor.model, loaded.run.tables(), loaded.predictor.graph)
     assert found.report["mrr"] == pytest.approx(again.mrr)
@@ -31,12 +32,12 @@ def test_an_unfinished_run_is_evaluated_on_request(toy_copy: Run) -> None:
     (toy_copy.folder / "report.json").unlink()
     found = LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")
     assert found.card.mrr is None
-    assert found.quality.report is not None
-    assert found.quality.report["mrr"] == pytest.approx(before["mrr"])
+    assert quality(found).report is not None
+    assert quality(found).report["mrr"] == pytest.approx(before["mrr"])
 
 
 def test_curves_are_the_metrics_of_every_epoch(loaded: LoadedRun) -> None:
-    curves, metrics = loaded.quality.curves, loaded.run.metrics()
+    curves, metrics = quality(loaded).curves, loaded.run.metrics()
     assert [item.epoch for item in curves] == [entry["epoch"] for entry in metrics]
     assert [item.loss for item in curves] == [entry["loss"] for entry in metrics]
     assert [item.valid_mrr for item in curves] == [
@@ -47,7 +48,7 @@ def test_curves_are_the_metrics_of_every_epoch(loaded: LoadedRun) -> None:
 def test_a_loss_that_is_not_finite_is_null(toy_copy: Run) -> None:
     path = toy_copy.folder / "metrics.jsonl"
     path.write_text(json.dumps({"epoch": 1, "loss": float("nan"), "seconds": 1}) + "\n")
-    assert LoadedRun.load(toy_copy.folder, "copy", {}, "cpu").quality.curves[0].loss is None
+    assert quality(LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")).curves[0].loss is None
 
 
 def test_the_worst_queries_come_worst_first_with_their_ranks(loaded: LoadedRun) -> None:
@@ -65,10 +66,10 @@ def test_the_worst_queries_come_worst_first_with_their_ranks(loaded: LoadedRun) 
         ),
         key=lambda item: -item[4],
     )
-    found = [(e.head, e.relation, e.tail, e.side, e.rank) for e in loaded.quality.worst]
+    found = [(e.head, e.relation, e.tail, e.side, e.rank) for e in quality(loaded).worst]
     assert [item[4] for item in found] == [item[4] for item in expected]
     assert set(found) == set(expected)
-    assert loaded.quality.worst_of == 3
+    assert quality(loaded).worst_of == 3
 
 
 def test_a_sample_is_ranked_with_everything_filtered(
@@ -83,8 +84,8 @@ def test_a_sample_is_ranked_with_everything_filtered(
         1 << 20,
     )
     ranks = {tuple(t): r for t, r in zip(whole.triples.tolist(), whole.ranks.tolist(), strict=True)}
-    monkeypatch.setattr(module, "_N_SCORES_WORST", 2 * 12 * 2)  # two triples of 12 entities
-    found = quality(loaded.run, loaded.predictor)
+    monkeypatch.setattr(views, "_N_SCORES_WORST", 2 * 12 * 2)  # two triples of 12 entities
+    found = quality.__wrapped__(loaded)
     assert found.worst_of == 2
     names = loaded.predictor.graph.vocabulary
     for item in found.worst:
@@ -93,7 +94,7 @@ def test_a_sample_is_ranked_with_everything_filtered(
 
 
 def test_examples_ask_about_different_relations_first(loaded: LoadedRun) -> None:
-    found = examples(loaded.predictor, loaded.facts.degree)
+    found = examples(loaded)
     assert len(set(found)) == len(found) >= 2
     assert {item.relation for item in found[:2]} == {"in", "capital_of"}
     assert all((item.head is None) != (item.tail is None) for item in found)
@@ -101,6 +102,6 @@ def test_examples_ask_about_different_relations_first(loaded: LoadedRun) -> None
 
 def test_without_test_and_valid_examples_come_from_train(loaded: LoadedRun) -> None:
     none = np.zeros((0, 3), dtype=np.int64)
-    graph = replace(loaded.predictor.graph, valid=none, test=none)
-    predictor = replace(loaded.predictor, graph=graph)
-    assert len(examples(predictor, loaded.facts.degree)) == 6
+    changed = copy.copy(loaded)
+    changed.graph = replace(loaded.graph, valid=none, test=none)
+    assert len(examples(changed)) == 6

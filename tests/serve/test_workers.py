@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from allneg.predict.predictor import Answers, Predictor
-from allneg.serve.errors import ApiError
 from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import ApiError
 from allneg.serve.workers import Batcher, Workers
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allneg.cli.options import json_option, set_option
+from allneg.cli import options
 from allneg.cli.output import json_document, note, table
 from allneg.errors import DataError, close_names, counted
 
@@ -21,7 +21,7 @@ def data_command() -> None:
 
 
 @data_command.command("list")
-@json_option
+@options.as_json
 def list_command(as_json: bool) -> None:
     """List the datasets with known names, and where they are."""
     from allneg.graph.datasets import KNOWN_NAMES
@@ -57,7 +57,7 @@ def _described(name: str) -> dict[str, Any]:
 
 @data_command.command("get")
 @click.argument("name")
-@json_option
+@options.as_json
 def get_command(name: str, as_json: bool) -> None:
     """Download the dataset NAME if it is missing, check it, and print where it is."""
     from allneg.graph import datasets
@@ -72,8 +72,7 @@ def get_command(name: str, as_json: bool) -> None:
             note(f"downloading {name}")
         path, notes = datasets.find_dataset(name)
         where = str(path)
-        for text in notes:
-            note(text)
+        note("\n".join(notes))
     if as_json:
         json_document({"name": name, "where": where})
     else:
@@ -83,8 +82,8 @@ def get_command(name: str, as_json: bool) -> None:
 @data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
 @click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
-@set_option
-@json_option
+@options.settings
+@options.as_json
 def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
     """Count what PATH_OR_NAME contains, and report what could distort results."""
     from allneg.graph.check import check

@@ -12,18 +12,15 @@ from typing import NoReturn
 
 import click
 
-from allneg.cli.options import PATH, device_option
+from allneg.cli import options
 from allneg.cli.output import note
 from allneg.errors import Interrupted, UsageError, printable
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN…")
+@click.argument("runs", nargs=-1, required=True, type=options.PATH, metavar="RUN…")
 @click.option(
-    "--labels",
-    type=PATH,
-    help="A file of labels for entities whose names are ids: name, tab, label per line; "
-    "also .gz or .xz.",
+    "--labels", type=options.PATH, help="A file of lines: name, tab, readable label; also .gz, .xz."
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -35,7 +32,7 @@ from allneg.errors import Interrupted, UsageError, printable
     help="A host name that browsers may use for this machine. May be repeated.",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
-@device_option
+@options.device
 def explore_command(
     runs: tuple[Path, ...],
     labels: Path | None,
@@ -47,11 +44,10 @@ def explore_command(
 ) -> None:
     """Open a web page on RUNs: query them, compare them, look at their facts and quality."""
     _check_options(host, allowed)
-    from allneg.predict.names import read_labels
+    from allneg.predict.lookup import read_labels
     from allneg.serve.app import make_app
-    from allneg.serve.errors import LOOPBACK
     from allneg.serve.loaded_run import load_runs
-    from allneg.serve.server import listen, serve
+    from allneg.serve.server import LOOPBACK, listen, serve
     from allneg.serve.workers import Workers
 
     with listen(host, port) as listener:

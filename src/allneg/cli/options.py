@@ -1,6 +1,5 @@
-"""Options that several commands share."""
+"""Options that several commands share, by the names of their parameters."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,33 +7,26 @@ import click
 
 PATH = click.Path(path_type=Path)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
-set_option = click.option(
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+settings = click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="PART.FIELD=VALUE",
     help="A setting of the recipe, such as training.epochs=20. May be repeated.",
 )
-device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
-mesh_option = click.option(
+device = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
+mesh = click.option(
     "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
 )
-split_option = click.option(
+split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-parent_option = click.option(
+quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."
 )
-run_argument = click.argument("run", type=PATH)
-
-
-def a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Refuse nan, which a `FloatRange` accepts."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is not a number; write one, such as 1500")
-    return value
+run = click.argument("run", type=PATH)
 
 
 def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:

@@ -1,13 +1,130 @@
-"""A report on stdout, as tables or JSON."""
+"""Progress of a training on stderr, the signals that stop it, and reports on stdout."""
 
-from collections.abc import Mapping
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
-from allneg.cli.output import json_document, note, table
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from allneg.cli.output import clean, is_rank_zero, json_document, note, table
 from allneg.errors import counted
 from allneg.evaluation import Report
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
+from allneg.runs.checkpoint import State
+from allneg.training import Callbacks
+
+_LINE_SECONDS = 10.0  # between two lines of progress without a terminal
+
+
+@contextlib.contextmanager
+def training_progress(
+    quiet: bool, parent: int | None = None
+) -> Iterator[tuple[Callbacks, Callable[[], int]]]:
+    """Callbacks that show progress, and the function of `stop_signal`."""
+    with contextlib.ExitStack() as stack:
+        callbacks = Callbacks()
+        if not quiet and is_rank_zero():
+            callbacks = _Bar(stack) if sys.stderr.isatty() else _Lines()
+        yield callbacks, stack.enter_context(stop_signal(parent))
+
+
+@contextlib.contextmanager
+def stop_signal(parent: int | None = None) -> Iterator[Callable[[], int]]:
+    """A function that returns the number of the first SIGINT or SIGTERM, or 0 before it.
+
+    A worker also gets SIGTERM once `parent`, the process that started it, has ended: a closed
+    terminal ends only that process. A second signal ends the process at once, but not under
+    torchrun, which may pass a signal on twice and kills processes that take too long.
+    """
+    received: list[int] = []
+    second_ends = "TORCHELASTIC_RUN_ID" not in os.environ
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if second_ends:
+            for handled in before:
+                signal.signal(handled, signal.SIG_DFL)
+            # Not by `print`: the signal may have interrupted one.
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nsaving; repeat the signal to end at once, without saving\n")
+
+    def stopped_by() -> int:
+        if received:
+            return received[0]
+        return signal.SIGTERM if parent is not None and os.getppid() != parent else 0
+
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield stopped_by
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Lines(Callbacks):
+    """Plain lines, for files and pipes."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def on_message(self, line: str) -> None:
+        note(line)
+
+    def on_step(self, state: State, n_steps: int) -> None:
+        if time.monotonic() - self._last >= _LINE_SECONDS:
+            self._last = time.monotonic()
+            note(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}")
+
+    def on_evaluation(self, state: State, report: Report) -> None:
+        best = " (best)" if state.stale == 0 else ""
+        note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
+
+
+class _Bar(Callbacks):
+    """A progress bar over all epochs, until `stack` closes; early stopping may end it sooner."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._progress = Progress(
+            "{task.description}",
+            BarColumn(),
+            "{task.percentage:>3.0f} %",
+            TimeElapsedColumn(),
+            "at most",
+            TimeRemainingColumn(),
+            "{task.fields[mrr]}",
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("reading", total=None, mrr="")
+        stack.enter_context(self._progress)
+
+    def on_start(self, epochs: int) -> None:
+        self._epochs = epochs
+
+    def on_message(self, line: str) -> None:
+        for part in line.splitlines():
+            self._progress.console.print(clean(part), markup=False, highlight=False)
+
+    def on_step(self, state: State, n_steps: int) -> None:
+        self._progress.update(
+            self._task,
+            description=f"epoch {state.epoch + 1} of {self._epochs}",
+            completed=state.epoch * n_steps + state.step,
+            total=self._epochs * n_steps,
+        )
+
+    def on_evaluation(self, state: State, report: Report) -> None:
+        mrr = f"valid MRR {report.mrr:.4f}, best {state.best_mrr:.4f}"
+        self._progress.update(self._task, mrr=mrr)
 
 
 def print_run(run: Run, as_json: bool) -> None:

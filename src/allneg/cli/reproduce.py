@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allneg.cli.options import a_number, json_option, quiet_option
+from allneg.cli import options
 from allneg.cli.output import json_document, note, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
 
@@ -22,6 +23,13 @@ _LINE_SECONDS = 30.0  # between two lines of progress
 _SECONDS = click.FloatRange(0, max=1e9)
 _SEED = click.IntRange(0, (1 << 63) - 1)
 _COLUMNS = ("", "paper#", "ours#", "±#", "difference#", "Hits@1#", "Hits@10#", "seeds", "missing")
+
+
+def _not_nan(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan, which a `FloatRange` accepts."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number; write one, such as 1500")
+    return value
 
 
 def _words(_: click.Context, __: click.Parameter, text: str | None) -> list[str]:
@@ -39,12 +47,12 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 @click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0; for figure1 0,1,2.")
 @click.option("--quick", is_flag=True, help="Small models of an embedded graph, kept apart.")
 @click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Runs at the same time.")
-@click.option("--limit-seconds", type=_SECONDS, callback=a_number, help="Then save and stop.")
+@click.option("--limit-seconds", type=_SECONDS, callback=_not_nan, help="Then save and stop.")
 @click.option("--status", "status_only", is_flag=True, help="Train nothing, only print.")
 @click.option("--results", type=Path, help="Folder of result files. Default: results")
 @click.option("--runs", type=Path, default="runs/reproduce", help="Folder of runs.")
-@json_option
-@quiet_option
+@options.as_json
+@options.quiet
 def reproduce_command(
     parts: tuple[str, ...],
     datasets: list[str],
@@ -87,7 +95,7 @@ def _train(
     tasks: Sequence[Task], results: Results, parallel: int, limit: float | None, quiet: bool
 ) -> dict[str, AllnegError]:
     """Train the tasks without a result and write result files; what failed, by task."""
-    from allneg.cli.progress import stop_signal
+    from allneg.cli.reports import stop_signal
     from allneg.cli.workers import TO_CONTINUE, ParallelTraining
     from allneg.reproduce import entry
     from allneg.runs import Run
@@ -150,20 +158,12 @@ def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_js
                 lacking.append({"seed": task.seed, "state": state})
         numbers = {"ours": ours or None, "difference": difference, "lacking": lacking}
         output.append({**asdict(cell), **numbers})
-        hits = ours.get("hits", {})
-        rows.append(
-            (
-                cell.name,
-                f"{cell.paper.mrr:.2f}" if cell.paper else None,
-                ours.get("mrr"),
-                ours.get("spread"),
-                f"{difference:+.3f}" if difference is not None else None,
-                hits.get("1"),
-                hits.get("10"),
-                ",".join(map(str, ours.get("seeds", []))),
-                "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking),
-            )
-        )
+        hits, paper = ours.get("hits", {}), f"{cell.paper.mrr:.2f}" if cell.paper else None
+        apart = f"{difference:+.3f}" if difference is not None else None
+        made = ",".join(map(str, ours.get("seeds", [])))
+        missing = "; ".join(f"seed {task['seed']}: {task['state']}" for task in lacking)
+        mrrs = (paper, ours.get("mrr"), ours.get("spread"), apart)
+        rows.append((cell.name, *mrrs, hits.get("1"), hits.get("10"), made, missing))
     if as_json:
         json_document({"quick": results.quick, "numbers": output})
     else:

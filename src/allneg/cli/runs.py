@@ -1,17 +1,211 @@
-"""`allneg info`, `allneg verify` and `allneg export`: commands about the files of a run."""
+"""Commands on a run: evaluate, compare and predict with its best weights; its files."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from allneg.cli.options import PATH, json_option, run_argument
-from allneg.cli.output import json_document, table
-from allneg.errors import RunError
+from allneg.cli import options
+from allneg.cli.output import clean, json_document, note, table
+from allneg.errors import DataError, RunError, counted, printable
+
+if TYPE_CHECKING:
+    from allneg.evaluation.ranks import Ranking
+    from allneg.graph.queries import Side
+    from allneg.predict.predictor import Prediction
+    from allneg.runs import Run
+
+    Query = tuple[Side, str, str]  # side of the answer, known entity, relation
 
 
 @click.command()
-@run_argument
-@json_option
+@options.run
+@options.split
+@click.option(
+    "--protocol",
+    type=click.Choice(["allneg", "kbc", "libkge", "pykeen"], case_sensitive=False),
+    default="allneg",
+    show_default=True,
+    help="Whose rules for ties, filters and unseen entities.",
+)
+@options.device
+@options.as_json
+def evaluate_command(
+    run: Path, split: str, protocol: str, device: str | None, as_json: bool
+) -> None:
+    """Rank a split with the best weights of RUN and print the report."""
+    from allneg.cli.reports import print_report
+    from allneg.evaluation import Report
+    from allneg.runs import Run
+
+    opened = Run.open(run)
+    report = Report.of(_ranked(opened, split, device, protocol), opened.graph)
+    print_report(report, opened, as_json)
+
+
+@click.command()
+@click.argument("one", type=options.PATH, metavar="RUN")
+@click.argument("other", type=options.PATH, metavar="RUN")
+@options.split
+@options.device
+@options.as_json
+def compare_command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
+    """Test whether one RUN ranks better than the other.
+
+    Both answer the same queries. The interval is a bootstrap over triples, and p is from a
+    permutation test that flips signs; both use 10,000 samples.
+    """
+    from allneg.evaluation.compare import compare, same_data
+    from allneg.runs import Run
+
+    first, second = Run.open(one), Run.open(other)
+    same_data((str(one), str(other)), (first.graph, second.graph))
+    found = compare(_ranked(first, split, device), _ranked(second, split, device), first.graph)
+    if as_json:
+        json_document({"runs": [str(one), str(other)], **found.to_json()})
+        return
+    for letter, run, mrr in zip("AB", (one, other), found.mrr, strict=True):
+        print(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
+    whole = found.difference
+    print(f"{whole.in_words('A', 'B')} ({counted(whole.triples, 'triple')}, both sides)")
+    rows = []
+    for relation, at in sorted(found.by_relation.items(), key=lambda item: -item[1].triples):
+        interval = f"{at.low:+.4f} to {at.high:+.4f}"
+        adjusted = found.adjusted[relation]
+        rows.append((relation, at.triples, f"{at.mean:+.4f}", interval, at.p, adjusted))
+    columns = ("relation", "triples#", "A - B#", "95 %", "p#", "adjusted p#")
+    table("by relation", columns, rows, most=20)
+    print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
+
+
+def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") -> Ranking:
+    from allneg.cli.reports import note_if_unfinished
+    from allneg.evaluation import PROTOCOLS
+    from allneg.evaluation.ranks import rank
+    from allneg.hardware import device_errors, find_device
+
+    chosen, block = find_device(device or "auto"), run.recipe.evaluation.block
+    with device_errors(chosen):
+        tables = run.tables().to(chosen)
+        note_if_unfinished(run)
+        return rank(run.model, tables, run.graph, split, PROTOCOLS[protocol], block)
+
+
+@click.command()
+@options.run
+@click.option("--head", metavar="NAME", help="Query tails: (head, relation, ?).")
+@click.option("--tail", metavar="NAME", help="Query heads: (?, relation, tail).")
+@click.option("--relation", metavar="NAME")
+@click.option(
+    "--queries",
+    "--questions",
+    "file",
+    type=options.PATH,
+    help="A file of queries: head, relation, tail per line, separated by tabs, with ? for the "
+    "head or the tail.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--new", is_flag=True, help="Leave out known facts.")
+@options.device
+@options.as_json
+def predict_command(
+    run: Path,
+    head: str | None,
+    tail: str | None,
+    relation: str | None,
+    file: Path | None,
+    top: int,
+    new: bool,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Answer queries with RUN: names in, names out."""
+    queries = _queries(head, relation, tail, file)
+    from allneg.cli.reports import note_if_unfinished
+    from allneg.predict.predictor import Predictor
+    from allneg.runs import Run
+
+    predictor = Predictor.load(run, device or "auto")
+    note_if_unfinished(Run.open(run))
+    if file is not None:
+        names = predictor.graph.vocabulary
+        for number, (_, entity, name) in enumerate(queries, 1):
+            try:
+                names.entity(entity), names.relation(name)
+            except DataError as unknown:
+                raise DataError(f"{file.name}:{number}: {unknown}") from None
+    answers = [found.predictions for found in predictor.ask(queries, top, new)]
+    if as_json:
+        documents: list[dict[str, Any]] = []
+        for query, found in zip(queries, answers, strict=True):
+            given = dict(zip(("head", "relation", "tail"), _triple(query, None), strict=True))
+            documents.append({**given, "answers": [answer.to_json() for answer in found]})
+        json_document(documents[0]["answers"] if file is None else documents)
+    elif file is None:
+        _print_table(queries[0], answers[0])
+    else:
+        for query, found in zip(queries, answers, strict=True):
+            for a in found:
+                triple = "\t".join(clean(name) for name in _triple(query, a.entity))
+                print(f"{triple}\t{a.score:.6g}\t{a.probability:.6g}\t{a.known or 'new'}")
+
+
+def _queries(
+    head: str | None, relation: str | None, tail: str | None, file: Path | None
+) -> list[Query]:
+    if file is not None and (head or tail or relation):
+        raise click.UsageError("--queries excludes --head, --tail and --relation")
+    if file is not None:
+        return _read(file)
+    if relation is None or (head is None) == (tail is None):
+        raise click.UsageError("give --relation and one of --head (for tails) or --tail")
+    return [("tail", head, relation)] if head is not None else [("head", str(tail), relation)]
+
+
+def _read(file: Path) -> list[Query]:
+    try:
+        text = file.read_bytes().decode().removeprefix("\ufeff")
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 (byte {error.start:,})") from None
+    if not text:
+        raise DataError(f"{file}: no queries; write head, relation, tail per line, with tabs")
+    queries: list[Query] = []
+    # Only a line feed ends a line: a name may contain other characters that end lines.
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        fields = line.removesuffix("\r").split("\t")
+        if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
+            raise DataError(
+                f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
+                f"found {printable(line)}"
+            )
+        head, relation, tail = fields
+        queries.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
+    return queries
+
+
+def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
+    side, entity, relation = query
+    return (entity, relation, answer) if side == "tail" else (answer, relation, entity)
+
+
+def _print_table(query: Query, answers: list[Prediction]) -> None:
+    rows = [
+        (i, a.entity, a.score, a.probability, f"known ({a.known})" if a.known else "new")
+        for i, a in enumerate(answers, 1)
+    ]
+    columns = ("#", "answer", "score#", "probability#", "known")
+    table(" — ".join(_triple(query, "?")), columns, rows)
+    if not answers:
+        note("all entities are known answers")
+
+
+@click.command()
+@options.run
+@options.as_json
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
     from allneg.runs import Run
@@ -26,31 +220,16 @@ def info_command(run: Path, as_json: bool) -> None:
     data |= {split: len(graph.split(split)) for split in ("train", "valid", "test")}
     seconds = metrics[-1]["seconds"] if metrics else 0.0
     if as_json:
-        json_document(
-            {
-                "run": str(run),
-                "status": status,
-                "data": data,
-                "recipe": opened.recipe.to_tables(),
-                "environment": opened.environment,
-                "epochs": len(metrics),
-                "seconds": seconds,
-                "split": split,
-                "mrr": mrr,
-                "valid_mrr": valid_mrr,
-                "best_epoch": best_epoch,
-            }
-        )
+        settings = {"recipe": opened.recipe.to_tables(), "environment": opened.environment}
+        progress = {"epochs": len(metrics), "seconds": seconds, "split": split, "mrr": mrr}
+        progress |= {"valid_mrr": valid_mrr, "best_epoch": best_epoch}
+        json_document({"run": str(run), "status": status, "data": data, **settings, **progress})
         return
     state = status["state"]
     if state == "cut off":
         state = f"was cut off; `allneg resume {run}` continues it"
-    rows: list[tuple[str, object]] = [
-        ("state", state),
-        *data.items(),
-        ("epochs", len(metrics)),
-        ("seconds", f"{seconds:.1f}"),
-    ]
+    rows: list[tuple[str, object]] = [("state", state), *data.items()]
+    rows += [("epochs", len(metrics)), ("seconds", f"{seconds:.1f}")]
     if best_epoch is not None:
         rows.append((f"best valid MRR, epoch {best_epoch}", valid_mrr))
     if split != "valid":
@@ -62,9 +241,9 @@ def info_command(run: Path, as_json: bool) -> None:
 
 
 @click.command()
-@run_argument
+@options.run
 @click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
-@json_option
+@options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
     """Check sizes, SHA-256, shapes, names and ids of all files of RUN; exit with 4 on errors."""
     from allneg.runs.verify import verify
@@ -82,14 +261,14 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 
 
 @click.command()
-@run_argument
+@options.run
 @click.option(
     "--out",
-    type=PATH,
+    type=options.PATH,
     required=True,
     help="A new .safetensors file for the best weights, or a new folder for the whole run.",
 )
-@json_option
+@options.as_json
 def export_command(run: Path, out: Path, as_json: bool) -> None:
     """Join the shards of RUN, as if one process had trained it.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allneg.cli.options import PATH, json_option, parent_option, quiet_option, set_option
+from allneg.cli import options
 from allneg.cli.output import json_document, note, table
 from allneg.cli.workers import Worker, environments, wait_for_trials
 from allneg.errors import Diverged, OutOfMemoryError, UsageError, counted
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("space", metavar="SPACE")
-@click.option("--out", type=PATH, required=True, help="The folder of the search.")
+@click.option("--out", type=options.PATH, required=True, help="The folder of the search.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
 @click.option("--trials", type=click.IntRange(1), help="Number of trials, for ranges.")
 @click.option("--halving", is_flag=True, help="Stop trials early that are worse than others.")
 @click.option("--status", "only_status", is_flag=True, help="Print the status and exit.")
-@set_option
-@json_option
-@quiet_option
-@parent_option
+@options.settings
+@options.as_json
+@options.quiet
+@options.parent
 def search_command(
     space: str,
     out: Path,
@@ -51,7 +51,7 @@ def search_command(
     command continues an interrupted search, and helps a running one, also from another machine
     that sees the folder. Trials are ordered by valid MRR; test is never ranked.
     """
-    from allneg.cli.progress import stop_signal
+    from allneg.cli.reports import stop_signal
     from allneg.recipes import find_recipe
     from allneg.tuning import Search, read_space
     from allneg.tuning.study import write_plot
@@ -73,7 +73,7 @@ def search_command(
             search.check()  # an error is reported once, not by every worker
             devices = {trial.recipe.hardware.device for trial in search.space.trials}
             started = [
-                Worker.start_allneg(sys.argv[1:], environment)
+                Worker.start(sys.argv[1:], environment)
                 for environment in environments(workers, devices)
             ]
             wait_for_trials(started, stopped_by, search.n_left, on_poll)

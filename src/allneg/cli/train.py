@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allneg.cli.options import (
-    PATH,
-    device_option,
-    json_option,
-    mesh_option,
-    parent_option,
-    quiet_option,
-    run_argument,
-    set_option,
-    with_flags,
-)
+from allneg.cli import options
 from allneg.cli.output import is_rank_zero, json_document, note, table
 from allneg.errors import UsageError
 
@@ -42,15 +32,15 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
-@set_option
+@options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
-@device_option
-@mesh_option
-@click.option("--out", type=PATH, help="The folder of the run; it must not exist.")
+@options.device
+@options.mesh
+@click.option("--out", type=options.PATH, help="The folder of the run; it must not exist.")
 @click.option("--print-recipe", is_flag=True, help="Print the whole recipe and exit.")
-@json_option
-@quiet_option
-@parent_option
+@options.as_json
+@options.quiet
+@options.parent
 def train_command(
     data: str,
     model: str | None,
@@ -70,12 +60,11 @@ def train_command(
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
-    from allneg.cli.progress import training_progress
-    from allneg.cli.reports import print_run
+    from allneg.cli.reports import print_run, training_progress
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
-    plan = planned(data, model=model, recipe=recipe, settings=with_flags(settings, flags))
+    plan = planned(data, model=model, recipe=recipe, settings=options.with_flags(settings, flags))
     if print_recipe:
         if as_json:
             json_document({"recipe": plan.to_tables()})
@@ -96,11 +85,11 @@ def train_command(
 
 
 @click.command()
-@run_argument
-@mesh_option
-@json_option
-@quiet_option
-@parent_option
+@options.run
+@options.mesh
+@options.as_json
+@options.quiet
+@options.parent
 def resume_command(
     run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int | None
 ) -> None:
@@ -108,8 +97,7 @@ def resume_command(
 
     The result is bit-identical to that of an uninterrupted run.
     """
-    from allneg.cli.progress import training_progress
-    from allneg.cli.reports import print_run
+    from allneg.cli.reports import print_run, training_progress
     from allneg.runs import Run
     from allneg.training.train import resume
 
@@ -138,15 +126,15 @@ def _with_unset(recipe: Recipe) -> str:
 
 
 @click.command()
-@click.argument("recipe", type=PATH)
-@set_option
-@device_option
+@click.argument("recipe", type=options.PATH)
+@options.settings
+@options.device
 @click.option("--mesh", metavar="rows=N,batch=M", help="Plan for several devices.")
 @click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="A GPU that is not here.")
 @click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
 @click.option("--relations", type=_SIZE, help="Number of relations.")
 @click.option("--triples", type=_SIZE, help="Number of triples in train.")
-@json_option
+@options.as_json
 def plan_command(
     recipe: Path,
     settings: tuple[str, ...],
@@ -167,7 +155,7 @@ def plan_command(
     from allneg.training.memory import plan
 
     flags = {"hardware.device": device, "hardware.mesh": mesh}
-    chosen = Recipe.read(find_recipe(recipe)).with_settings(with_flags(settings, flags))
+    chosen = Recipe.read(find_recipe(recipe)).with_settings(options.with_flags(settings, flags))
     counts, name = _counts(chosen, entities, relations, triples)
     grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
     if chosen.hardware.device == "auto" and (gpu or chosen.hardware.mesh):

@@ -37,23 +37,20 @@ class Worker:
     stderr: IO[bytes]
 
     @classmethod
-    def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> Worker:
-        """Start a command in its own session: a Ctrl-C must not reach it twice."""
+    def start(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Worker:
+        """Start `allneg` as a worker that stops when this process ends.
+
+        It has its own session: a Ctrl-C must not reach it twice.
+        """
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the worker)
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "allneg", *arguments, "--worker-of", str(os.getpid())],
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             start_new_session=True,
         )
         return cls(process, stderr)
-
-    @classmethod
-    def start_allneg(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Worker:
-        """Start `allneg` as a worker that stops when this process ends."""
-        command = [sys.executable, "-m", "allneg", *arguments, "--worker-of", str(os.getpid())]
-        return cls.start(command, environment)
 
     @property
     def is_running(self) -> bool:
@@ -173,7 +170,7 @@ class ParallelTraining:
         elif task.state == "finished":
             self.on_finished(task)
         else:
-            self.running[slot] = task, Worker.start_allneg(task.arguments(), environment)
+            self.running[slot] = task, Worker.start(task.arguments(), environment)
 
     def _collect(self, task: Task, worker: Worker) -> None:
         code = worker.process.returncode

@@ -17,14 +17,10 @@ from starlette.types import ASGIApp
 from allneg import __version__
 from allneg.errors import printable
 from allneg.graph.queries import Side
-from allneg.serve import schemas
-from allneg.serve.errors import ApiError, RequestChecks, error_response
-from allneg.serve.facts import entity_page
-from allneg.serve.facts import explain as explain_answer
+from allneg.serve import schemas, views
 from allneg.serve.loaded_run import LoadedRun
-from allneg.serve.quality import curves as run_curves
-from allneg.serve.quality import examples
 from allneg.serve.schemas import JsonResponse
+from allneg.serve.server import ApiError, RequestChecks, error_response
 from allneg.serve.workers import Batcher, Workers
 
 Model = Annotated[str | None, Query(max_length=512, description="by default the first")]
@@ -58,7 +54,7 @@ def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[st
         title="allneg explorer", version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    shown = {name: examples(run.predictor, run.facts.degree) for name, run in runs.items()}
+    shown = {name: views.examples(run) for name, run in runs.items()}
     models = schemas.Models([run.card for run in runs.values()], shown)
     app.state.service = Service(runs, workers, Batcher(workers), models)
     app.include_router(api)
@@ -149,12 +145,12 @@ async def explain(
     service: Shared, run: Chosen, head: Name, relation: Name, tail: Name, side: Side = "tail"
 ) -> JsonResponse:
     triple = head, relation, tail
-    return JsonResponse(await service.workers.run(lambda: explain_answer(run, triple, side)))
+    return JsonResponse(await service.workers.run(lambda: views.explain(run, triple, side)))
 
 
 @api.get("/v1/entity", response_model=schemas.EntityPage)
 async def entity(service: Shared, run: Chosen, name: Name) -> JsonResponse:
-    return JsonResponse(await service.workers.run(lambda: entity_page(run, name)))
+    return JsonResponse(await service.workers.run(lambda: views.entity_page(run, name)))
 
 
 @api.get("/v1/neighbours", response_model=schemas.Neighbours)
@@ -172,13 +168,13 @@ async def projection(
 
 @api.get("/v1/metrics", response_model=schemas.Quality)
 async def metrics(service: Shared, run: Chosen) -> JsonResponse:
-    return JsonResponse(await service.workers.run_long(lambda: run.quality))
+    return JsonResponse(await service.workers.run_long(lambda: views.quality(run)))
 
 
 @api.get("/v1/curves", response_model=dict[str, list[schemas.RunCurves]])
 async def curves(service: Shared) -> JsonResponse:
     """The curves of all runs."""
-    found = [schemas.RunCurves(name, run_curves(run.run)) for name, run in service.runs.items()]
+    found = [schemas.RunCurves(name, views.curves(run.run)) for name, run in service.runs.items()]
     return JsonResponse({"runs": found})
 
 

@@ -1,29 +1,31 @@
-"""A run loaded for the explorer: all that the page shows of it, by name."""
+"""A run loaded for the explorer, by name: answers, similar entities, and maps of their vectors."""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from allneg.errors import DataError, printable
-from allneg.graph.graph import SPLITS
+from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
-from allneg.predict.calibration import Calibration
-from allneg.predict.facts import Facts
-from allneg.predict.names import NameIndex
-from allneg.predict.predictor import Answers, Predictor
+from allneg.predict.lookup import Facts, NameIndex
+from allneg.predict.predictor import Answers, Calibration, Predictor
 from allneg.runs import Run
 from allneg.serve import schemas
-from allneg.serve.embedding import EntityVectors, colours, has_tsne, pca, tsne
-from allneg.serve.errors import ApiError
-from allneg.serve.quality import quality, query_for
+from allneg.serve.server import ApiError
+
+Ids = npt.NDArray[np.int64]
 
 MAX_POINTS = 20_000  # on the map
+_N_COLOURS = 9  # answers with a colour of their own
 
 
 class LoadedRun:
@@ -56,38 +58,27 @@ class LoadedRun:
     def name(self, entity: int) -> str:
         return self.vocabulary.entities[entity]
 
-    @cached_property
+    @property
     def card(self) -> schemas.ModelCard:
-        graph, recipe, metrics = self.graph, self.run.recipe, self.run.metrics()
+        graph, model, metrics = self.graph, self.run.recipe.model, self.run.metrics()
         report = self.run.report if self.run.has_report else None
         return schemas.ModelCard(
-            self.id,
-            graph.name,
-            recipe.model.name,
-            recipe.model.dim,
-            graph.n_entities,
-            graph.n_relations,
-            len(graph.train),
-            len(graph.valid),
-            len(graph.test),
+            *(self.id, graph.name, model.name, model.dim, graph.n_entities, graph.n_relations),
+            *(len(graph.train), len(graph.valid), len(graph.test)),
             report.mrr if report else None,
             dict(report.hits) if report else None,
             dict(report.protocol) if report else None,
-            recipe.to_tables(),
+            self.run.recipe.to_tables(),
             self.run.finished,
             len(metrics),
             metrics[-1]["seconds"] if metrics else 0.0,
         )
 
-    @cached_property
-    def quality(self) -> schemas.Quality:
-        return quality(self.run, self.predictor)
-
     def entities(self, typed: str, limit: int) -> schemas.Entities:
-        found = self.entity_index.search(typed, limit)
-        names = [(self.name(i), int(self.facts.degree[i])) for i in found.ids]
+        ids, match = self.entity_index.search(typed, limit)
+        names = [(self.name(i), int(self.facts.degree[i])) for i in ids]
         rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
-        return schemas.Entities(rows, found.match)
+        return schemas.Entities(rows, match)
 
     def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
         """The relations that match `typed`; those that the head has in train come first."""
@@ -95,7 +86,7 @@ class LoadedRun:
         if head is not None:
             facts = self.facts.of_entity(self.entity_id(head))
             typical = set(facts.relation[(facts.split == 0) & ~facts.reverse].tolist())
-        found = self.relation_index.search(typed, self.graph.n_relations).ids
+        found, _ = self.relation_index.search(typed, self.graph.n_relations)
         names, categories = self.vocabulary.relations, self.graph.categories
         return [
             schemas.RelationName(names[i], self.relation_counts[i], categories[i], i in typical)
@@ -162,11 +153,87 @@ class LoadedRun:
         return schemas.Map(method, self.points[method], names, colour.tolist(), legend, note)
 
 
+def query_for(side: Side, entity: str, relation: str) -> schemas.Query:
+    head, tail = (entity, None) if side == "tail" else (None, entity)
+    return schemas.Query(head, relation, tail)
+
+
 def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
     if name not in ids:
         text = f"no {kind} is called {printable(name)}"
         raise ApiError(f"unknown_{kind}", text, index.close_names(name))
     return ids[name]
+
+
+class EntityVectors:
+    """The vectors of all entities: (N, W). Similarity is their cosine."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows, self.norms = rows, rows.norm(dim=1).clamp(min=1e-12)
+
+    @torch.no_grad()
+    def nearest(self, entity: int, k: int) -> list[tuple[int, float]]:
+        """The `k` entities most similar to one, without itself, and their cosines."""
+        cosines = (self.rows @ self.rows[entity]) / self.norms[entity] / self.norms
+        cosines[entity] = -torch.inf
+        best, ids = cosines.topk(min(k, len(cosines) - 1))
+        return list(zip(ids.tolist(), best.tolist(), strict=True))
+
+    @torch.no_grad()
+    def similarities(self, entity: int, others: list[int]) -> list[float]:
+        """The cosine of one entity with each of the others."""
+        ids = torch.tensor([entity, *others], device=self.rows.device)
+        units = self.rows[ids] / self.norms[ids].unsqueeze(1)
+        cosines: list[float] = (units[1:] @ units[0]).tolist()
+        return cosines
+
+
+@torch.no_grad()
+def pca(rows: Tensor) -> Tensor:
+    """The two principal components: (n, W) -> (n, 2), scaled to [-1, 1]; always the same."""
+    centred = rows.float() - rows.float().mean(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        axes = torch.pca_lowrank(centred, min(8, *centred.shape), center=False, niter=12)[2]
+    points = centred @ axes[:, :2]
+    # The sign of a component is arbitrary: make its largest coordinate positive.
+    points = points * points.gather(0, points.abs().argmax(0, keepdim=True)).sign()
+    return _scaled(torch.nn.functional.pad(points, (0, 2 - points.shape[1])))
+
+
+def has_tsne() -> bool:
+    return importlib.util.find_spec("openTSNE") is not None
+
+
+def tsne(rows: Tensor) -> Tensor:
+    """t-SNE by openTSNE, which must be installed: (n, W) -> (n, 2), scaled to [-1, 1]."""
+    from openTSNE import TSNE
+
+    points = TSNE(random_state=0, n_jobs=2).fit(rows.float().cpu().numpy())
+    return _scaled(torch.from_numpy(np.asarray(points)))
+
+
+def _scaled(points: Tensor) -> Tensor:
+    largest: Tensor = points.abs().max().clamp(min=1e-12)
+    return points / largest
+
+
+def colours(triples: Triples, entities: Ids, n_entities: int) -> tuple[Ids, list[int]]:
+    """A colour per entity by its answer to one relation, and the answers of the first colours.
+
+    `triples` are those of the relation. Of several answers the most common one counts. The last
+    two colours mean other answers and no answer: (n,) and up to 9 ids.
+    """
+    count = np.bincount(triples[:, 2], minlength=n_entities)
+    answers = np.argsort(-count, kind="stable")[:_N_COLOURS]
+    top = answers[count[answers] > 0]
+    colour_of_answer = np.full(n_entities, len(top))
+    colour_of_answer[top] = np.arange(len(top))
+    colour = np.full(n_entities, len(top) + 1)
+    # From the rarest answer to the most common one, which overwrites the others.
+    order = np.argsort(count[triples[:, 2]], kind="stable")
+    colour[triples[order, 0]] = colour_of_answer[triples[order, 2]]
+    return colour[entities], top.tolist()
 
 
 def load_runs(

@@ -161,8 +161,7 @@ class Drawing(Schema):
     edges: list[Edge]
 
 
-class EntityPage(Entity):
-    degree: int
+class EntityPage(FoundEntity):
     facts: list[FactGroup]
     neighbours: list[Neighbour]
     graph: Drawing

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from allneg.graph.queries import Side
 from allneg.predict.predictor import Answers
-from allneg.serve.errors import ApiError
 from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import ApiError
 
 T = TypeVar("T")
 Query: TypeAlias = tuple[Side, str, str]  # side of the answer, known entity, relation

@@ -17,6 +17,7 @@ from typing import Any
 from allneg.errors import RecipeError
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
 
+STATES = ("finished", "running", "paused", "dropped", "diverged", "too large", "waiting")
 _MAX_TRIALS = 100_000
 
 
@@ -38,6 +39,24 @@ class Trial:
 
 def format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class TrialStatus:
+    """How far a trial is, or how it ended."""
+
+    trial: Trial
+    state: str  # one of STATES; halving ends a trial as "dropped"
+    valid_mrr: float | None = None  # the best so far; None for a trial that failed
+    best_epoch: int | None = None
+    epochs: int = 0  # trained
+    seconds: float = 0.0  # of training, all sessions
+    reason: str | None = None  # why it failed
+    data: str | None = None  # a hash of the triples and the names, in a result
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: value for name, value in vars(self).items() if name != "data"}
+        return {**fields, "trial": self.trial.id, "settings": dict(self.trial.settings)}
 
 
 @dataclass(frozen=True)

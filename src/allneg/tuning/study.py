@@ -15,8 +15,7 @@ from filelock import FileLock
 
 from allneg.errors import RunError, UsageError
 from allneg.runs.files import write_parts, write_text
-from allneg.tuning.space import Range, Space, Trial
-from allneg.tuning.trial import PruneCallback, TrialStatus
+from allneg.tuning.space import Range, Space, Trial, TrialStatus
 
 JOURNAL = "optuna.journal"
 _NAME = "allneg"  # of the study
@@ -89,8 +88,8 @@ class Study:
             self._add(settings)
             return True
 
-    def pruning(self, trial: Trial) -> PruneCallback:
-        """A callback that reports each valid MRR and drops the trial if Optuna prunes it."""
+    def record(self, trial: Trial) -> Any:
+        """Optuna's object for a trial that may be pruned; None if its record has ended."""
         with self._lock:
             records = {known.id: record for known, record in self._records()}
             record = records.get(trial.id)
@@ -98,8 +97,8 @@ class Study:
                 self._add(trial.settings)
                 record = self._study.get_trials(deepcopy=False)[-1]
         if record.state.is_finished():  # its result file was removed, or it was dropped before
-            return PruneCallback()
-        return PruneCallback(self._optuna.trial.Trial(self._study, record._trial_id))
+            return None
+        return self._optuna.trial.Trial(self._study, record._trial_id)
 
     def _records(self) -> list[tuple[Trial, Any]]:
         """Each trial with Optuna's record of it."""
@@ -171,7 +170,7 @@ def _distributions(space: Space) -> dict[str, Any]:
             found[name] = CategoricalDistribution(axis)
         else:
             is_integer = isinstance(axis.low, int) and isinstance(axis.high, int)
-            kind = IntDistribution if is_integer else FloatDistribution
+            kind: Any = IntDistribution if is_integer else FloatDistribution
             found[name] = kind(axis.low, axis.high, log=axis.log)
     return found
 

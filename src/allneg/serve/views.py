@@ -1,19 +1,25 @@
-"""What the page shows of facts: the reasons for an answer, and the page of one entity.
+"""What the page shows: the reasons for an answer, one entity, and the quality of a run.
 
 Reasons are similar entities with the same answer, and facts and paths in train. An entity's page
 has its facts, similar entities, and a small graph with predicted facts.
 """
 
+import math
 from collections import Counter
+from dataclasses import replace
+from functools import cache
 from itertools import islice, zip_longest
 
 import numpy as np
 
-from allneg.graph.graph import SPLITS, Vocabulary
-from allneg.graph.queries import Side
-from allneg.predict.facts import Facts
+from allneg.evaluation import PROTOCOLS, evaluate
+from allneg.evaluation.ranks import Ranking, rank
+from allneg.graph.graph import SPLITS, Graph, Vocabulary
+from allneg.graph.queries import SIDES, Side
+from allneg.predict.lookup import Facts
+from allneg.runs import Run
 from allneg.serve import schemas
-from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.loaded_run import LoadedRun, query_for
 
 _MAX_REASONS = 8  # entities, and kinds of paths
 _MAX_COMPARED = 20_000  # entities with the same answer
@@ -23,6 +29,10 @@ _MAX_NEIGHBOURS = 10
 _MAX_NODES, _MAX_KNOWN, _MAX_EDGES = 24, 15, 60
 _MAX_QUERIES = 8  # for predicted facts
 _MIN_PROBABILITY = 0.5  # of a predicted fact
+_MAX_WORST = 50
+_MAX_EXAMPLES = 6
+_N_SCORES_WORST = 1 << 25  # computed in the search for the worst queries
+_N_SCORES_EXAMPLES = 1 << 22
 
 Step = tuple[int, bool]  # a relation, and whether it is followed from tail to head
 Group = tuple[str, str]  # relation, direction: "out" if the entity is the head, else "in"
@@ -162,3 +172,87 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
                 triple = _triple(name, relation, prediction.entity, side == "tail")
                 found.append((probability, triple))
     return [triple for _, triple in sorted(found, key=lambda item: -item[0])]
+
+
+@cache
+def quality(run: LoadedRun) -> schemas.Quality:
+    """The report, the curves and the worst queries. An unfinished run is evaluated first."""
+    split, report = _ranked_split(run.graph), None
+    if run.run.has_report:
+        report = run.run.report.to_json()
+    elif split is not None:
+        block, predictor = run.run.recipe.evaluation.block, run.predictor
+        found = evaluate(predictor.model, predictor.tables, run.graph, split, block=block)
+        report = found.to_json()
+    worst, n_ranked = [], 0
+    if split is not None:
+        ranking = _rank_sample(run, split, _N_SCORES_WORST)
+        worst, n_ranked = _worst(ranking, run.vocabulary), len(ranking.triples)
+    by_relation = [
+        schemas.RelationMetrics(name, values["category"], values["head"], values["tail"])
+        for name, values in (report["by_relation"] if report else {}).items()
+    ]
+    return schemas.Quality(report, curves(run.run), by_relation, worst, n_ranked)
+
+
+def curves(run: Run) -> list[schemas.Curve]:
+    """The loss and the validation MRR of every epoch so far."""
+    found = []
+    for entry in run.metrics():
+        loss, valid = entry.get("loss"), entry.get("valid") or {}
+        is_number = isinstance(loss, int | float) and math.isfinite(loss)
+        found.append(schemas.Curve(entry["epoch"], loss if is_number else None, valid.get("mrr")))
+    return found
+
+
+def examples(run: LoadedRun) -> list[schemas.Query]:
+    """Queries that the model answers well, with different relations if possible.
+
+    Among equal ranks, entities with many facts come first: people know them.
+    """
+    ranking = _rank_sample(run, _ranked_split(run.graph) or "train", _N_SCORES_EXAMPLES)
+    triples, ranks = ranking.triples, ranking.ranks
+    # Take the side with the better rank; of equal ones the tail, which reads more naturally.
+    asks_tail = ranks[:, 0] <= ranks[:, 1]
+    entity = np.where(asks_tail, triples[:, 0], triples[:, 2])
+    order = np.lexsort((-run.facts.degree[entity], ranks.min(1)))
+    used: Counter[int] = Counter()  # queries of each relation so far
+    rounds = []
+    for i in order.tolist():
+        used[triples[i, 1]] += 1
+        rounds.append((used[triples[i, 1]], i))
+    found: dict[schemas.Query, None] = {}
+    for _, i in sorted(rounds, key=lambda item: item[0]):
+        name, relation = run.name(entity[i]), run.vocabulary.relations[triples[i, 1]]
+        found[query_for("tail" if asks_tail[i] else "head", name, relation)] = None
+        if len(found) == _MAX_EXAMPLES:
+            break
+    return list(found)
+
+
+def _ranked_split(graph: Graph) -> str | None:
+    return next((split for split in ("test", "valid") if len(graph.split(split))), None)
+
+
+def _rank_sample(run: LoadedRun, split: str, n_scores: int) -> Ranking:
+    """Rank an even sample of a split."""
+    graph, predictor = run.graph, run.predictor
+    triples = graph.split(split)
+    most = max(1, n_scores // graph.n_entities // 2)
+    sample = np.linspace(0, len(triples) - 1, min(most, len(triples))).astype(np.int64)
+    # The other triples move to another split, so that the filter still contains them.
+    home = next(name for name in SPLITS if name != split)
+    rest = np.concatenate([graph.split(home), np.delete(triples, sample, axis=0)])
+    sampled = replace(graph, **{split: triples[sample], home: rest})  # type: ignore[arg-type]
+    block = min(n_scores, 1 << 22)
+    return rank(predictor.model, predictor.tables, sampled, split, PROTOCOLS["allneg"], block)
+
+
+def _worst(ranking: Ranking, names: Vocabulary) -> list[schemas.RankedQuery]:
+    found = []
+    for i in np.argsort(-ranking.ranks, axis=None, kind="stable")[:_MAX_WORST].tolist():
+        row, side = divmod(i, len(SIDES))
+        head, relation, tail = _named(names, *ranking.triples[row].tolist())
+        number = float(ranking.ranks[row, side])
+        found.append(schemas.RankedQuery(head, relation, tail, SIDES[side], number))
+    return found
