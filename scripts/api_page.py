@@ -104,6 +104,8 @@ def page() -> str:
 def _function(function: Any) -> str:
     node = _node(function)
     assert isinstance(node, ast.FunctionDef)
+    if inspect.ismethod(function):  # `load` is a class method
+        node.args.args = node.args.args[1:]
     signature = f"{node.name}({', '.join(_arguments(node))}){_returns(node)}"
     if len(signature) > 100:
         lines = "".join(f"    {argument},\n" for argument in _arguments(node))
@@ -116,7 +118,7 @@ def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
     node = _node(kind)
     assert isinstance(node, ast.ClassDef)
     found = {
-        name: f"- `{name}: {ast.unparse(item.annotation)}`{comment}"
+        name: f"- `{name}: {ast.unparse(item.annotation).removeprefix('parts.')}`{comment}"
         for name, item, comment in _fields(kind)
     }
     for item in node.body:

@@ -50,7 +50,7 @@ def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Report:
-    """The metrics of one ranking. A table has metrics as in JSON: mrr, mr, hits, count."""
+    """The metrics of one ranking. Each table has the keys mrr, mr, hits and count."""
 
     metrics: Mapping[str, Any]  # of all queries, two per triple
     by_side: Mapping[str, Any]  # "head", "tail"
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def hits(self) -> dict[str, float]:
-        """The share of ranks up to "1", "3", "10"."""
+        """Hits@k: the share of ranks up to k, for k = "1", "3" and "10"."""
         return dict(self.metrics["hits"])
 
     @property
@@ -112,7 +112,7 @@ class Report:
 
     @classmethod
     def from_json(cls, content: Any) -> Report:
-        """The report that `to_json` gave; a `TypeError` if it is none.
+        """The report from the result of `to_json`. Raises `TypeError` if it is not a report.
 
         Files of earlier versions may lack metrics that were added later; unknown fields are kept.
         """
@@ -142,7 +142,7 @@ def evaluate(
     protocol: Protocol = PROTOCOLS["allneg"],
     block: int = Evaluation.block,
 ) -> Report:
-    """Rank every triple of a split from both sides, and report."""
+    """Rank every triple of a split from both sides and return the report."""
     return Report.of(rank(model, tables, graph, split, protocol, block), graph)
 
 

@@ -1,4 +1,4 @@
-"""Names in, names out: the answers of a trained run to queries."""
+"""Answers of a trained run to queries by name."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Predictor:
 
     @torch.no_grad()
     def scores(self, queries: Queries) -> Tensor:
-        """The score of every entity as the answer: float32 (B, N), free to be overwritten."""
+        """The score of every entity as the answer: float32 (B, N). The caller may overwrite it."""
         return scores(self.model, self.tables, queries, self.packed).float()
 
     @torch.no_grad()
