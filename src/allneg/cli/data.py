@@ -23,7 +23,7 @@ def data_command() -> None:
 @data_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the datasets with known names, and where they are."""
+    """List the known datasets and where they are stored."""
     from allneg.graph.datasets import KNOWN_NAMES
 
     sets = [_described(name) for name in KNOWN_NAMES]
@@ -82,11 +82,11 @@ def get_command(name: str, as_json: bool) -> None:
 
 @data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
-@click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 if splits share triples.")
 @set_option
 @json_option
 def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
-    """Count what PATH_OR_NAME contains, and report what could distort results."""
+    """Count the triples of PATH_OR_NAME, and report leaks and overlaps between splits."""
     from allneg.graph.check import check
     from allneg.graph.clean import duplicates_note
     from allneg.graph.read import read_graph

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.Choice(["allneg", "kbc", "libkge", "pykeen"], case_sensitive=False),
     default="allneg",
     show_default=True,
-    help="Whose rules for ties, filters and unseen entities.",
+    help="Rules for ties, filters and unseen entities.",
 )
 @device_option
 @json_option
@@ -95,9 +95,9 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
 
 @click.command()
 @run_argument
-@click.option("--head", metavar="NAME", help="Query tails: (head, relation, ?).")
-@click.option("--tail", metavar="NAME", help="Query heads: (?, relation, tail).")
-@click.option("--relation", metavar="NAME")
+@click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
+@click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
+@click.option("--relation", metavar="NAME", help="Relation of the query.")
 @click.option(
     "--queries",
     "--questions",
@@ -106,7 +106,9 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
     help="A file of queries: head, relation, tail per line, separated by tabs, with ? for the "
     "head or the tail.",
 )
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of answers."
+)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
 @device_option
 @json_option
@@ -121,7 +123,7 @@ def predict_command(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Answer queries with RUN: names in, names out."""
+    """Answer queries by name with the best weights of RUN."""
     queries = _queries(head, relation, tail, file)
     from allneg.cli.reports import note_if_unfinished
     from allneg.predict.predictor import Predictor
@@ -158,7 +160,7 @@ def _queries(
     if file is not None:
         return _read(file)
     if relation is None or (head is None) == (tail is None):
-        raise click.UsageError("give --relation and one of --head (for tails) or --tail")
+        raise click.UsageError("give --relation and either --head (to ask for tails) or --tail")
     return [("tail", head, relation)] if head is not None else [("head", str(tail), relation)]
 
 
@@ -203,4 +205,4 @@ def _print_table(query: Query, answers: list[Prediction]) -> None:
     columns = ("#", "answer", "score#", "probability#", "known")
     table(" — ".join(_triple(query, "?")), columns, rows)
     if not answers:
-        note("all entities are known answers")
+        note("no new answers: all entities are known answers")

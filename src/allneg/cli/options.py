@@ -14,14 +14,20 @@ set_option = click.option(
     "settings",
     multiple=True,
     metavar="PART.FIELD=VALUE",
-    help="A setting of the recipe, such as training.epochs=20. May be repeated.",
+    help="Change a setting of the recipe, such as model.dim=200. May be repeated.",
 )
-device_option = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
+device_option = click.option(
+    "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
+)
 mesh_option = click.option(
-    "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
+    "--mesh", metavar="rows=N,batch=M", help="Grid of the processes that torchrun starts."
 )
 split_option = click.option(
-    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+    "--split",
+    type=click.Choice(["train", "valid", "test"], case_sensitive=False),
+    default="test",
+    show_default=True,
+    help="The split to rank.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent_option = click.option(

@@ -34,13 +34,19 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="[PART]...")
-@click.option("--datasets", callback=_words, metavar="A,B", help="Only these data sets.")
+@click.option("--datasets", callback=_words, metavar="A,B", help="Only these datasets.")
 @click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
-@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0; for figure1 0,1,2.")
-@click.option("--quick", is_flag=True, help="Small models of an embedded graph, kept apart.")
-@click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Runs at the same time.")
-@click.option("--limit-seconds", type=_SECONDS, callback=a_number, help="Then save and stop.")
-@click.option("--status", "status_only", is_flag=True, help="Train nothing, only print.")
+@click.option(
+    "--seeds", callback=_seeds, metavar="0,1,2", help="Seeds. Default: 0; for figure1 0,1,2."
+)
+@click.option("--quick", is_flag=True, help="Train small models on countries, in separate folders.")
+@click.option(
+    "--parallel", type=click.IntRange(1, 64), default=1, help="Number of runs at the same time."
+)
+@click.option(
+    "--limit-seconds", type=_SECONDS, callback=a_number, help="Save and stop after this time."
+)
+@click.option("--status", "status_only", is_flag=True, help="Print the results and exit.")
 @click.option("--results", type=Path, help="Folder of result files. Default: results")
 @click.option("--runs", type=Path, default="runs/reproduce", help="Folder of runs.")
 @json_option
@@ -59,7 +65,7 @@ def reproduce_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Train cells of the paper's tables and print our numbers beside the paper's.
+    """Train cells of the paper's tables and compare our numbers with the paper's.
 
     PART is table1, table2, figure1, norms or beyond. Finished cells are skipped and interrupted
     runs are resumed. Without PART, only the results so far are printed.

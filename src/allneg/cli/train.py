@@ -39,7 +39,7 @@ UNSET = {
 
 @click.command()
 @click.argument("data")
-@click.option("--model", metavar="NAME", help="Such as complex; a wrong name lists all models.")
+@click.option("--model", metavar="NAME", help="Model, such as complex; a wrong name lists all.")
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
@@ -47,7 +47,7 @@ UNSET = {
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @device_option
 @mesh_option
-@click.option("--out", type=PATH, help="The folder of the run; it must not exist.")
+@click.option("--out", type=PATH, help="New folder for the run. Default: in runs/")
 @click.option("--print-recipe", is_flag=True, help="Print the whole recipe and exit.")
 @json_option
 @quiet_option
@@ -66,7 +66,7 @@ def train_command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known graph (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known dataset (`allneg data list`) or a path.
 
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
@@ -91,8 +91,8 @@ def train_command(
     is_test = run.has_report and run.report.protocol["split"] == "test"
     if is_test and len(run.graph.valid) and not quiet:
         note(
-            "valid and test MRR differ: they rank other queries, and the ranks of valid are "
-            "filtered by train and valid alone"
+            "valid and test MRR are not comparable: their queries differ, and valid is filtered by "
+            "train and valid only"
         )
 
 
@@ -119,7 +119,7 @@ def resume_command(
         with training_progress(quiet, parent) as (callbacks, stopped_by):
             resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped_by)
     elif is_rank_zero():
-        note("the run is finished already")
+        note("the run is already finished")
     if is_rank_zero():
         print_run(opened, as_json)
 
@@ -142,9 +142,11 @@ def _with_unset(recipe: Recipe) -> str:
 @click.argument("recipe", type=PATH)
 @set_option
 @device_option
-@click.option("--mesh", metavar="rows=N,batch=M", help="Plan for several devices.")
-@click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="A GPU that is not here.")
-@click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
+@click.option("--mesh", metavar="rows=N,batch=M", help="Plan for a grid of devices.")
+@click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="Plan for this kind of GPU.")
+@click.option(
+    "--entities", type=_SIZE, help="Number of entities. Give all three to plan without data."
+)
 @click.option("--relations", type=_SIZE, help="Number of relations.")
 @click.option("--triples", type=_SIZE, help="Number of triples in train.")
 @json_option
@@ -159,7 +161,7 @@ def plan_command(
     triples: int | None,
     as_json: bool,
 ) -> None:
-    """Print the memory that RECIPE needs on each device, before anything is allocated."""
+    """Print the memory that RECIPE needs on each device, without training."""
     import torch
 
     from allneg.hardware import find_device, memory
