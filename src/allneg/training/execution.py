@@ -19,7 +19,7 @@ _SINGLE = Mesh()
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """The choices behind a step. `str()` of it is the line that a run prints."""
+    """How a step runs. `str(plan)` is the line that a run prints."""
 
     device: torch.device
     queries: int  # of a process, compared at once: the batch, or a part of it
@@ -70,10 +70,10 @@ class ExecutionPlan:
             and optimizer.updates_bf16_copy,
             host_table=host_table,
             is_captured=is_cuda
-            and mesh.size == 1  # a captured sum would not notice that a process has ended
+            and mesh.size == 1  # a captured sum would not detect that a process has ended
             and recipe.training.micro_batch is None
             and optimizer.capturable
-            and model.kernel.name != "l2"  # looks for close pairs, and waits for the device
+            and model.kernel.name != "l2"  # its search for close pairs waits for the device
             and (loss.negatives == "per_query" or not loss.mask_known)  # else shapes vary
             and not hardware.deterministic
             and not host_table,
@@ -88,7 +88,7 @@ class ExecutionPlan:
     def __str__(self) -> str:
         scores = f"{self.queries:,} queries × {self.columns:,} candidates"
         if self.negatives == "per_query":
-            scores += " of their own"
+            scores += " per query"
         scores += f", {self.block:,} at a time" if self.block else " at once"
         where = ", rows from host memory" if self.host_table else ""
         how = "matrix products" if self.kernel in ("dot", "l2", "squared_l2") else ""

@@ -17,5 +17,5 @@ def update_best(state: State, mrr: float, recipe: Recipe) -> State:
 
 
 def should_stop(state: State, recipe: Recipe) -> bool:
-    """Has the validation MRR not improved for too long?"""
+    """Whether the validation MRR has not improved for `evaluation.patience` evaluations."""
     return state.stale >= recipe.evaluation.patience
