@@ -125,7 +125,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         ("hardware.threads=0", "hardware.threads must be more than 0, not 0"),
         ("hardware.threads=1025", "hardware.threads must be at most 1024, not 1025"),
         ("data.name=7", "data.name must be text, not 7"),
-        ("data.name=\udcff", "data.name must be Unicode, which TOML is written in, not '\\udcff'"),
+        ("data.name=\udcff", "data.name must be valid Unicode, not '\\udcff'"),
         ("training.seed=-1", "training.seed must be at least 0, not -1"),
         (f"training.seed={2**63}", f"training.seed must be at most {2**63 - 1}, not {2**63}"),
     ],

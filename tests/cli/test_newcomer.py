@@ -75,7 +75,7 @@ def test_a_plan_is_compared_with_the_available_memory(
     shown = allneg("plan", recipe, "--json").json
     assert shown["fits"]
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(hardware, "_MEMORY_MEMORY_LIMIT", limit)
+    monkeypatch.setattr(hardware, "_CGROUP_LIMIT", limit)
     limit.write_text("1000\n")
     assert "cpu has 0.0 MiB: does not fit; lower model.dim" in allneg("plan", recipe).out
     limit.write_text(f"{sum(shown['kept'].values()) + 1}\n")
@@ -150,7 +150,7 @@ def test_training_explains_why_valid_and_test_mrr_differ(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu")
-    word = "filtered by train and valid alone"
+    word = "filtered by train and valid only"
     assert word in allneg("train", tiny_folder, "--out", tmp_path / "one", *quick).err
     assert allneg("train", tiny_folder, "--out", tmp_path / "two", "--quiet", *quick).err == ""
     alone = tmp_path / "train-only"

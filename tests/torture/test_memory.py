@@ -150,7 +150,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, step: int, failure: Callable[[], ob
     [
         ("training.batch_size=8", "Lower training.micro_batch to 4"),
         ("training.micro_batch=3", "Lower training.micro_batch to 1"),
-        ("training.micro_batch=1", "lower loss.block or model.dim"),
+        ("training.micro_batch=1", "Lower loss.block or model.dim"),
     ],
 )
 def test_training_out_of_memory_names_the_setting_to_lower(
