@@ -162,7 +162,11 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
             2,
             "absent.toml: there is no such file or shipped recipe",
         ),
-        (["train", "countries", "--device", "cuda:99", "--out", "new"], 2, "cuda:99 is not available"),
+        (
+            ["train", "countries", "--device", "cuda:99", "--out", "new"],
+            2,
+            "cuda:99 is not available",
+        ),
         (["train", "countries", "--seed", "-1"], 2, "training.seed must be at least 0"),
         (["train", "countris"], 3, "close names: 'countries'"),
         (["train", "no/such/folder"], 3, "no such file or folder"),
