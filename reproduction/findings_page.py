@@ -26,7 +26,7 @@ from reproduction.text import (
 
 _TOP = f"""# Findings
 
-This page checks the claims of Jain et al. (2020) on each data set. `python -m reproduction` writes
+This page checks the claims of Jain et al. (2020) on each dataset. `python -m reproduction` writes
 it from the result files that each sentence links to. All numbers are filtered test MRR: the mean
 over seeds ± the standard deviation.
 
@@ -59,7 +59,7 @@ def findings_page(published: Published) -> str:
 
 
 def _rows(published: Published, rows: Sequence[str]) -> Iterator[list[Ours]]:
-    """These rows on every data set that has them all."""
+    """These rows on every dataset that has them all."""
     for data in dict.fromkeys(cell.data for cell in published.cells):
         found = [ours for row in rows if (ours := published.get(data, row)) is not None]
         if data not in UNAVAILABLE and len(found) == len(rows):

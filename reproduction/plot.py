@@ -15,12 +15,12 @@ from reproduction.published import FLAT_FROM, TITLES, Ours
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLORS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c", "#8a6d1f")  # one per data set
+_COLORS = ("#1f5fa8", "#c8551b", "#3b8a3e", "#8b4a9c", "#8a6d1f")  # one per dataset
 _DPI = 160
 
 
 def draw(curves: Mapping[str, Sequence[Ours]], folder: Path) -> list[Path]:
-    """Write figure1.svg and figure1.png: one panel per data set, the paper's at the top.
+    """Write figure1.svg and figure1.png: one panel per dataset, the paper's at the top.
 
     The same results and the same matplotlib give the same bytes. Without curves, an older figure
     is deleted, because it does not belong to these results.

@@ -178,7 +178,7 @@ class Published:
         return ", ".join(link(cell.name, self.results.path(cell), self.docs) for cell in cells)
 
     def curves(self) -> dict[str, list[Ours]]:
-        """The points of figure 1 with a result, for every data set with at least two."""
+        """The points of figure 1 with a result, for every dataset with at least two."""
         found: dict[str, list[Ours]] = {}
         for cell in self.cells:
             if is_point(cell) and (ours := self.ours(cell)).mrr is not None:
@@ -187,5 +187,5 @@ class Published:
 
 
 def is_point(cell: Cell) -> bool:
-    """Is it a point of figure 1, or of the same curve on another data set?"""
+    """Is it a point of figure 1, or of the same curve on another dataset?"""
     return cell.row.startswith("figure1/")

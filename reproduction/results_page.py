@@ -71,7 +71,7 @@ def _page(published: Published) -> Iterator[str]:
     beyond = [cell for cell in cells if cell.part == "beyond" and cell not in norms]
     yield "\n## Beyond the paper\n"
     yield from _tables(published, [cell for cell in beyond if not is_point(cell)])
-    yield "\n### Figure 1 on the other data sets\n"
+    yield "\n### Figure 1 on the other datasets\n"
     for data in dict.fromkeys(cell.data for cell in beyond if is_point(cell)):
         yield f"\n{TITLES[data]}:\n"
         points = [cell for cell in beyond if cell.data == data and is_point(cell)]
@@ -80,11 +80,11 @@ def _page(published: Published) -> Iterator[str]:
 
 
 def _overview(published: Published) -> Iterator[str]:
-    """One row per model, one column per data set."""
+    """One row per model, one column per dataset."""
     shown = [
         cell for cell in published.cells if cell.data not in UNAVAILABLE and "/" not in cell.row
     ]
-    # A row of the norms on one data set may be a row of its own on another.
+    # A row of the norms on one dataset may be a row of its own on another.
     by_name = {cell.name.replace("/norms/", "/"): cell for cell in published.cells}
     datasets = dict.fromkeys(cell.data for cell in shown)
     yield "\n## Overview\n\nOur test MRR, with the paper's in parentheses.\n\n"
@@ -111,7 +111,7 @@ def _point_title(cell: Cell) -> str:
 
 
 def _tables(published: Published, cells: Sequence[Cell]) -> Iterator[str]:
-    """One table per data set."""
+    """One table per dataset."""
     for data in dict.fromkeys(cell.data for cell in cells):
         yield f"\n### {TITLES[data]}\n"
         yield from _table(published, [cell for cell in cells if cell.data == data])

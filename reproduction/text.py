@@ -12,6 +12,15 @@ from allneg.reproduce import Result, comparable
 
 SMALL = 0.003  # smaller differences count as none: seeds alone differ by that much
 LARGE = 0.02  # differences from here on count as large
+_NAMES = {  # of settings whose field alone is unclear
+    "model.reciprocal": "reciprocal relations",
+    "model.scale": "scale of initial values",
+    "loss.name": "loss",
+    "regularizer.name": "regularizer",
+    "regularizer.weight": "regularizer weight",
+    "optimizer.name": "optimizer",
+    "optimizer.every": "schedule interval",
+}
 
 
 def digits(value: float | None, count: int) -> str:
@@ -71,7 +80,7 @@ def other_differences(one: Recipe | None, other: Recipe | None, expected: Set[st
         return ""
     mine, theirs = comparable(one).to_tables(), comparable(other).to_tables()
     names = [
-        f"{part} {name}" if name in ("name", "weight", "every") else name
+        _NAMES.get(f"{part}.{name}", name)
         for part in ("model", "loss", "regularizer", "optimizer", "training")
         for name in {**mine[part], **theirs[part]}
         if mine[part].get(name) != theirs[part].get(name) and f"{part}.{name}" not in expected

@@ -117,7 +117,7 @@ def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
     node = _node(kind)
     assert isinstance(node, ast.ClassDef)
     found = {
-        name: f"- `{name}: {ast.unparse(item.annotation)}`{comment}"
+        name: f"- `{name}: {ast.unparse(item.annotation).removeprefix('parts.')}`{comment}"
         for name, item, comment in _fields(kind)
     }
     for item in node.body:

@@ -21,14 +21,16 @@ def test_auto_is_the_first_cuda_device_or_the_cpu() -> None:
 @pytest.mark.battery(32)
 @pytest.mark.parametrize("name", ["cuda:99", "meta", "cpu:3"])
 def test_a_missing_device_is_refused_with_a_list_of_devices(name: str) -> None:
-    with pytest.raises(RecipeError, match=rf"no {name} here; there is auto, cpu") as caught:
+    with pytest.raises(
+        RecipeError, match=rf"{name} is not available on this machine; use one of: auto, cpu"
+    ) as caught:
         find_device(name)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cpu\x1b"])
 def test_an_unknown_device_is_refused_with_a_list_of_devices(name: str) -> None:
-    with pytest.raises(RecipeError, match="is no device; try auto, cpu"):
+    with pytest.raises(RecipeError, match="is not a device; use one of: auto, cpu"):
         find_device(name)
 
 

@@ -93,7 +93,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         Recipe.read(tmp_path / "mine.toml")
     assert caught.value.exit_code == 2
     assert str(caught.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "mine.toml: traning is not a part; did you mean training?",
+        "mine.toml: traning is not a part of a recipe; did you mean training?",
         "mine.toml: training.lerning_rate is not a setting; did you mean optimizer.learning_rate?",
         "mine.toml: training.batch_size must be more than 0, not -5",
         "mine.toml: training.epochs must be a whole number, not 'many'",
@@ -117,16 +117,16 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         ("model.norm=3", "model.norm must be one of 1, 2, not 3"),
         ("model.norm=true", "model.norm must be one of 1, 2, not True"),
         ("regularizer.weight=inf", "regularizer.weight must be finite, not inf"),
-        ("regularizer.weight=-1", "regularizer.weight must not be negative, not -1.0"),
+        ("regularizer.weight=-1", "regularizer.weight must be at least 0, not -1.0"),
         (
             "loss.label_smoothing=1",
             "loss.label_smoothing must be at least 0 and less than 1, not 1.0",
         ),
         ("hardware.threads=0", "hardware.threads must be more than 0, not 0"),
         ("hardware.threads=1025", "hardware.threads must be at most 1024, not 1025"),
-        ("data.name=7", "data.name must be a text, not 7"),
-        ("data.name=\udcff", "data.name must be Unicode, which TOML is written in, not '\\udcff'"),
-        ("training.seed=-1", "training.seed must not be negative, not -1"),
+        ("data.name=7", "data.name must be text, not 7"),
+        ("data.name=\udcff", "data.name must be valid Unicode, not '\\udcff'"),
+        ("training.seed=-1", "training.seed must be at least 0, not -1"),
         (f"training.seed={2**63}", f"training.seed must be at most {2**63 - 1}, not {2**63}"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
     "texts, message",
     [
         (["data.columns=hrx"], "data.columns must be the letters h, r, t"),
-        (["data.valid_share=0.5", "data.test_share=0.5"], "leave nothing to train on"),
+        (["data.valid_share=0.5", "data.test_share=0.5"], "must be less than 1 together"),
         (["model.norm=2"], "model.norm is for distance models; complex has no norm"),
         (["loss.temperature=3"], "loss.temperature is for loss.name self-adversarial"),
         (["model.name=transe", "model.squared=true"], "model.squared needs model.norm 2"),
@@ -152,7 +152,7 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
         ),
         (
             ["loss.class_weights=true", "loss.subsampling=true"],
-            "loss.class_weights and loss.subsampling both weigh queries",
+            "loss.class_weights and loss.subsampling both weight queries",
         ),
         (
             ["loss.in_batch_negatives=false"],

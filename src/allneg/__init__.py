@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 # Threads that wait for each other by spinning are ten times slower than one thread as soon as
-# another program wants the same cores. Read when torch is loaded, so it must be said before.
+# another program uses the same cores. torch reads this when it is imported, so it is set before.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:

@@ -91,10 +91,14 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise RecipeError(f"hardware.device: {name!r} is no device; try {available}") from None
+        raise RecipeError(
+            f"hardware.device: {name!r} is not a device; use one of: {available}"
+        ) from None
     counts = {"cpu": 1, "cuda": n_cuda, "mps": int(has_mps)}
     if (device.index or 0) >= counts.get(device.type, 0):
-        raise RecipeError(f"hardware.device: no {name} here; there is {available}")
+        raise RecipeError(
+            f"hardware.device: {name} is not available on this machine; use one of: {available}"
+        )
     return device
 
 

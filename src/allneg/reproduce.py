@@ -77,9 +77,9 @@ CELLS = tuple(
 def select(
     parts: Collection[str], datasets: Collection[str] = (), rows: Collection[str] = ()
 ) -> list[Cell]:
-    """The cells of some parts; those of unavailable data sets only if `datasets` names them."""
+    """The cells of some parts; those of unavailable datasets only if `datasets` names them."""
     for what, names, known in (
-        ("data set", datasets, {cell.data for cell in CELLS}),
+        ("dataset", datasets, {cell.data for cell in CELLS}),
         ("row", rows, {cell.row for cell in CELLS}),
     ):
         for name in set(names) - known:

@@ -72,7 +72,7 @@ def test_the_json_of_a_run_with_nothing_to_rank_has_the_reason(
     assert "no valid or test" in done.json["reason"]
     before = (tmp_path / "run" / "status.json").stat()
     again = allneg("resume", tmp_path / "run", "--json")
-    assert "finished already" in again.err
+    assert "already finished" in again.err
     assert again.json == done.json
     assert (tmp_path / "run" / "status.json").stat() == before
 
@@ -162,8 +162,12 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
             2,
             "absent.toml: there is no such file or shipped recipe",
         ),
-        (["train", "countries", "--device", "cuda:99", "--out", "new"], 2, "no cuda:99 here"),
-        (["train", "countries", "--seed", "-1"], 2, "training.seed must not be negative"),
+        (
+            ["train", "countries", "--device", "cuda:99", "--out", "new"],
+            2,
+            "cuda:99 is not available",
+        ),
+        (["train", "countries", "--seed", "-1"], 2, "training.seed must be at least 0"),
         (["train", "countris"], 3, "close names: 'countries'"),
         (["train", "no/such/folder"], 3, "no such file or folder"),
         (["evaluate", "no/such/run"], 4, "not a run"),
@@ -274,7 +278,7 @@ def test_missing_weights_have_exit_code_4(allneg: Command, toy_copy: Run) -> Non
     (toy_copy.folder / "checkpoints").mkdir()
     done = allneg("evaluate", toy_copy.folder)
     assert (done.code, done.out) == (4, "")
-    assert "its weights are gone; take them from a copy" in done.err
+    assert "its weights are missing; copy them from a backup" in done.err
     done = allneg("verify", toy_copy.folder)
     assert done.code == 4
 
@@ -316,7 +320,7 @@ def test_tables_that_do_not_fit_are_refused_before_a_folder_is_made(
     large = ("--set", "model.dim=99999999999")
     done = allneg("train", tiny_folder, *QUICK, *large, "--out", tmp_path / "run", "-q")
     assert done.code == 6
-    assert "rows alone take 8,940.7 GiB, and cpu has " in done.err
+    assert "rows alone need 8,940.7 GiB, but cpu has " in done.err
     assert not (tmp_path / "run").exists()
 
 

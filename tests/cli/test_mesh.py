@@ -46,7 +46,7 @@ def test_a_restart_continues_only_its_own_run(
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
     done = allneg("train", tiny_folder, "--device", "cpu", "--out", toy_copy.folder)
     assert done.code == 2
-    assert "exists already" in done.err
+    assert "already exists" in done.err
 
 
 def test_one_process_can_resume_a_run_of_several(allneg: Command, toy_copy: Run) -> None:
@@ -113,4 +113,4 @@ def test_export_writes_the_best_weights_of_any_run(
     assert all(tensor.equal(true[name]) for name, tensor in found.items())
     again = allneg("export", toy_run.folder, "--out", out, "--json")
     assert again.code == 2
-    assert "exists already" in again.err
+    assert "already exists" in again.err

@@ -150,7 +150,7 @@ def test_training_explains_why_valid_and_test_mrr_differ(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu")
-    word = "filtered by train and valid alone"
+    word = "filtered by train and valid only"
     assert word in allneg("train", tiny_folder, "--out", tmp_path / "one", *quick).err
     assert allneg("train", tiny_folder, "--out", tmp_path / "two", "--quiet", *quick).err == ""
     alone = tmp_path / "train-only"

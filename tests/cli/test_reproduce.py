@@ -286,7 +286,7 @@ def test_quick_results_are_marked_and_kept_apart(call: Command) -> None:
         (("table1", "--seeds", 1 << 63), "is not in the range"),
         (("table1", "--limit-seconds", "nan"), "nan is not a number; write one, such as 1500"),
         (("table3",), "'table3' is not one of"),
-        (("table1", "--datasets", "wn81"), "no data set is called 'wn81'"),
+        (("table1", "--datasets", "wn81"), "no dataset is called 'wn81'"),
     ],
 )
 def test_wrong_arguments_are_errors(

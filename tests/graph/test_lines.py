@@ -38,7 +38,7 @@ def test_ids_follow_first_appearance_heads_and_tails_alternating(read: Read) -> 
 def test_a_train_file_without_triples_is_an_error_that_names_the_file(
     read: Read, empty: bytes
 ) -> None:
-    with pytest.raises(DataError, match=r"toy/train\.txt: no triples in it"):
+    with pytest.raises(DataError, match=r"toy/train\.txt: it has no triples"):
         read(empty)
     assert DataError.exit_code == 3
 

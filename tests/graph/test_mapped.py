@@ -138,7 +138,7 @@ def test_notes_are_the_same_on_disk(tmp_path: Path) -> None:
     [
         (b"a\tr\tb\n" * 9 + b"a\tr\n", r"train\.txt:10: expected head, relation, tail"),
         (b"a\tr\tb\n" * 9 + b"\xff\tr\tb\n", r"train\.txt:10: not utf-8 at byte 54"),
-        (b"\n\n", "no triples in it"),
+        (b"\n\n", "it has no triples"),
         (gzip.compress(TRAIN, mtime=0), "gz"),
     ],
 )

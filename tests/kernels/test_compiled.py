@@ -78,7 +78,7 @@ def test_rows_without_coordinates_have_the_distance_0():
     [
         (torch.zeros(1, 4), torch.zeros(1, 6), r"queries of \(1, 4\) against rows of \(1, 6\)"),
         (torch.zeros(1, 4), torch.zeros(4), "against rows of"),
-        (torch.zeros(1, 3), torch.zeros(1, 3), "no 2 equal parts"),
+        (torch.zeros(1, 3), torch.zeros(1, 3), "cannot be split into 2 equal parts"),
         (torch.zeros(1, 4), torch.zeros(1, 4).double(), "both must be float32 on cpu"),
         (torch.zeros(1, 4), torch.zeros(1, 4, device="meta"), "both must be float32 on cpu"),
     ],

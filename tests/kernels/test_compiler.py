@@ -108,7 +108,7 @@ def test_a_home_that_cannot_be_written_is_named(home):
 @needs_compiler
 def test_a_home_that_is_a_file_is_named(home):
     home.write_text("")
-    with pytest.raises(CompileError, match="set ALLNEG_HOME to a folder of yours"):
+    with pytest.raises(CompileError, match="set ALLNEG_HOME to a folder that you own"):
         built("pairs")
 
 

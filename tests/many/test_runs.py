@@ -200,5 +200,5 @@ def test_an_exported_run_answers_ranks_and_verifies_as_any_other(
 
 
 def test_export_replaces_nothing(sharded: Run, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="exists already"):
+    with pytest.raises(RecipeError, match="already exists"):
         export(sharded, tmp_path)

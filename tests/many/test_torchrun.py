@@ -61,7 +61,7 @@ def kill_one_and_wait(launcher: subprocess.Popen[bytes], folder: Path, log: Path
     wait_for(last.exists, log.read_text())
     first = children(launcher.pid)
     os.kill(first[-1], signal.SIGKILL)
-    wait_for(lambda: "does not answer any more" in log.read_text(), log.read_text())
+    wait_for(lambda: "no longer responds" in log.read_text(), log.read_text())
     saved = last.read_text()
     wait_for(lambda: last.read_text() != saved, log.read_text())
     assert not set(children(launcher.pid)) & set(first)
@@ -115,5 +115,5 @@ def test_processes_of_two_machines_are_restarted(tiny_folder: Path, tmp_path: Pa
             machine.send_signal(signal.SIGTERM)
         for machine in machines:
             machine.wait(SECONDS)
-    assert "exists already" not in log.read_text()
+    assert "already exists" not in log.read_text()
     assert Run.open(folder).status["state"] == "interrupted"

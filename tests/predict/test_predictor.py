@@ -146,7 +146,7 @@ def test_a_run_that_was_not_trained_has_no_answers(toy_copy: Run) -> None:
     shutil.rmtree(toy_copy.folder / "checkpoints")
     (toy_copy.folder / "checkpoints").mkdir()
     toy_copy.set_status("interrupted")
-    with pytest.raises(RunError, match="nothing is trained yet; `allneg resume` it"):
+    with pytest.raises(RunError, match="nothing is trained yet; run `allneg resume`"):
         load(toy_copy.folder, device="cpu")
 
 

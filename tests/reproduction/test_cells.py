@@ -51,7 +51,7 @@ def test_rows_and_data_sets_limit_the_selection() -> None:
 @pytest.mark.parametrize(
     "datasets, rows, message",
     [
-        (["wn81"], [], "no data set is called 'wn81'; close names: 'wn18'"),
+        (["wn81"], [], "no dataset is called 'wn81'; close names: 'wn18'"),
         ([], ["complex-v3"], "no row is called 'complex-v3'; close names: "),
         ([], ["nothing"], "no row is called 'nothing'; known names: bilinear, complex, "),
         (["wn18"], ["figure1/k-200"], "table1: no cell has these --datasets and --rows"),

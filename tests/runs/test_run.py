@@ -66,7 +66,7 @@ def test_existing_files_are_not_overwritten(
         out.mkdir()
         (out / "mine").write_text("mine")
     with pytest.raises(
-        RecipeError, match=r"exists already|not empty and not a run|exists and is not a folder"
+        RecipeError, match=r"already exists|not empty and not a run|exists and is not a folder"
     ) as caught:
         Run.create(out, quick(), tiny_graph)
     assert caught.value.exit_code == 2
@@ -313,7 +313,7 @@ def test_of_two_processes_that_create_a_run_the_second_fails(
     monkeypatch.setattr(
         "allneg.runs.folder.check_new", lambda folder: None
     )  # it was free a moment ago
-    with pytest.raises(RecipeError, match="run: exists already"):
+    with pytest.raises(RecipeError, match="run: already exists"):
         Run.create(tmp_path / "run", quick(), tiny_graph)
     assert Run.open(first.folder).graph.vocabulary == tiny_graph.vocabulary
 

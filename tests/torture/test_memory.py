@@ -150,7 +150,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, step: int, failure: Callable[[], ob
     [
         ("training.batch_size=8", "Lower training.micro_batch to 4"),
         ("training.micro_batch=3", "Lower training.micro_batch to 1"),
-        ("training.micro_batch=1", "lower loss.block or model.dim"),
+        ("training.micro_batch=1", "Lower loss.block or model.dim"),
     ],
 )
 def test_training_out_of_memory_names_the_setting_to_lower(
@@ -179,7 +179,7 @@ def test_with_sampled_negatives_their_number_is_named(
     run = made(f"loss.negatives={negatives}", f"loss.n_negatives={count}")
     if negatives == "shared":
         failing(monkeypatch, 3, out_of_memory)
-    with pytest.raises(ResourceError, match=rf"if that is not enough, {advice}"):
+    with pytest.raises(ResourceError, match=rf"if that is not enough, lower {advice}"):
         fit(run)
 
 
@@ -204,7 +204,7 @@ def test_after_a_device_failure_the_run_can_be_resumed(
     ) as caught:
         fit(run)
     assert caught.value.exit_code == 6
-    assert "\nWhat was saved is kept" in str(caught.value)
+    assert "\nSaved checkpoints are kept" in str(caught.value)
     saved = run.last()
     assert saved is not None
     assert (saved.state.epoch, saved.state.step) == (1, 3)

@@ -30,7 +30,7 @@ def test_the_line_names_queries_candidates_kernel_and_engine() -> None:
         blocks = decide("loss.block=100000", "model.name=rotate")
         assert "2,189 candidates, 192 at a time; modulus on cpu: engine cpu (as req" in str(blocks)
         own = decide("loss.negatives=per_query", "loss.n_negatives=7", "model.name=transe")
-        assert "500 queries × 8 candidates of their own at once; l1 on cpu" in str(own)
+        assert "500 queries × 8 candidates per query at once; l1 on cpu" in str(own)
     captured = decide(BF16, device=CUDA)
     assert str(captured).endswith("matrix products, bfloat16, captured as a CUDA graph")
     host = decide("hardware.table=host", device=CUDA)

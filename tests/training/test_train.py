@@ -58,7 +58,9 @@ def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> 
 def test_a_missing_device_is_refused_before_anything_is_written(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(RecipeError, match=r"no cuda:99 here; there is auto, cpu") as caught:
+    with pytest.raises(
+        RecipeError, match=r"cuda:99 is not available on this machine; use one of: auto, cpu"
+    ) as caught:
         train(tiny_folder, settings=["hardware.device=cuda:99"], out=tmp_path / "run")
     assert caught.value.exit_code == 2
     assert not (tmp_path / "run").exists()

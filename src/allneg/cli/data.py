@@ -23,7 +23,7 @@ def data_command() -> None:
 @data_command.command("list")
 @options.as_json
 def list_command(as_json: bool) -> None:
-    """List the datasets with known names, and where they are."""
+    """List the known datasets and where they are stored."""
     from allneg.graph.datasets import KNOWN_NAMES
 
     sets = [_described(name) for name in KNOWN_NAMES]
@@ -85,7 +85,7 @@ def get_command(name: str, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
-    """Count what PATH_OR_NAME contains, and report what could distort results."""
+    """Count the triples of PATH_OR_NAME, and report leaks and overlaps between splits."""
     from allneg.graph.check import check
     from allneg.graph.clean import duplicates_note
     from allneg.graph.read import read_graph

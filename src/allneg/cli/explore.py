@@ -22,8 +22,14 @@ from allneg.errors import Interrupted, UsageError, printable
 @click.option(
     "--labels", type=options.PATH, help="A file of lines: name, tab, readable label; also .gz, .xz."
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 chooses a free one.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--allow-host",
     "allowed",
@@ -42,7 +48,7 @@ def explore_command(
     no_browser: bool,
     device: str | None,
 ) -> None:
-    """Open a web page on RUNs: query them, compare them, look at their facts and quality."""
+    """Open a web page to query and compare RUNs and to see their facts and metrics."""
     _check_options(host, allowed)
     from allneg.predict.lookup import read_labels
     from allneg.serve.app import make_app

@@ -13,7 +13,10 @@ settings = click.option(
     "settings",
     multiple=True,
     metavar="PART.FIELD=VALUE",
-    help="A setting of the recipe, such as training.epochs=20. May be repeated.",
+    help="Change a setting of the recipe, such as model.dim=200. May be repeated.",
+)
+device_option = click.option(
+    "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
 )
 device = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
 mesh = click.option(

@@ -42,7 +42,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="[PART]...")
-@click.option("--datasets", callback=_words, metavar="A,B", help="Only these data sets.")
+@click.option("--datasets", callback=_words, metavar="A,B", help="Only these datasets.")
 @click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
 @click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0; for figure1 0,1,2.")
 @click.option("--quick", is_flag=True, help="Small models of an embedded graph, kept apart.")
@@ -67,7 +67,7 @@ def reproduce_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Train cells of the paper's tables and print our numbers beside the paper's.
+    """Train cells of the paper's tables and compare our numbers with the paper's.
 
     PART is table1, table2, figure1, norms or beyond. Finished cells are skipped and interrupted
     runs are resumed. Without PART, only the results so far are printed.

@@ -245,7 +245,10 @@ def info_command(run: Path, as_json: bool) -> None:
 @click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
 @options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
-    """Check sizes, SHA-256, shapes, names and ids of all files of RUN; exit with 4 on errors."""
+    """Check sizes, SHA-256, shapes, names and ids of all files of RUN.
+
+    The exit code is 4 if a check fails.
+    """
     from allneg.runs.verify import verify
 
     checks = verify(run, rank)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.argument("space", metavar="SPACE")
 @click.option("--out", type=options.PATH, required=True, help="The folder of the search.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
-@click.option("--trials", type=click.IntRange(1), help="Number of trials, for ranges.")
-@click.option("--halving", is_flag=True, help="Stop trials early that are worse than others.")
+@click.option("--trials", type=click.IntRange(1), help="Number of trials, if there are ranges.")
+@click.option("--halving", is_flag=True, help="Stop bad trials early.")
 @click.option("--status", "only_status", is_flag=True, help="Print the status and exit.")
 @options.settings
 @options.as_json
@@ -47,9 +47,10 @@ def search_command(
 
     SPACE is a file, or a shipped space such as search/paper-grid.
 
-    If a setting has a range, Optuna suggests --trials of them. Every trial runs once: the same
-    command continues an interrupted search, and helps a running one, also from another machine
-    that sees the folder. Trials are ordered by valid MRR; test is never ranked.
+    If a setting has a range, Optuna suggests as many trials as --trials gives. Every trial runs
+    once. Run the same command again to continue an interrupted search, or to share the trials of
+    a running one, also on another machine with the same folder. Trials are ordered by valid MRR;
+    a search never ranks test.
     """
     from allneg.cli.reports import stop_signal
     from allneg.recipes import find_recipe

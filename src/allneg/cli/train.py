@@ -28,7 +28,7 @@ UNSET = {
 
 @click.command()
 @click.argument("data")
-@click.option("--model", metavar="NAME", help="Such as complex; a wrong name lists all models.")
+@click.option("--model", metavar="NAME", help="Model, such as complex; a wrong name lists all.")
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
@@ -55,7 +55,7 @@ def train_command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known graph (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known dataset (`allneg data list`) or a path.
 
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
@@ -79,8 +79,8 @@ def train_command(
     is_test = run.has_report and run.report.protocol["split"] == "test"
     if is_test and len(run.graph.valid) and not quiet:
         note(
-            "valid and test MRR differ: they rank other queries, and the ranks of valid are "
-            "filtered by train and valid alone"
+            "valid and test MRR are not comparable: their queries differ, and valid is filtered by "
+            "train and valid only"
         )
 
 
@@ -106,7 +106,7 @@ def resume_command(
         with training_progress(quiet, parent) as (callbacks, stopped_by):
             resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped_by)
     elif is_rank_zero():
-        note("the run is finished already")
+        note("the run is already finished")
     if is_rank_zero():
         print_run(opened, as_json)
 
@@ -146,7 +146,7 @@ def plan_command(
     triples: int | None,
     as_json: bool,
 ) -> None:
-    """Print the memory that RECIPE needs on each device, before anything is allocated."""
+    """Print the memory that RECIPE needs on each device, without training."""
     import torch
 
     from allneg.hardware import find_device, memory

@@ -48,7 +48,7 @@ def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Report:
-    """The metrics of one ranking. A table has metrics as in JSON: mrr, mr, hits, count."""
+    """The metrics of one ranking. Each table has the keys mrr, mr, hits and count."""
 
     metrics: Mapping[str, Any]  # of all queries, two per triple
     by_side: Mapping[str, Any]  # "head", "tail"
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def hits(self) -> dict[str, float]:
-        """The share of ranks up to "1", "3", "10"."""
+        """Hits@k: the share of ranks up to k, for k = "1", "3" and "10"."""
         return dict(self.metrics["hits"])
 
     @property
@@ -140,7 +140,7 @@ def evaluate(
     protocol: Protocol = PROTOCOLS["allneg"],
     block: int = Evaluation.block,
 ) -> Report:
-    """Rank every triple of a split from both sides, and report."""
+    """Rank every triple of a split from both sides and return the report."""
     return Report.of(rank(model, tables, graph, split, protocol, block), graph)
 
 

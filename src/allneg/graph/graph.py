@@ -75,7 +75,7 @@ class Graph:
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """The category of each relation by the averages of Bordes et al. (2013): (R,).
+        """The category of each relation, as defined by Bordes et al. (2013): (R,).
 
         `1-n` means: on average, a head has at least 1.5 tails and a tail has fewer than 1.5
         heads. Averages are over the distinct triples of train, or of all splits for relations

@@ -29,8 +29,8 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
     """The graph of a known name, a folder, an archive, or one file of triples.
 
     A folder or an archive contains train, and optionally valid and test, in one of the FORMATS
-    of allneg.graph.files. One file is split by `settings`. Names are kept exactly; ids follow
-    their first appearance, train first. A known name means that dataset; write ./NAME for a
+    of allneg.graph.files. One file is split by `settings`. Names are kept exactly; ids are in the
+    order of first appearance, train first. A known name means that dataset; write ./NAME for a
     folder of the same name. The graph's `notes` report what was changed or looks unusual.
     """
     if isinstance(source, str) and source in KNOWN_NAMES:
@@ -60,7 +60,9 @@ def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:
         splits, names, notes = on_disk or read_in_memory(files, settings)
         for split in {"train", ""} & splits.keys():
             if not len(splits[split]):
-                raise DataError(f"{files[split].where}: no triples in it; train needs at least one")
+                raise DataError(
+                    f"{files[split].where}: it has no triples; train needs at least one"
+                )
         return cleaned(name, splits, names, notes, settings)
 
     large = sum(file.n_bytes for file in files.values()) >= _LARGE

@@ -1,4 +1,4 @@
-"""What every kernel is: scores of queries with rows, and the gradients of both."""
+"""The base class of kernels: scores of queries with rows, and their gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 class Kernel(ABC):
     """Compares query vectors with entity rows.
 
-    `rows` is a table (N, W), compared with every query, or holds each query's own rows
+    `rows` is a table (N, W), compared with every query, or has separate rows per query
     (B, K, W). Training calls `scores` and `gradients`; calling the kernel itself,
     `kernel(query, rows)`, gives scores that autograd can differentiate.
     """

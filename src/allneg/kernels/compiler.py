@@ -19,10 +19,10 @@ from allneg.errors import printable
 from allneg.paths import cache_folder
 
 _NAMES = ("cc", "gcc", "clang")
-# As exact as without them: they give up errno and traps, which nothing here reads, and let a
-# product and a sum round once.
+# These flags do not reduce precision: errno and traps are not used here, and a product followed by
+# a sum is rounded once instead of twice.
 _FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
-_NATIVE = "-march=native"  # some compilers do not know it
+_NATIVE = "-march=native"  # not supported by all compilers
 _SECONDS = 120
 
 
@@ -90,7 +90,7 @@ def _run(command: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[
 
 
 def _folder() -> Path:
-    """Where libraries are kept: writable by this user alone, since what lies there is executed."""
+    """Where libraries are kept: writable by this user alone, because its files are executed."""
     folder = cache_folder().absolute() / "compiled"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _folder() -> Path:
     except OSError as error:
         raise CompileError(
             f"{folder}: {error.strerror}; compiled libraries are kept there "
-            "(set ALLNEG_HOME to a folder of yours)"
+            "(set ALLNEG_HOME to a folder that you own)"
         ) from None
     return folder
 

@@ -13,8 +13,8 @@ from allneg.errors import RecipeError, close_names, printable
 from allneg.kernels import compiler
 
 ENGINES = ("auto", "reference", "cpu", "compiled", "gpu")
-# Requests of `using` that are in force; the last one counts. They hold for the whole process,
-# since the threads of a server must not differ, and may end in any order.
+# Active requests of `using`; the last one counts. They apply to the whole process, because all
+# threads of a server must use the same engine, and they may end in any order.
 _requests: list[tuple[str]] = []
 
 
@@ -66,14 +66,14 @@ def _choice(device: torch.device) -> tuple[str, str]:
     if device.type != "cuda":
         return "reference", f"there is no faster one for {device.type}"
     if not _has_triton():
-        return "reference", "Triton is not installed: pip install 'allneg[gpu]' makes it faster"
+        return "reference", "Triton is not installed; for more speed: pip install 'allneg[gpu]'"
     if torch.are_deterministic_algorithms_enabled():
         return "gpu", "Triton, without atomic adds: PyTorch is set to be deterministic"
     return "gpu", "Triton"
 
 
 def _check(name: str, device: torch.device) -> None:
-    """Refuse an engine that cannot run on `device`."""
+    """Raise an error if an engine cannot run on `device`."""
     problem, remedy = None, "set hardware.engine to 'auto'"
     if name == "gpu" and not _has_triton():
         problem = "Triton is not installed"

@@ -8,17 +8,18 @@ from torch import Tensor
 from allneg.kernels.base import Kernel
 from allneg.kernels.distances import fp32
 
-# |q|² + |e|² - 2qe loses its digits where q is close to e. Pairs whose squared distance is below
+# |q|² + |e|² - 2qe loses precision where q is close to e. Pairs whose squared distance is below
 # this share of |q|² + |e|² are computed again from their difference.
 _CLOSE = {torch.float32: 1e-3, torch.float64: 1e-7}
 _PAIRS = 1 << 14  # close pairs per block
 
 
 class L2(Kernel):
-    """score = -|q - e|, exact to rounding near 0 too, where the gradient is 0.
+    """score = -|q - e|, exact up to rounding, also near 0. The gradient at 0 is 0.
 
     With TF32 products the error is largest just above the close pairs: a distance of a
-    thirtieth of the vectors' lengths may be off by a few percent, others by a few millionths.
+    thirtieth of the vectors' lengths may have an error of a few percent,
+    others of a few millionths.
     """
 
     name = "l2"
@@ -61,7 +62,7 @@ class L2(Kernel):
 
 @dataclass(frozen=True)
 class SquaredL2(Kernel):
-    """score = -|q - e|², plus both biases where `bias` says that vectors end with one."""
+    """score = -|q - e|²; with `bias`, plus the last numbers of both vectors, their biases."""
 
     bias: bool = False
     name = "squared_l2"
@@ -96,7 +97,7 @@ class SquaredL2(Kernel):
 
 
 def _close_pairs(square: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Indices of the pairs whose squared distance is too small to trust, in bounded parts."""
+    """Indices of the pairs whose squared distance is too small to be precise, in parts."""
     b, n = (square <= _CLOSE[square.dtype] * lengths).nonzero(as_tuple=True)
     return list(zip(b.split(_PAIRS), n.split(_PAIRS), strict=True))
 

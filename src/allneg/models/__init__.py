@@ -1,4 +1,4 @@
-"""Rows → query vectors: the models by the name a recipe gives them."""
+"""Rows → query vectors: the models by their names in recipes."""
 
 from allneg.models.base import Model
 from allneg.models.complex import ComplEx

@@ -1,4 +1,4 @@
-"""What every model is: formulas that turn rows into query vectors; and distance models."""
+"""Base classes of models: formulas that turn rows into query vectors."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from allneg.kernels import Kernel, SquaredL2, dot, l2
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """Formulas only: a model owns no parameters and sees no ids, devices or processes.
+    """Formulas only: a model has no parameters and does not depend on ids, devices or processes.
 
     A query is (head, relation, ?) or (?, relation, tail). The model turns it into a query
     vector, and `kernel` scores that vector against entity rows, so that both queries of one
     triple get the same score.
     """
 
-    dim: int  # coordinates per row; complex ones where the model says so
+    dim: int  # coordinates per row; complex numbers in some models
     scale: float  # standard deviation of the initial values
     norm: int = 1  # of the distance, for distance models
-    squared: bool = False  # norm 2 without its root
+    squared: bool = False  # norm 2 without the square root
     bias: bool = False  # one number per entity, added to squared distances
 
     kernel: ClassVar[Kernel] = dot
@@ -31,7 +31,7 @@ class Model(ABC):
     relation_parts: ClassVar[int] = 1
     entity_axes: ClassVar[int] = 1  # numbers per coordinate: 2 for complex, 4 for quaternions
     relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which is not regularized
-    separate_roles: ClassVar[bool] = False  # `factors` uses other parts of a head than of a tail
+    separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
 
     @property
     def entity_width(self) -> int:
@@ -69,7 +69,7 @@ class Model(ABC):
     def query(self, entity: Tensor, relation: Tensor, side: Tensor, reciprocal: bool) -> Tensor:
         """The query vectors for both sides: `side` is 0 where the tail is asked for, 1 for heads.
 
-        With reciprocal relations a head query has a relation row of its own, used as for tails.
+        With reciprocal relations, a head query has a separate relation row and uses `tail_query`.
         """
         tail = self.tail_query(entity, relation)
         if reciprocal:
@@ -111,8 +111,8 @@ class DistanceModel(Model):
     """score(h, r, t) = -‖q(h, r) - t‖, where q moves the head by the relation.
 
     `norm` 1 sums the moduli of the coordinates, 2 is the Euclidean distance. `squared` leaves out
-    its root. With `bias` each entity has one more number b, the last of its row, and b(h) + b(t)
-    is added to the score.
+    the square root. With `bias` each entity has one more number b, the last of its row, and
+    b(h) + b(t) is added to the score.
     """
 
     is_distance = True

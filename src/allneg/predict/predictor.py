@@ -155,7 +155,7 @@ class Predictor:
 
     @torch.no_grad()
     def scores(self, queries: Queries) -> Tensor:
-        """The score of every entity as the answer: float32 (B, N), free to be overwritten."""
+        """The score of every entity as the answer: float32 (B, N). The caller may overwrite it."""
         return scores(self.model, self.tables, queries, self.packed).float()
 
     @torch.no_grad()

@@ -14,18 +14,18 @@ MESH_FORM = re.compile(f"{_ROWS}(,{_BATCH})?|{_BATCH}(,{_ROWS})?")
 
 @dataclass(frozen=True)
 class Data:
-    """Which triples, and how to read them."""
+    """The triples, and how to read them."""
 
-    name: str = "countries"  # the name of a known dataset, or a path
+    name: str = "countries"  # name of a known dataset, or a path
     columns: str = "hrt"  # order of head, relation, tail in a line
-    encoding: str = "utf-8"
-    skip_bad_lines: int = 0  # how many bad lines to skip at most; they are counted
-    valid_share: float = 0.1  # of a single file, which is split by `split_seed`
-    test_share: float = 0.1
-    split_seed: int = 0
+    encoding: str = "utf-8"  # of text files: UTF-8 or another superset of ASCII
+    skip_bad_lines: int = 0  # maximum number of bad lines to skip per file
+    valid_share: float = 0.1  # share of a single file that becomes valid
+    test_share: float = 0.1  # share of a single file that becomes test
+    split_seed: int = 0  # seed for the split of a single file
     drop_unseen: bool = False  # drop valid and test triples with entities that are not in train
-    keep_duplicates: bool = False
-    store: Literal["auto", "memory", "disk"] = "auto"  # of ids; auto is disk for large files
+    keep_duplicates: bool = False  # keep triples that occur twice in a split
+    store: Literal["auto", "memory", "disk"] = "auto"  # where ids are; auto: disk if large
 
 
 @dataclass(frozen=True)
@@ -33,33 +33,33 @@ class Model:
     """The formula and the size of its rows."""
 
     name: str = "complex"  # a key of MODELS
-    dim: int = 100  # coordinates per row; complex ones for complex and rotate
-    norm: Literal[1, 2] = 1  # of distances: 1 sums moduli, 2 is the Euclidean distance
-    squared: bool = False  # norm 2 without its root
-    bias: bool = False  # squared norm: a learned number per entity is added to its scores
-    reciprocal: bool = True  # head queries have relation rows of their own
+    dim: int = 100  # coordinates per row; complex numbers for complex and rotate
+    norm: Literal[1, 2] = 1  # of distances: 1 is the sum of moduli, 2 is Euclidean
+    squared: bool = False  # norm 2 without the square root
+    bias: bool = False  # with squared: a learned number per entity, added to its scores
+    reciprocal: bool = True  # separate relation rows for head queries
     scale: float = 1e-3  # standard deviation of the initial values
-    entity_dropout: float = 0.0  # of the known entity's row, in training
-    relation_dropout: float = 0.0
+    entity_dropout: float = 0.0  # dropout rate of the query's entity row in training
+    relation_dropout: float = 0.0  # dropout rate of the query's relation row in training
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What is minimised, and against which negatives."""
+    """The loss and its negatives."""
 
     name: str = "softmax"  # a key of LOSSES
     negatives: Literal["all", "shared", "per_query"] = "all"
     n_negatives: int | None = None  # entities drawn per batch (shared) or per query (per_query)
-    in_batch_negatives: bool = True  # shared: the batch's other answers are negatives too
-    correction: bool = False  # shared softmax: correct for how likely each negative was drawn
-    label_smoothing: float = 0.0  # softmax: share of the label spread over all candidates
+    in_batch_negatives: bool = True  # shared: the other answers of the batch are also negatives
+    correction: bool = False  # shared softmax: correct for the probability of each negative
+    label_smoothing: float = 0.0  # softmax: share of the label that all candidates get
     margin: float = 0.0  # added to every score, except in the softmax
-    temperature: float = 1.0  # of self-adversarial weights
-    mask_known: bool = False  # a query's other answers in train are no negatives
-    subsampling: bool = False  # weigh queries by 1/sqrt of how often their pairs occur
-    class_weights: bool = False  # weigh queries by how often their answer occurs, as in DURA
-    relation_weight: float = 0.0  # of a second softmax, which predicts the relation (h, ?, t)
-    block: int = 1 << 28  # scores held at once; beyond that, blocks of rows are streamed
+    temperature: float = 1.0  # self-adversarial: factor of the scores in the weights
+    mask_known: bool = False  # do not use a query's other answers in train as negatives
+    subsampling: bool = False  # weight queries by 1/sqrt(frequency of their pairs)
+    class_weights: bool = False  # weight queries by the frequency of their answer, as in DURA
+    relation_weight: float = 0.0  # weight of a second softmax that predicts (h, ?, t)
+    block: int = 1 << 28  # scores in memory; larger batches are computed in blocks of rows
 
 
 @dataclass(frozen=True)
@@ -67,43 +67,43 @@ class Regularizer:
     """A penalty on the rows of a batch, averaged over its queries."""
 
     name: str = "n3"  # a key of REGULARIZERS
-    weight: float = 0.01
+    weight: float = 0.01  # factor of the penalty
 
 
 @dataclass(frozen=True)
 class Optimizer:
     name: str = "adagrad"  # a key of OPTIMIZERS
-    learning_rate: float = 0.1
-    schedule: Literal["none", "step", "plateau"] = "none"
-    decay: float = 0.1  # the factor of the rate
-    every: int = 50  # step: epochs; plateau: evaluations without improvement
+    learning_rate: float = 0.1  # at the start
+    schedule: Literal["none", "step", "plateau"] = "none"  # of the learning rate
+    decay: float = 0.1  # the schedule multiplies the learning rate by this
+    every: int = 50  # step: in epochs; plateau: in evaluations without improvement
 
 
 @dataclass(frozen=True)
 class Training:
-    epochs: int = 100  # at most
+    epochs: int = 100  # maximum number of epochs
     batch_size: int = 500  # queries per step
-    micro_batch: int | None = None  # queries held at once; None is the whole batch
-    seed: int = 0
-    save_seconds: float = 60.0  # least time between two checkpoints
+    micro_batch: int | None = None  # queries in memory at once; None: the whole batch
+    seed: int = 0  # of initial values, shuffling and sampling
+    save_seconds: float = 60.0  # minimum time between two checkpoints
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    every: int = 5  # epochs between rankings of valid
-    patience: int = 5  # rankings without improvement before training stops
-    block: int = 1 << 26  # scores held at once while ranking
+    every: int = 5  # epochs between evaluations on valid
+    patience: int = 5  # evaluations without improvement before training stops
+    block: int = 1 << 26  # scores in memory during evaluation
 
 
 @dataclass(frozen=True)
 class Hardware:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
-    threads: int | None = None  # on a CPU; None leaves PyTorch's choice
-    precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of matrix products, where supported
-    deterministic: bool = False
-    engine: Literal["auto", "reference", "cpu", "compiled", "gpu"] = "auto"  # of the kernels
-    mesh: str | None = None  # of processes: rows=4,batch=2; None is rows alone
-    table: Literal["device", "host"] = "device"  # where entity rows are kept in training
+    threads: int | None = None  # CPU threads; None: as PyTorch chooses
+    precision: Literal["float32", "tf32", "bf16"] = "tf32"  # of products, if supported
+    deterministic: bool = False  # same results on every run, also on a GPU; slower
+    engine: Literal["auto", "reference", "cpu", "compiled", "gpu"] = "auto"  # kernel implementation
+    mesh: str | None = None  # grid of processes, such as rows=4,batch=2; None: rows only
+    table: Literal["device", "host"] = "device"  # where tables are during training
 
 
 @dataclass(frozen=True)

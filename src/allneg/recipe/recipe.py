@@ -14,8 +14,8 @@ from allneg.errors import RecipeError
 from allneg.recipe import parts, text
 from allneg.recipe.parts import MESH_FORM, PARTS, registered
 
-_LARGEST = (1 << 63) - 1  # of whole numbers, as in TOML
-_MOST = {"hardware.threads": 1024}  # many more crash the process that starts them
+_LARGEST = (1 << 63) - 1  # the largest whole number in TOML
+_MOST = {"hardware.threads": 1024}  # many more threads crash the process
 _POSITIVE = {
     "model.dim", "model.scale", "loss.n_negatives", "loss.temperature", "loss.block",
     "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
@@ -31,7 +31,7 @@ _OF_SOME_LOSSES = ("correction", "label_smoothing", "margin", "temperature")
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run; see the parts."""
+    """All settings of a run, in parts."""
 
     data: parts.Data = field(default_factory=parts.Data)
     model: parts.Model = field(default_factory=parts.Model)
@@ -49,7 +49,7 @@ class Recipe:
         made: dict[str, Any] = {}
         for name, table in text.with_current_names(tables).items():
             if name not in PARTS:
-                mistakes.append(f"{name} is not a part{_meant(name, PARTS)}")
+                mistakes.append(f"{name} is not a part of a recipe{_meant(name, PARTS)}")
             elif not isinstance(table, Mapping):
                 mistakes.append(f"{name} is a table of settings, not {text.shown(table)}")
             else:
@@ -86,7 +86,7 @@ class Recipe:
 
 
 def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
-    """The valid fields of a table, without those that are None; `mistakes` gets the others."""
+    """The valid fields of a table except None; mistakes are added to `mistakes`."""
     hints = typing.get_type_hints(PARTS[part])
     values = {}
     for name, value in table.items():
@@ -114,19 +114,19 @@ def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict
 
 
 def _wrong(where: str, hint: Any, choices: list[Any], value: Any) -> str | None:
-    """What a value must be, if it is not."""
+    """What a value must be, or None if the value is valid."""
     if choices:
         fits = any(value == choice and type(value) is type(choice) for choice in choices)
         return None if fits else f"be one of {', '.join(map(str, choices))}"
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
     if type(value) is not hint:
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         return f"be {names[hint]}"
     if hint is str:
         # A path whose bytes are not UTF-8 is a text with lone surrogates.
         is_unicode = not any("\ud800" <= c <= "\udfff" for c in value)
-        return None if is_unicode else "be Unicode, which TOML is written in"
+        return None if is_unicode else "be valid Unicode"
     if hint is int and value > (most := _MOST.get(where, _LARGEST)):
         return f"be at most {most}"
     if hint is float and not math.isfinite(value):
@@ -135,7 +135,7 @@ def _wrong(where: str, hint: Any, choices: list[Any], value: Any) -> str | None:
         return "be more than 0"
     if where in _SHARES and not 0 <= value < 1:
         return "be at least 0 and less than 1"
-    return "not be negative" if value < 0 else None
+    return "be at least 0" if value < 0 else None
 
 
 def _meant(word: str, names: Iterable[str]) -> str:

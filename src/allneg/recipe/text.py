@@ -15,7 +15,7 @@ _LARGEST_FILE = 1 << 14  # bytes; a key of 16 KiB of dots already takes a second
 def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """Nested tables from texts such as `training.epochs=10`; the value is TOML, or a bare word.
 
-    A single text and a mapping of names to values are accepted, too. No value, or None, resets a
+    A single text or a mapping of names to values also works. No value, or None, resets a
     setting to its default.
     """
     if isinstance(settings, Mapping):
@@ -50,7 +50,7 @@ def _value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text  # a bare word: complex, cuda:1, a path
     except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
-        raise RecipeError(f"--set: {shown(text)} is no value for a setting") from None
+        raise RecipeError(f"--set: {shown(text)} is not a valid value") from None
 
 
 # Parts and settings that had another name in earlier versions.
@@ -104,16 +104,16 @@ def merged(base: Mapping[str, Any], top: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def shown(value: Any) -> str:
-    """A value in a message, short."""
+    """A value for a message, shortened."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
-        return "what is too much to show"
+        return "a value that is too long to print"
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def toml_value(value: Any) -> str:
-    """A setting's value as TOML writes it."""
+    """The value of a setting in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

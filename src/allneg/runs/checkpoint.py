@@ -172,7 +172,7 @@ def last_folder(folder: Path) -> Path:
     """The folder of the last checkpoint."""
     name = _pointed(folder)
     if name is None:
-        raise RunError(f"{folder.parent}: nothing is trained yet; `allneg resume` it")
+        raise RunError(f"{folder.parent}: nothing is trained yet; run `allneg resume`")
     return folder / name
 
 

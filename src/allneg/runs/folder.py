@@ -70,7 +70,9 @@ def claim(folder: Path) -> None:
 def _taken(folder: Path) -> RecipeError:
     if not (folder / "run.json").exists():
         return RecipeError(f"{folder}: not empty and not a run; choose another --out")
-    return RecipeError(f"{folder}: exists already; `allneg resume` it, or choose another --out")
+    return RecipeError(
+        f"{folder}: already exists; continue it with `allneg resume`, or choose another --out"
+    )
 
 
 def is_free(folder: Path) -> bool:

@@ -24,7 +24,7 @@ from allneg.scoring.distributed import SINGLE_PROCESS, World
 FORMAT_VERSION = 1
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
-    "finished": "its weights are gone; take them from a copy, or train again",
+    "finished": "its weights are missing; copy them from a backup, or train again",
     "diverged": "diverged before any weights were saved; train again with a lower learning_rate",
 }
 _NO_REPORT = {
@@ -83,7 +83,7 @@ class Run:
 
     @cached_property
     def graph(self) -> Graph:
-        """The triples the run was trained on."""
+        """The triples that the run is trained on."""
         return read_graph(self.folder)
 
     @property
@@ -122,10 +122,10 @@ class Run:
 
     @property
     def report(self) -> Report:
-        """The test report (or valid's, if there is no test), once training is done."""
+        """The report on test, or on valid if there is no test. Training must be finished."""
         path = self.folder / "report.json"
         if not path.exists():
-            unfinished = "not finished, so there is no report; `allneg resume` it"
+            unfinished = "not finished, so there is no report; run `allneg resume`"
             raise RunError(f"{self.folder}: {_NO_REPORT.get(self.status['state'], unfinished)}")
         try:
             return Report.from_json(files.read_json(path))
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Is the training done and, if there are triples to rank, the report written?"""
+        """Whether training is done and the report, if there are triples to rank, is written."""
         if self.status["state"] != "finished":
             return False
         return self.has_report or not (len(self.graph.valid) or len(self.graph.test))

@@ -1,8 +1,8 @@
 """Queries against candidates: losses and both gradients from one function.
 
-Where all scores fit into one block they are kept and turned into gradients in place. Where they
-do not, blocks of rows are compared twice: once for the loss, once for the gradients. The results
-are the same to rounding, and the memory is that of one block.
+If all scores fit into one block, they are kept and turned into gradients in place. Otherwise,
+blocks of rows are compared twice: once for the loss and once for the gradients. The results are
+the same up to rounding, and the memory is that of one block.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def contrast(
         d_rows = d_rows.contiguous() if d_blocks is None else d_blocks.write(start, d_rows)
         if batch_group.size > 1:
             sums.append(batch_group.start_sum(d_rows))
-        del d_scores, d_part  # or they would be held beside the next block's scores
+        del d_scores, d_part  # free their memory before the next block's scores
     assert d_query is not None
     if rows_group.size > 1:
         d_query = d_query.contiguous()
@@ -76,7 +76,7 @@ def contrast(
 
 
 def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """First rows of blocks of `size` rows, and the blocks as the queries' device and dtype."""
+    """The first row of each block of `size` rows, and the block on the queries' device."""
     n = rows.shape[-2]
     if rows.device.type != query.device.type:
         for start, block in stream(rows, size, query.device):

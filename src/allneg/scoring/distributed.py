@@ -1,4 +1,4 @@
-"""Which rows of the entity table a process holds, and how processes exchange numbers.
+"""Which rows of the entity table a process holds, and how processes communicate.
 
 A single process holds every row, and sums over processes do nothing.
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pending:
-    """A collective operation that has started; nothing, in a single process."""
+    """A collective operation that has started; in a single process there is none."""
 
     work: dist.Work | None = None
 
@@ -49,7 +49,7 @@ class Group:
         return -(-total // self.size)
 
     def start_sum(self, tensor: Tensor) -> Pending:
-        """Start to sum a tensor over the processes in place; leave it alone until that is done."""
+        """Start to sum a tensor over the processes, in place; do not use it until that is done."""
         return self._start(tensor, dist.ReduceOp.SUM)
 
     def start_max(self, tensor: Tensor) -> Pending:
@@ -93,7 +93,7 @@ NO_GROUP = Group()
 
 @dataclass(frozen=True)
 class World:
-    """All processes of a training, a grid of rows × batch, as one of them sees it."""
+    """The groups of one process in the grid of rows × batch."""
 
     rows: Group = NO_GROUP  # processes with other rows and the same queries
     batch: Group = NO_GROUP  # processes with the same rows and other queries
@@ -208,6 +208,6 @@ def _lost_peer_named() -> Iterator[None]:
         # gloo's messages begin with a source location and end with advice.
         what = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0]
         raise ResourceError(
-            f"another process of this training does not answer any more ({what}).\n"
-            "What was saved is kept; start the processes again, or run `allneg resume`."
+            f"another process of this training no longer responds ({what}).\n"
+            "Saved checkpoints are kept. Start the processes again, or run `allneg resume`."
         ) from None

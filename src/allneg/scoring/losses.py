@@ -25,7 +25,7 @@ from allneg.recipe import Loss as Settings
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """A new loss implements the four methods below `grad_scores`, and joins LOSSES."""
+    """A new loss implements the four methods below `grad_scores`, and is added to LOSSES."""
 
     settings: Settings
     bf16: bool = False  # gradients at the scores may be bfloat16
@@ -36,7 +36,7 @@ class Loss(ABC):
     score_copies: ClassVar[float] = 0.0  # copies of a block of scores at the peak of memory
 
     def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
-        """What the loss needs to know of a block, which it may overwrite: (1 + k, B)."""
+        """The numbers that the loss needs from a block, which it may overwrite: (1 + k, B)."""
         answer = mask_out(scores, target, count)
         return torch.cat([answer.unsqueeze(0), self.reduce(scores)])
 

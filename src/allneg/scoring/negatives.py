@@ -23,7 +23,7 @@ class Candidates:
     rows: Tensor  # (n, W): a table, or (B, K, W): each query's own rows
     target: Tensor  # int64 (B,): the column of each query's answer
     count: int  # columns; rows beyond are padding
-    masked: tuple[Tensor, Tensor] | None = None  # (query, column) pairs that are no negatives
+    masked: tuple[Tensor, Tensor] | None = None  # (query, column) pairs that are not negatives
     offset: Tensor | None = None  # (columns,) or (B, columns): added to negatives' scores
     ids: Tensor | None = None  # the entities of the rows; None where they are the whole table
 
@@ -36,7 +36,7 @@ class Candidates:
 class NegativeSample:
     """The negatives and dropout masks of a batch, drawn once for all of its parts.
 
-    The shapes depend on the recipe alone, so that a captured step can be replayed with others.
+    The shapes depend only on the recipe, so a captured step can be replayed with another sample.
     """
 
     shared: Tensor | None = None  # int64 (C,): entities drawn for the batch, each once
@@ -87,7 +87,7 @@ def find_candidates(
 ) -> Candidates:
     """The rows held here that queries are compared with.
 
-    With `known`, a query's other known answers are no negatives.
+    With `known`, a query's other known answers are not negatives.
     """
     if sample.per_query is not None:
         return _per_query(tables, queries, sample.per_query, known)
@@ -160,15 +160,15 @@ def _shared(
     target = _target(shard, queries.answer, first[queries.answer])
     count = len(ids)
     if not count:
-        # No candidate is held here: one row of padding stands in.
+        # No candidate is held here: use one row of padding instead.
         ids, offset = ids.new_full((1,), shard.start), offset.new_zeros(1)
     return Candidates(tables.held_rows(ids), target, count, masked, offset, ids)
 
 
 def _correction(ids: Tensor, answers: Tensor, is_negative: Tensor, n: int) -> Tensor:
-    """log of how many entities each candidate stands for, so that Σ exp estimates the whole sum.
+    """log of how many entities each candidate represents, so that Σ exp estimates the whole sum.
 
-    The batch's answers are always there and count once; those drawn stand for all the others.
+    The batch's answers are always included and count once; drawn entities represent all others.
     """
     answered = torch.zeros(n, dtype=torch.bool, device=ids.device).index_fill(0, answers, True)
     is_answer = answered[ids]

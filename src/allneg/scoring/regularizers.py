@@ -1,6 +1,6 @@
 """Penalties on the rows of a batch: per query, on its own head, relation and tail.
 
-A rare entity is penalised as rarely as it occurs in a query.
+An entity is penalised once per query in which it occurs, so rare entities are penalised rarely.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from allneg.scoring.tables import BatchRows
 
 @dataclass(frozen=True)
 class Regularizer(ABC):
-    """A new regularizer implements `penalty`, and joins REGULARIZERS."""
+    """A new regularizer implements `penalty`, and is added to REGULARIZERS."""
 
     weight: float
     reciprocal: bool  # with reciprocal relations, a query's entity always acts as the head

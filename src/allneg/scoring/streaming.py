@@ -1,4 +1,4 @@
-"""Blocks of rows on their way between host memory and a device, while others are compared."""
+"""Copies blocks of rows between host memory and a device while other blocks are compared."""
 
 import contextlib
 from collections.abc import Iterator
@@ -43,12 +43,12 @@ def all_rows(rows: Tensor, device: torch.device) -> Iterator[Tensor]:
 
 
 class GradientBlocks:
-    """A gradient beside `rows`, put together from blocks that come from `device`."""
+    """The gradient of `rows`, in the same memory as they, from blocks on `device`."""
 
     def __init__(self, rows: Tensor, device: torch.device) -> None:
         self._device = device
         self._copies: list[torch.cuda.Event] = []
-        # Only copies to and from pinned memory run beside everything else.
+        # Only copies to and from pinned memory run in parallel with other work.
         pinned = is_elsewhere(rows, device) and device.type == "cuda"
         self._out = torch.empty_like(rows, pin_memory=pinned)
 
@@ -64,7 +64,7 @@ class GradientBlocks:
         block.record_stream(back)
         self._copies.append(back.record_event())
         if len(self._copies) > 2:
-            # The device may be far ahead of the copies and would hold all blocks at once.
+            # Without this limit, the device could compute far ahead and hold all blocks at once.
             self._copies.pop(0).synchronize()
         return out
 
@@ -76,7 +76,7 @@ class GradientBlocks:
 
 
 def is_elsewhere(rows: Tensor, device: torch.device) -> bool:
-    """Must rows be copied to be used on `device`?"""
+    """Whether rows must be copied to be used on `device`."""
     return rows.device.type != device.type
 
 
@@ -99,7 +99,7 @@ def _wait(device: torch.device) -> None:
 
 def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
     """One for copies to the device, one for copies back: they run at the same time."""
-    # "cuda" and "cuda:0" must share their streams, or no one waits for a copy.
+    # "cuda" and "cuda:0" must share their streams, so that copies are waited for.
     return _pair(torch.cuda.current_device() if device.index is None else device.index)
 
 

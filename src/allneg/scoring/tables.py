@@ -14,8 +14,8 @@ from allneg.kernels.fused import scatter_add
 from allneg.models import Model
 from allneg.scoring.distributed import Shard
 
-MULTIPLE = 64  # tables are padded to a multiple of so many rows: odd widths slow products down
-_ROWS_PER_SEED = 4096  # rows filled by one generator: values depend on the seed and the row alone
+MULTIPLE = 64  # padded tables have a multiple of this many rows; odd sizes slow products down
+_ROWS_PER_SEED = 4096  # rows filled by one generator: values depend only on the seed and the row
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Tables(nn.Module):
     """The rows of entities and relations.
 
     With `reciprocal`, a head query has its own relation row, `n_relations` further down; only this
-    class knows of those doubled ids. With `device`, entity rows stay where they are (in host
+    class uses these doubled ids. With `device`, entity rows stay where they are (in host
     memory) and are used on that device.
     """
 
@@ -62,7 +62,7 @@ class Tables(nn.Module):
     def create(
         cls, model: Model, n_relations: int, shard: Shard, reciprocal: bool, seed: int
     ) -> Tables:
-        """New tables whose initial values depend on the seed and the row alone."""
+        """New tables whose initial values depend only on the seed and the row."""
         rows = n_relations * (2 if reciprocal else 1)
         entities = torch.empty(len(shard), model.entity_width)
         relations = torch.empty(rows, model.relation_width)
@@ -148,12 +148,12 @@ class Tables(nn.Module):
         scatter_add(self.entities.grad, ids.to(home), rows.to(home))
 
     def keep_bf16_copy(self) -> None:
-        """Keep the entities as bfloat16 too, from now on; the optimizer's step updates the copy."""
+        """Also keep the entities as bfloat16; the optimizer's step updates this copy."""
         self.bf16_copy = torch.empty_like(self.entities, dtype=torch.bfloat16, requires_grad=False)
         self.refresh_bf16_copy()
 
     def refresh_bf16_copy(self) -> None:
-        """Copy the entities again if something else than an optimizer's step has changed them.
+        """Copy the entities again if something other than an optimizer's step has changed them.
 
         PyTorch counts its own changes of a tensor; the fused AdaGrad step is not among them.
         """

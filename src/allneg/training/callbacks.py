@@ -1,17 +1,17 @@
-"""What a training reports while it runs."""
+"""Functions that the training loop calls to report progress."""
 
 from allneg.evaluation import Report
 from allneg.runs.checkpoint import State
 
 
 class Callbacks:
-    """Called by the training loop. These do nothing; override what you need."""
+    """The training loop calls these methods. They do nothing; override those you need."""
 
     def on_start(self, epochs: int) -> None:
-        """Training starts, for at most so many epochs."""
+        """Training starts; `epochs` is the maximum number of epochs."""
 
     def on_message(self, line: str) -> None:
-        """A line about the run as a whole."""
+        """A message about the run."""
 
     def on_step(self, state: State, n_steps: int) -> None:
         """A step is done: `state.step` of `n_steps` in this epoch."""

@@ -1,4 +1,4 @@
-"""A training step recorded once as a CUDA graph and replayed: no gaps between its kernels."""
+"""A training step recorded once as a CUDA graph and replayed: no gaps between GPU kernels."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from allneg.graph.queries import Queries
 from allneg.scoring.negatives import NegativeSample
 
 _Inputs = TypeVar("_Inputs", Queries, NegativeSample)
-_WARM_UP = 3  # steps taken plainly first, so that everything is compiled and allocated
+_WARM_UP = 3  # ordinary steps before the capture, so that everything is compiled and allocated
 
 
 class CapturedStep:

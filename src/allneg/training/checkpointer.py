@@ -12,7 +12,7 @@ from allneg.training.callbacks import Callbacks
 
 
 class Checkpointer:
-    """Writes to a run. A disk that is full at one save may have space at the next."""
+    """Writes to a run. If one save fails because the disk is full, training continues."""
 
     def __init__(self, run: Run, callbacks: Callbacks, world: World = SINGLE_PROCESS) -> None:
         self._run, self._callbacks, self._world = run, callbacks, world
@@ -21,7 +21,7 @@ class Checkpointer:
         self._saved = time.perf_counter()
 
     def is_due(self) -> bool:
-        """Has the recipe's time between two saves passed?"""
+        """Whether `training.save_seconds` have passed since the last save."""
         return time.perf_counter() - self._saved >= self._run.recipe.training.save_seconds
 
     def add_metrics(self, entry: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ _SINGLE = Mesh()
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """The choices behind a step. `str()` of it is the line that a run prints."""
+    """How a step runs. `str(plan)` is the line that a run prints."""
 
     device: torch.device
     queries: int  # of a process, compared at once: the batch, or a part of it
@@ -81,7 +81,7 @@ class ExecutionPlan:
     def __str__(self) -> str:
         scores = f"{self.queries:,} queries × {self.columns:,} candidates"
         if self.negatives == "per_query":
-            scores += " of their own"
+            scores += " per query"
         scores += f", {self.block:,} at a time" if self.block else " at once"
         where = ", rows from host memory" if self.host_table else ""
         products = self.kernel in ("dot", "l2", "squared_l2")

@@ -1,4 +1,4 @@
-"""The processes that torchrun starts; without torchrun there is one."""
+"""The processes that torchrun starts; without torchrun there is one process."""
 
 import contextlib
 import os
@@ -65,7 +65,7 @@ def attempt_store(store: Store, rank: int, size: int) -> Store:
     end = time.monotonic() + _TIMEOUT.total_seconds()
     while missing:
         if time.monotonic() > end:
-            raise RuntimeError(f"{len(missing)} are missing")
+            raise RuntimeError(f"{len(missing)} of them did not start")
         for other in list(missing):
             if store.check([f"ready/{attempt}/{other}"]):
                 missing.remove(other)
@@ -101,7 +101,7 @@ def _group(all_ranks: list[list[int]], rank: int) -> Group:
 
 
 class StepDecision:
-    """What all processes do after a step: stop if any got a signal, or save.
+    """What all processes do after a step: stop if any of them received a signal, or save.
 
     With several processes the decision of one step takes effect after the next step, so that
     no process waits for it.

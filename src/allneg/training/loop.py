@@ -25,7 +25,7 @@ from allneg.training.checkpointer import Checkpointer
 from allneg.training.launch import StepDecision
 from allneg.training.trainer import Trainer
 
-_REMEDY = "What was saved is kept; check the device, then `allneg resume` the run."
+_REMEDY = "Saved checkpoints are kept. Check the device, then run `allneg resume`."
 _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
 
 
@@ -35,12 +35,12 @@ def fit(
     stopped_by: Callable[[], int] = lambda: 0,
     split: str = "test",
 ) -> Report | None:
-    """Train a run from its last checkpoint to its end; the report on a split, if it has triples.
+    """Train a run from its last checkpoint to its end, and return the report on a split.
 
-    Where the split is empty, valid is reported on. `stopped_by` returns the number of a signal
-    that came in, or 0; then the run is saved, and `Interrupted` is raised. What happens next
-    depends on the seed, the epoch and the step alone, so a resumed run equals an uninterrupted
-    one. A run that another process trains is refused.
+    If the split is empty, the report is on valid; without valid it is None. `stopped_by` returns
+    the number of a received signal, or 0. After a signal, the run is saved and `Interrupted` is
+    raised. A resumed run equals an uninterrupted one. It is an error if another process trains
+    the run.
     """
     with run.locked():
         return run_training(run, callbacks, stopped_by, split)
@@ -55,8 +55,8 @@ def run_training(
 ) -> Report | None:
     """As `fit`, for a run that the caller has locked. Every process of `world` calls this."""
     if (status := run.status)["state"] == "diverged":
-        # The optimizer's state is gone: to continue would not follow the recipe.
-        raise Diverged(status.get("reason", "it has diverged; train again with a lower rate"))
+        # The optimizer's state is lost, so training cannot continue as the recipe specifies.
+        raise Diverged(status.get("reason", "it has diverged; lower optimizer.learning_rate"))
     hardware = run.recipe.hardware
     with torch_settings(hardware) as device, using(hardware.engine), torch.enable_grad():
         reset_peak(device)
@@ -66,7 +66,7 @@ def run_training(
                 loop.train()
                 return loop.finish(split)
         except ResourceError as error:
-            with contextlib.suppress(ResourceError):  # the disk may be full, too
+            with contextlib.suppress(ResourceError):  # the disk may also be full
                 run.set_status("failed", reason=str(error))
             raise
 
@@ -139,7 +139,7 @@ class _Loop:
         return n_steps
 
     def _evaluate(self) -> dict[str, Any]:
-        """Rank valid when it is time; the entry for the metrics."""
+        """Rank valid if it is due; returns the entry for the metrics."""
         epoch, is_last = self.state.epoch, self.state.epoch == self.recipe.training.epochs
         is_time = is_last or epoch % self.recipe.evaluation.every == 0
         if len(self.graph.valid) and is_time:
@@ -155,7 +155,7 @@ class _Loop:
         return {}
 
     def finish(self, split: str) -> Report | None:
-        """Report on a split with the best weights; on valid where it is empty."""
+        """Report on a split with the best weights, or on valid if the split is empty."""
         self.trainer.return_to_best()
         split = split if len(self.graph.split(split)) else "valid"
         report = self._report(split) if len(self.graph.split(split)) else None
@@ -175,7 +175,7 @@ class _Loop:
         return should_stop(self.state, self.recipe)
 
     def _is_finite(self) -> bool:
-        """Are all rows finite after the last step, whose loss was computed before it?"""
+        """Whether all rows are finite after the last step."""
         ends = [torch.stack(p.aminmax()) for p in self.trainer.tables.parameters() if p.numel()]
         return not self.world.max(not all(end.isfinite().all() for end in ends))
 
@@ -184,14 +184,14 @@ class _Loop:
         self.checkpointer.save(self.trainer.checkpoint(self.state), required)
 
     def _diverge(self, what: str) -> NoReturn:
-        """Keep the best weights, if there are such, and end with an error.
+        """Keep the best weights, if there are any, and end with an error.
 
-        The present tables are not worth keeping: their loss is not finite.
+        The current tables are not kept: their loss is not finite.
         """
-        trainer, state, kept = self.trainer, self.state, "Only what was saved before is kept"
+        trainer, state, kept = self.trainer, self.state, "Earlier checkpoints are kept"
         if trainer.best:
             trainer.return_to_best()
-            trainer.optimizer.state.clear()  # it may be spoiled, too
+            trainer.optimizer.state.clear()  # it may also contain numbers that are not finite
             state = replace(state, epoch=state.best_epoch, step=0, loss=0.0)
             self.run.save(trainer.checkpoint(state), self.world)
             kept = f"The best weights, of epoch {state.epoch}, are kept"
@@ -205,11 +205,11 @@ class _Loop:
 
     @property
     def seconds(self) -> float:
-        """Spent on training, earlier sessions included."""
+        """Training time, including earlier sessions."""
         return time.perf_counter() - self.start
 
     def _with_costs(self) -> State:
-        """The state with the time and the memory that training has taken."""
+        """The state with the time and peak memory of training."""
         peak = max(self.state.peak_bytes, peak_bytes(self.device) or 0)
         return replace(self.state, seconds=self.seconds, peak_bytes=peak)
 
@@ -225,10 +225,10 @@ def _need_less(recipe: Recipe) -> str:
     }
     others = f"{blocks[recipe.loss.negatives]} or model.dim"
     if size == 1:
-        return f"What was saved is kept; lower {others}."
+        return f"Saved checkpoints are kept. Lower {others}."
     return (
-        f"What was saved is kept. Lower training.micro_batch to {size // 2}, which takes the same "
-        f"steps in less memory; if that is not enough, {others}."
+        f"Saved checkpoints are kept. Lower training.micro_batch to {size // 2}: the steps stay "
+        f"the same and need less memory; if that is not enough, lower {others}."
     )
 
 

@@ -1,4 +1,4 @@
-"""How much memory a recipe takes, computed before anything is allocated."""
+"""How much memory a recipe needs, computed before training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes by purpose. `kept` is held all the time; training and ranking take turns."""
+    """Bytes by purpose. `kept` is always allocated; training and ranking alternate."""
 
     device: str
     path: str  # how a step runs
@@ -53,7 +53,7 @@ class MemoryPlan:
     training: Mapping[str, int]
     ranking: Mapping[str, int]
 
-    captured: bool = False  # a captured step holds its memory during rankings, too
+    captured: bool = False  # a captured step also keeps its memory during rankings
     host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables are there
 
     @property
@@ -110,15 +110,15 @@ def plan(
 
 
 def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, parts: int) -> None:
-    """Refuse tables that do not fit, even in so many parts, before anything is written."""
+    """Raise an error if the tables, split into `parts`, do not fit in memory."""
     model = make_model(recipe)
     holder = torch.device("cpu") if recipe.hardware.table == "host" else device
     size = _FLOAT * graph.n_entities * model.entity_width // parts
     available = memory(holder)
     if available is not None and size > available:
         raise OutOfMemoryError(
-            f"the entity rows alone take {size / 2**30:,.1f} GiB, and {holder} has "
-            f"{available / 2**30:,.1f}; lower model.dim (`allneg plan` shows all parts)"
+            f"the entity rows alone need {size / 2**30:,.1f} GiB, but {holder} has "
+            f"{available / 2**30:,.1f}; lower model.dim (`allneg plan` prints the whole plan)"
         )
 
 

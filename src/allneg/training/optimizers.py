@@ -1,4 +1,4 @@
-"""From gradients to new rows: AdaGrad, Adam, SGD, and their learning rate."""
+"""The optimizers AdaGrad, Adam and SGD, and their learning rate."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from allneg.scoring import Tables
 
 @dataclass(frozen=True)
 class OptimizerKind:
-    """How to make an optimizer, and what a plan must know of it."""
+    """How to create an optimizer, and what a plan needs to know about it."""
 
     make: Callable[[Tables, float | Tensor], torch.optim.Optimizer]  # of the tables and a rate
     state_tables: int  # tensors of state per table, each as large as the table
     capturable: bool = False  # takes its rate as a tensor, so that a CUDA graph can replay steps
-    updates_bf16_copy: bool = False  # on a GPU, its step rounds the entities too
+    updates_bf16_copy: bool = False  # on a GPU, its step also writes the bfloat16 copy
 
 
 class FusedAdagrad(torch.optim.Adagrad):
@@ -41,8 +41,8 @@ class FusedAdagrad(torch.optim.Adagrad):
 
 
 def _adagrad(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:
-    # State 0 and eps 1e-10: the first step moves every number by the rate, whatever its gradient.
-    # Published recipes rely on it.
+    # Initial state 0 and eps 1e-10: the first step changes every number by the learning rate,
+    # independent of its gradient. Published recipes rely on this.
     device = tables.entities.device.type
     if device == "cuda":
         return FusedAdagrad(tables, rate)
@@ -119,8 +119,8 @@ def restore_optimizer(
                     f"the optimizer's {key} is {tuple(value.shape)}, unlike its table "
                     f"{tuple(parameter.shape)}"
                 )
-            # A new optimizer's counters show on which device it keeps them; the rest lies with
-            # the table.
+            # Counters stay on the device where a new optimizer has them; other state is on the
+            # device of the table.
             old = state.get(part)
             state[part] = value.to(old.device if isinstance(old, Tensor) else parameter.device)
         if state:

@@ -1,4 +1,4 @@
-"""From the name of a dataset to a finished run, in one call."""
+"""`train` and `resume`: one call for a whole training."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ def train(
     if is_rank_zero() and not is_ours(folder):  # the others do not know the launcher's id
         check_new(folder)
     if out is None and may_restart():
-        raise UsageError("torchrun may restart this training: give --out, so that it is found")
+        raise UsageError("torchrun may restart this training; give --out so that it can continue")
     with join_processes(plan.hardware) as world, contextlib.ExitStack() as stack:
         callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
 
@@ -73,9 +73,9 @@ def resume(
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
-    """Continue a run, with as many processes as there are; a finished run stays as it is.
+    """Continue a run with the processes that were started; a finished run does not change.
 
-    Without `mesh`, the recipe's is used if it has that many processes.
+    Without `mesh`, the mesh of the recipe is used if its number of processes is the same.
     """
     run = Run.open(folder)
     if run.finished:

@@ -68,7 +68,8 @@ class Trainer:
     def step(self, queries: Queries, generator: Generator) -> Tensor:
         """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
 
-        On a CPU a batch whose loss is not finite changes nothing; a GPU is not waited for.
+        On a CPU, a batch whose loss is not finite changes nothing. On a GPU this is not checked,
+        because the check would wait for the GPU.
         """
         sample = NegativeSample()
         if self.plan.draws_sample:
@@ -107,7 +108,7 @@ class Trainer:
         n, size = len(queries.entity), self.plan.queries
         (start, stop), share = self.world.batch.part(n), 1 / n
         if start == stop:
-            # With fewer queries than processes, this one takes part in all sums with weight 0.
+            # With fewer queries than processes, this process joins all sums with weight 0.
             start, stop, weight, share = 0, 1, torch.zeros_like(weight), 0.0
         values = []
         for first in range(start, stop, size):
@@ -136,8 +137,8 @@ class Trainer:
             self.world.rows, self.world.batch if self.plan.overlaps_sums else NO_GROUP,
         )  # fmt: skip
         if self.model.bias and self.loss.shift_invariant:
-            # A query's own bias shifts all its scores. Its gradient is the rounding error of 0,
-            # which AdaGrad would turn into a whole step.
+            # The bias of the query shifts all its scores, so its gradient is 0. AdaGrad would turn
+            # the rounding error of this 0 into a full step.
             d_query[:, -1] = 0.0
         if settings.relation_weight:
             losses = losses + self._relation_loss(rows, queries, weight)
@@ -232,9 +233,9 @@ class Trainer:
         return rate
 
     def align(self) -> None:
-        """Make the parameters that all processes hold equal to the last bit.
+        """Make the parameters that all processes hold bit-identical.
 
-        Each process computes their gradient itself, and a GPU may sum in another order.
+        Each process computes their gradients, and GPUs may sum in different orders.
         """
         if self.tables.device.type != "cpu":
             for name, parameter in self.tables.named_parameters():
@@ -249,7 +250,7 @@ class Trainer:
         self.best = {name: tensor.clone() for name, tensor in self.tables.weights().items()}
 
     def return_to_best(self) -> None:
-        """Restore the tables with the best validation MRR, where there are such."""
+        """Restore the tables with the best validation MRR, if there are any."""
         if self.best:
             self.tables.load(self.best)
 

@@ -70,7 +70,7 @@ def _checked(query: Tensor, table: Tensor, parts: int) -> tuple[Tensor, Tensor]:
     if query.dim() != 2 or table.dim() != 2 or query.shape[1] != table.shape[1]:
         raise ValueError(f"queries of {tuple(query.shape)} against rows of {tuple(table.shape)}")
     if query.shape[1] % parts:
-        raise ValueError(f"rows of width {query.shape[1]} have no {parts} equal parts")
+        raise ValueError(f"rows of width {query.shape[1]} cannot be split into {parts} equal parts")
     for operand in (query, table):
         if operand.device.type != "cpu" or operand.dtype is not torch.float32:
             raise ValueError(f"{operand.dtype} on {operand.device}; both must be float32 on cpu")
@@ -105,5 +105,5 @@ def _library() -> ctypes.CDLL:
     except OSError as error:
         raise RecipeError(
             f"hardware.engine is 'compiled', but its library does not load: {error}\n"
-            "set ALLNEG_HOME to a folder that may hold programs; or hardware.engine to 'cpu'"
+            "set ALLNEG_HOME to a folder where programs may run, or set hardware.engine to 'cpu'"
         ) from None

@@ -2,7 +2,8 @@
 
 Huber's loss is |x| - 1/2 where |x| > 1, and its gradient there is the sign of x; at 0 it is 0.
 PyTorch computes it in one loop from operands to result. So for `parts` 1 the coordinates are
-stretched until every difference that matters is far beyond 1, and the 1/2 is lost in rounding.
+multiplied by a large number. Relevant differences are then far above 1, and the 1/2 disappears in
+rounding.
 For `parts` 2, differences below 1e-18 count as 0: their squares are lost in float32.
 """
 

@@ -1,7 +1,7 @@
 """Distances on a GPU: the work is cut into tiles, and Triton programs run on them.
 
-Each thread keeps dozens of sums in registers, as a good matrix product does, and nothing of size
-(B, N, W) exists. `parts` is 1 for |x| and 2 for |x + iy|; see `programs_gpu`.
+Each thread keeps dozens of sums in registers, as in a fast matrix product. No tensor of size
+(B, N, W) is stored. `parts` is 1 for |x| and 2 for |x + iy|; see `programs_gpu`.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from allneg.kernels.distances import programs_gpu
 _LANES = 32  # threads per warp
 _COPY_BYTES = 64 << 20  # the size limit of a transposed copy
 _MOST_TILES = 65_535  # CUDA's limit for the second axis of a grid
-_WAVES = 4  # programs per slot on the chip, so that few run alone at the end
+_WAVES = 4  # programs per slot, so that the GPU stays busy until the end
 _INTERPRETED = bool(triton.knobs.runtime.interpret)
 
 
@@ -86,7 +86,7 @@ def both_at_once(
         some = slice(start, min(start + _MOST_TILES * tile, whole))
         _run_both(grad[:, some], query, table[some], d_query, d_table[some], parts, shape)
     if whole < len(table):
-        # The remaining rows fill a tile both_at_once with rows of gradient 0.
+        # The remaining rows are padded to a whole tile with rows of gradient 0.
         more = tile - (len(table) - whole)
         rows, out = (F.pad(each[whole:], (0, 0, 0, more)) for each in (table, d_table))
         _run_both(F.pad(grad[:, whole:], (0, more)), query, rows, d_query, out, parts, shape)
@@ -177,7 +177,7 @@ def _options(shape: Shape) -> dict[str, Any]:
 
 
 def _split(tiles: int, warps: int, loop: int, device: torch.device) -> tuple[int, int]:
-    """The length of a part of the loop, and how many parts keep the whole chip busy."""
+    """The length of a part of the loop, and how many parts keep the whole GPU busy."""
     if device.type == "cuda":
         slots = torch.cuda.get_device_properties(device).multi_processor_count * 12 // warps
     else:

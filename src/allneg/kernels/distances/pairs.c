@@ -25,7 +25,7 @@ static void turn(float out[][ROWS], const float *rows, long step, long count, lo
             out[k][t] = t < count ? rows[t * step + k] : 0;
 }
 
-/* Some coordinates of some rows, with zeros up to SPAN: equal ones pull nowhere. */
+/* Some coordinates of some rows, with zeros up to SPAN: equal coordinates have gradient 0. */
 static void pack(float out[][SPAN], const float *rows, long step, long count, long width)
 {
     for (long t = 0; t < count; t++)

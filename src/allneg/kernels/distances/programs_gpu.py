@@ -68,7 +68,7 @@ def _opaque(number: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def _sqrt(square: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
-    if ASM:  # one instruction, exact but for the last one or two bits
+    if ASM:  # one instruction, exact except for the last one or two bits
         return tl.inline_asm_elementwise(
             "sqrt.approx.ftz.f32 $0, $1;", "=f,f", [square], tl.float32, is_pure=True, pack=1
         )
@@ -111,7 +111,7 @@ def scores(
     STEP: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """A tile (M1, N1, M2, N2) of queries x rows; both operands come as columns."""
-    # A tile at the edge steps back over its neighbour, so that no load needs a mask.
+    # A tile at the edge overlaps its neighbour, so that no load needs a mask.
     m0 = tl.maximum(tl.minimum(tl.program_id(0) * (M1 * M2), n_queries - M1 * M2), 0)
     n0 = tl.maximum(tl.minimum(tl.program_id(1) * (N1 * N2), n_rows - N1 * N2), 0)
     m = tl.arange(0, M1)[:, None, None, None] * M2 + tl.arange(0, M2)[None, None, :, None]
@@ -159,7 +159,7 @@ def both_gradients(
     if PARTS == 2:
         ay = _load(table + offset + dim, ASM)
         sum_y = tl.zeros([M1, D1, M2, D2], tl.float32)
-    # Moving pointers would take half as many registers again.
+    # Incremented pointers would need 50 % more registers.
     for j in tl.range(start, stop, loop_unroll_factor=STEP):
         b, q = query + j * (PARTS * dim), d_query + j * (PARTS * dim)
         slope = _load(grad + j * grad_width + m0 + m, ASM)

@@ -41,7 +41,7 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[T
         else:
             re, im = pull.chunk(2, dim=-1)
             size = torch.hypot(re, im)
-            # The modulus has no gradient at 0; 0 is the choice that its symmetry suggests.
+            # The modulus has no gradient at 0; 0 is the symmetric choice.
             share = torch.where(size > 0, grad[some, rows, None] / size, 0.0)
             pull = torch.cat([re * share, im * share], dim=-1)
         d_query[some] -= pull.sum(1)

@@ -1,4 +1,4 @@
-"""Operations of a training step in one pass over memory each, where the engine has Triton."""
+"""Operations of a training step. With Triton, each takes one pass over memory."""
 
 import os
 from types import ModuleType
@@ -74,8 +74,8 @@ def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
 def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
     """Each row's score at its target, and log Σ exp of the others: (B, N), (B,) -> (2, B).
 
-    Columns from `count` on are left out. A target outside the columns has the score -inf, as has
-    a sum of nothing. The scores may be overwritten.
+    Columns from `count` on are left out. A target outside the columns has the score -inf, and so
+    does an empty sum. The scores may be overwritten.
     """
     out: Tensor = _engine(scores.device).log_sum_exp(scores, target, count)
     return out
@@ -98,7 +98,7 @@ def softmax_gradient(
 def exp_weights(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
     """weight · exp(scores - total), in place of the scores: (B, N), (B,), (B,) -> (B, N).
 
-    A total of -inf, of a row of nothing, counts as 0.
+    A total of -inf, for an empty row, counts as 0.
     """
     none = torch.full((len(scores),), -1, device=scores.device)  # no target
     finite = torch.where(total > -torch.inf, total, 0.0)
