@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.Choice(["allneg", "kbc", "libkge", "pykeen"], case_sensitive=False),
     default="allneg",
     show_default=True,
-    help="Whose rules for ties, filters and unseen entities.",
+    help="Rules for ties, filters and unseen entities.",
 )
 @options.device
 @options.as_json
@@ -95,9 +95,9 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
 
 @click.command()
 @options.run
-@click.option("--head", metavar="NAME", help="Query tails: (head, relation, ?).")
-@click.option("--tail", metavar="NAME", help="Query heads: (?, relation, tail).")
-@click.option("--relation", metavar="NAME")
+@click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
+@click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
+@click.option("--relation", metavar="NAME", help="Relation of the query.")
 @click.option(
     "--queries",
     "--questions",
@@ -121,7 +121,7 @@ def predict_command(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Answer queries with RUN: names in, names out."""
+    """Answer queries by name with the best weights of RUN."""
     queries = _queries(head, relation, tail, file)
     from allneg.cli.reports import note_if_unfinished
     from allneg.predict.predictor import Predictor
@@ -200,7 +200,7 @@ def _print_table(query: Query, answers: list[Prediction]) -> None:
     columns = ("#", "answer", "score#", "probability#", "known")
     table(" — ".join(_triple(query, "?")), columns, rows)
     if not answers:
-        note("all entities are known answers")
+        note("no new answers: all entities are known answers")
 
 
 @click.command()

@@ -152,7 +152,7 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
     if sorted(data.columns) != sorted("hrt"):
         yield "data.columns must be the letters h, r, t in some order, such as hrt"
     if data.valid_share + data.test_share >= 1:
-        yield "data.valid_share and data.test_share leave nothing to train on"
+        yield "data.valid_share and data.test_share must be less than 1 together"
     kind = registered("model.name")[model.name]
     if not kind.is_distance and model.norm != 1:
         yield f"model.norm is for distance models; {model.name} has no norm"
@@ -185,7 +185,7 @@ def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
     if loss.margin <= 0 and kind.needs_margin == "distance" and is_distance:
         yield f"{loss.name} on distances needs a loss.margin above 0, such as 6"
     if loss.class_weights and loss.subsampling:
-        yield "loss.class_weights and loss.subsampling both weigh queries: choose one"
+        yield "loss.class_weights and loss.subsampling both weight queries; set only one of them"
     if loss.negatives != "all" and loss.n_negatives is None:
         yield f"loss.negatives {loss.negatives} needs loss.n_negatives, such as 256"
     if loss.negatives == "all" and loss.n_negatives is not None:

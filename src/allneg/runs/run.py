@@ -248,7 +248,7 @@ def export(run: Run, out: Path) -> None:
     Only one block of rows is in memory at a time, however many processes trained the run.
     """
     if out.exists() or out.is_symlink():
-        raise RecipeError(f"{out}: exists already; choose another --out")
+        raise RecipeError(f"{out}: already exists; choose another --out")
     run.need_weights()
     last = checkpoint.last_folder(run.folder / "checkpoints")
     kinds = checkpoint.verify(last)
