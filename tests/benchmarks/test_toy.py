@@ -159,15 +159,9 @@ def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_pat
     out = tmp_path / "result.json"
     _run("bench_mesh.py", "--toy", "--steps", "1", "--out", str(out), home=tmp_path)
     rows = json.loads(out.read_text())["rows"]
-    assert [row["mesh"] for row in rows] == [
-        "rows=1",
-        "rows=2",
-        "batch=2",
-        "rows=4",
-        "rows=2,batch=2",
-    ]
+    assert [row["mesh"] for row in rows] == ["rows=2", "batch=2", "rows=2,batch=2"]
     assert [row["sent"] for row in rows] == [row["predicted_sent"] for row in rows]
-    assert rows[1]["sent"] > 0
+    assert all(row["sent"] > 0 for row in rows)
     assert all(row["milliseconds"] > 0 and row["predicted"] > 0 for row in rows)
 
 

@@ -92,17 +92,16 @@ def test_a_name_keeps_the_spaces_around_it(explorer: Explorer, page: Page) -> No
 
 
 def test_the_old_answer_stays_while_a_new_one_loads(explorer: Explorer, page: Page) -> None:
-    def late(route: Route) -> None:
-        time.sleep(2.5)
-        route.continue_()
-
+    held: list[Route] = []
     page.goto(explorer.at(head="France", relation="borders"))
     page.locator("table.ranked").wait_for()
     before = page.locator(".answers").bounding_box()
-    page.route("**/v1/predict?*", late)
+    page.route("**/v1/predict?*", lambda route: held.append(route))
     page.get_by_role("button", name="Swap direction").click()
     page.locator(".answers[aria-busy]").wait_for()
     assert page.locator("table.ranked").count() == 1
+    for route in held:
+        route.continue_()
     page.get_by_role("heading", name="? — borders — France").wait_for()
     assert page.locator(".answers[aria-busy]").count() == 0
     assert page.locator(".answers").bounding_box() == before, "nothing jumps"
