@@ -114,14 +114,18 @@ def restore_optimizer(
             if value.dim() and len(value) == len(tables.shard):  # one entry or row per entity
                 padding = (0, 0) * (value.dim() - 1) + (0, len(parameter) - len(value))
                 value = F.pad(value, padding) if name == "entities" else value
-            if value.dim() and len(value) not in (1, len(parameter)):
+            # Fused steps read as many numbers as the table has; other optimizers may keep fewer.
+            old = state.get(part)
+            is_strict = isinstance(old, Tensor) or optimizer.defaults.get("fused")
+            fits = value.shape == (old.shape if isinstance(old, Tensor) else parameter.shape)
+            may_be_smaller = not is_strict and value.dim() and len(value) in (1, len(parameter))
+            if value.dim() and not (fits or may_be_smaller):
                 raise RunError(
                     f"the optimizer's {key} is {tuple(value.shape)}, unlike its table "
                     f"{tuple(parameter.shape)}"
                 )
             # Counters stay on the device where a new optimizer has them; other state is on the
             # device of the table.
-            old = state.get(part)
             state[part] = value.to(old.device if isinstance(old, Tensor) else parameter.device)
         if state:
             optimizer.state[parameter] = state
