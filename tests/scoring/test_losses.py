@@ -8,6 +8,7 @@ from torch import Tensor
 
 from allneg.recipe import Loss as Settings
 from allneg.scoring.losses import LOSSES, loss_class
+from naive_losses import one_loss
 
 SETTINGS = [
     Settings("softmax"),
@@ -27,22 +28,6 @@ TARGET = torch.tensor([0, 5, 12, 13, 36, 20])
 
 def test_every_loss_of_a_recipe_is_here() -> None:
     assert {settings.name for settings in SETTINGS} == set(LOSSES)
-
-
-def one_loss(answer: Tensor, negatives: Tensor, settings: Settings) -> Tensor:
-    """The loss of one query, from its answer's score and those of its negatives."""
-    if settings.name == "softmax":
-        log_shares = torch.cat([answer.view(1), negatives]).log_softmax(0)
-        smoothing = settings.label_smoothing
-        return -(1 - smoothing) * log_shares[0] - smoothing * log_shares.mean()
-    if settings.name == "margin":
-        return (negatives + settings.margin).clamp(min=0).sum() - answer
-    positive = -torch.sigmoid(answer + settings.margin).log()
-    negative = -torch.sigmoid(-negatives - settings.margin).log()
-    if settings.name == "logistic":
-        return positive + negative.sum()
-    weights = (settings.temperature * negatives.detach()).softmax(0)
-    return (positive + (weights * negative).sum()) / 2
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from allneg.graph import Graph
 from allneg.graph.graph import Triples, Vocabulary
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS
-from allneg.recipe import Loss, Recipe
+from allneg.recipe import Recipe
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.trainer import Trainer, class_weights
+from naive_losses import one_loss
 from toy_models import TOY_MODELS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -43,22 +44,6 @@ def both_sides() -> Queries:
     known = torch.stack([head, tail], 1).flatten()
     answer = torch.stack([tail, head], 1).flatten()
     return Queries(side, known, relation.repeat_interleave(2), answer)
-
-
-def one_loss(answer: Tensor, negatives: Tensor, settings: Loss) -> Tensor:
-    """The loss of one query, from its answer's score and those of its negatives."""
-    if settings.name == "softmax":
-        log_shares = torch.cat([answer.view(1), negatives]).log_softmax(0)
-        smoothing = settings.label_smoothing
-        return -(1 - smoothing) * log_shares[0] - smoothing * log_shares.mean()
-    if settings.name == "margin":
-        return (negatives + settings.margin).clamp(min=0).sum() - answer
-    positive = -torch.sigmoid(answer + settings.margin).log()
-    negative = -torch.sigmoid(-negatives - settings.margin).log()
-    if settings.name == "logistic":
-        return positive + negative.sum()
-    weights = (settings.temperature * negatives.detach()).softmax(0)
-    return (positive + (weights * negative).sum()) / 2
 
 
 class Naive:
