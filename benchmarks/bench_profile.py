@@ -18,7 +18,7 @@ KINDS = {
     "rounding to bfloat16": ("bfloat16_copy",),
     "query": ("_complex_mul",),
     "rows looked up and added, and the penalty": (
-        "_add_power_gradients",
+        "_power_gradients",
         "_scatter_add",
         "gather_kernel",
         "indexFunc",

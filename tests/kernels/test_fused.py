@@ -68,7 +68,8 @@ def test_the_gradients_of_a_complex_product_are_autograds(rows, width, conjugate
 @pytest.mark.parametrize("rows, dim", [(1, 1), (2, 1030), (7, 3)])
 @pytest.mark.parametrize("axes", [1, 2, 4])
 @pytest.mark.parametrize("power", [2, 3, 4])
-def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power):
+@pytest.mark.parametrize("add", [True, False])
+def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power, add):
     x = torch.randn(rows, axes, dim)
     x[0, :, 0] = 0.0  # the gradient at 0 is 0
     weight, before = -0.7, torch.randn(rows, axes, dim)
@@ -78,8 +79,9 @@ def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axe
     truth = (moduli**power).sum(1)
     (d_x,) = torch.autograd.grad(weight * truth.sum(), exact)
     grad, found = before.clone().to(device), torch.ones(rows, device=device)
-    engine.add_power_gradients(x.to(device), grad, power, weight, found)
-    close(found, 1 + truth.detach().float())
+    engine.power_gradients(x.to(device), grad, power, weight, found, add)
+    before *= add
+    close(found, 1 + weight * truth.detach().float())
     close(grad, (before + d_x).float())
     assert (grad.cpu() - before)[0, :, 0].abs().max() < 1e-12
 
@@ -92,13 +94,22 @@ def test_powers_of_a_part_of_wider_rows_leave_the_rest_alone(engine, device):
     there = rows.to(device)
     factor, grad = (x[:, 2:8].unflatten(1, (2, 3)) for x in (there, whole))
     found, expected = torch.zeros(3, device=device), torch.zeros(3)
-    engine.add_power_gradients(factor, grad, 3, weight, found)
+    engine.power_gradients(factor, grad, 3, weight, found, add=False)
     part = rows[:, 2:8].unflatten(1, (2, 3))
     truth = torch.zeros(3, 2, 3)
-    reference.add_power_gradients(part.clone(), truth, 3, weight, expected)
+    reference.power_gradients(part.clone(), truth, 3, weight, expected, add=True)
     close(found, expected)
     close(whole[:, 2:8], truth.flatten(1))
     assert not whole[:, [0, 1, 8]].any()
+
+
+@engines
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (65, 128), (0, 4)])
+def test_a_transpose_is_contiguous(engine, device, shape):
+    x = torch.randn(shape)
+    found = engine.transposed(x.to(device))
+    assert found.is_contiguous()
+    assert found.cpu().equal(x.T)
 
 
 @pytest.mark.parametrize("count", [300, 299, 171])

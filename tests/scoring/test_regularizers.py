@@ -101,9 +101,10 @@ CASES = [
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 @pytest.mark.parametrize("reciprocal", [True, False])
 @pytest.mark.parametrize("name, kind", CASES)
+@pytest.mark.parametrize("answer_has_gradient", [True, False])
 @pytest.mark.usefixtures("engine")
-def test_backward_adds_the_gradients_of_the_weighted_penalty(
-    name: str, kind: type[L2], reciprocal: bool
+def test_backward_adds_the_weighted_penalty_and_its_gradients(
+    name: str, kind: type[L2], reciprocal: bool, answer_has_gradient: bool
 ) -> None:
     model = ALL_FORMS[name]
     entity, relation, answer = leaves = [row.requires_grad_() for row in some_rows(model)]
@@ -119,9 +120,13 @@ def test_backward_adds_the_gradients_of_the_weighted_penalty(
     before = [torch.randn_like(row) for row in leaves]
     for row, grad in zip(leaves, before, strict=True):
         row.grad = grad.clone()
+    if not answer_has_gradient:
+        answer.grad, before[2] = None, torch.zeros_like(answer)
     rows = BatchRows(torch.arange(B), entity, relation, answer, shared)
-    found = regularizer.backward(model, rows, queries(), share)
-    torch.testing.assert_close(found, penalty.detach())
+    losses = torch.arange(float(B))
+    expected = losses + 0.25 * share * penalty.detach()
+    regularizer.backward(model, rows, queries(), share, losses)
+    torch.testing.assert_close(losses, expected)
     for row, grad, true in zip(leaves, before, truth, strict=True):
         added = torch.zeros_like(grad) if true is None else true
         torch.testing.assert_close(row.grad, grad + added, rtol=1e-5, atol=1e-5)
@@ -130,7 +135,9 @@ def test_backward_adds_the_gradients_of_the_weighted_penalty(
 def test_a_row_of_zeros_has_the_gradient_0() -> None:
     model = ComplEx(dim=3, scale=0.5)
     leaves = [torch.zeros_like(row).requires_grad_() for row in some_rows(model)]
-    N3(1.0, True).backward(model, BatchRows(torch.arange(B), *leaves), queries(), 1.0)
+    N3(1.0, True).backward(
+        model, BatchRows(torch.arange(B), *leaves), queries(), 1.0, torch.zeros(B)
+    )
     assert not any(row.grad.any() for row in leaves)
 
 
@@ -140,7 +147,7 @@ def test_the_half_of_a_row_for_the_other_role_is_not_shrunk(name: str, reciproca
     model, kind = CP(dim=3, scale=0.5), REGULARIZERS[name]
     entity, relation, answer = (row.requires_grad_() for row in some_rows(model))
     rows = BatchRows(torch.arange(B), entity, relation, answer)
-    kind(1.0, reciprocal).backward(model, rows, queries(), 1.0)
+    kind(1.0, reciprocal).backward(model, rows, queries(), 1.0, torch.zeros(B))
     head, tail = of_triples(entity.grad, answer.grad, reciprocal)
     assert not head[:, 3:].any()
     assert head[:, :3].all()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from allneg.graph.queries import Queries
-from allneg.kernels.fused import add_power_gradients
+from allneg.kernels.fused import power_gradients
 from allneg.models import Model
 from allneg.scoring.tables import BatchRows
 
@@ -30,10 +30,11 @@ class Regularizer(ABC):
     def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
         """The unweighted penalty of each triple, differentiable: (B, W), (B, V), (B, W) -> (B,)."""
 
-    def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:
-        """Add the gradients of `share` times the weighted penalties to those of the rows.
-
-        Returns the unweighted penalty of each query: (B,).
+    def backward(
+        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+    ) -> None:
+        """Add `share` times the weighted penalties to the losses (B,), and their gradients to
+        those of the rows.
         """
         head, tail = rows.entity, rows.answer
         if not self.reciprocal:
@@ -44,7 +45,7 @@ class Regularizer(ABC):
             relation = model.combine(relation, rows.shared)
         penalty = self.penalty(model, head, relation, tail)
         penalty.backward(torch.full_like(penalty, share * self.weight))
-        return penalty.detach()
+        losses.add_(penalty.detach(), alpha=share * self.weight)
 
 
 class PowerSum(Regularizer):
@@ -58,18 +59,25 @@ class PowerSum(Regularizer):
             total = total + factor.square().sum(1).pow(self.power / 2).sum(1)
         return total
 
-    def backward(self, model: Model, rows: BatchRows, queries: Queries, share: float) -> Tensor:
+    def backward(
+        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+    ) -> None:
         if model.separate_roles and not self.reciprocal:
-            return super().backward(model, rows, queries, share)
-        values, grads = [], []
-        for row in (rows.entity, rows.relation, rows.answer):
+            super().backward(model, rows, queries, share, losses)
+            return
+        triple = rows.entity, rows.relation, rows.answer
+        *factors, last = model.factors(*(row.detach() for row in triple))
+        # Usually the answer has no gradient yet, and its factor is the whole row.
+        add = rows.answer.grad is not None or last.numel() < rows.answer.numel()
+        if not add:
+            rows.answer.grad = torch.empty_like(rows.answer)
+        for row in triple:
             row.grad = torch.zeros_like(row) if row.grad is None else row.grad
-            values.append(row.detach())
-            grads.append(row.grad)
-        total, weight = values[0].new_zeros(len(values[0])), share * self.weight
-        for factor, grad in zip(model.factors(*values), model.factors(*grads), strict=True):
-            add_power_gradients(factor, grad, self.power, weight, total)
-        return total
+        *grads, last_grad = model.factors(*(row.grad for row in triple))
+        weight = share * self.weight
+        for factor, grad in zip(factors, grads, strict=True):
+            power_gradients(factor, grad, self.power, weight, losses, add=True)
+        power_gradients(last, last_grad, self.power, weight, losses, add)
 
 
 class L2(PowerSum):

@@ -145,8 +145,7 @@ class Trainer:
         query.backward(d_query)
         losses = weight * losses
         if self.regularizer is not None:
-            penalties = self.regularizer.backward(self.model, rows, queries, share)
-            losses.add_(penalties, alpha=share * self.regularizer.weight)
+            self.regularizer.backward(self.model, rows, queries, share, losses)
         self._scatter(rows, queries, candidates, d_candidates)
         return losses.sum()
 

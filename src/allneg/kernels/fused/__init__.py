@@ -13,15 +13,16 @@ from allneg.kernels.fused.reference import mask_out, put
 
 __all__ = [
     "adagrad",
-    "add_power_gradients",
     "complex_mul",
     "count_ranks",
     "exp_weights",
     "log_sum_exp",
     "mask_out",
+    "power_gradients",
     "put",
     "scatter_add",
     "softmax_gradient",
+    "transposed",
 ]
 
 
@@ -55,15 +56,22 @@ class _ComplexMul(torch.autograd.Function):
         return None, d_a, d_b, None
 
 
-def add_power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+def power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
 ) -> None:
-    """Add Σ_k |x_k|^power of each row to `out` (B,), and `weight` times its gradient to `grad`.
+    """Add `weight` · Σ_k |x_k|^power of each row to `out` (B,); add its gradient to `grad`, or
+    write it there.
 
     `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is at least 2. |x_k| is
     the norm over the axes. The gradient at 0 is 0.
     """
-    _engine(factor.device).add_power_gradients(factor, grad, power, weight, out)
+    _engine(factor.device).power_gradients(factor, grad, power, weight, out, add)
+
+
+def transposed(x: Tensor) -> Tensor:
+    """The transpose in memory: (B, W) -> (W, B), contiguous."""
+    out: Tensor = _engine(x.device).transposed(x)
+    return out
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:

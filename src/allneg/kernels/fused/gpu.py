@@ -43,18 +43,27 @@ def complex_mul_gradients(
     return d_a, d_b
 
 
-def add_power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+def power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
 ) -> None:
     b, axes, dim = factor.shape
     plain = factor.stride(2) == 1 and grad.stride() == factor.stride() and factor.numel()
     if not plain or power not in (2, 3):
-        reference.add_power_gradients(factor, grad, power, weight, out)
+        reference.power_gradients(factor, grad, power, weight, out, add)
         return
-    _add_power_gradients[(b,)](
-        factor, grad, power * weight, out, ROW=factor.stride(0), AXIS=factor.stride(1), DIM=dim,
-        AXES=axes, POWER=power, BLOCK=_COORDINATES, num_warps=8,
+    _power_gradients[(b,)](
+        factor, grad, weight, out, ROW=factor.stride(0), AXIS=factor.stride(1), DIM=dim,
+        AXES=axes, POWER=power, ADD=add, BLOCK=_COORDINATES, num_warps=8,
     )  # fmt: skip
+
+
+def transposed(x: Tensor) -> Tensor:
+    b, width = x.shape
+    out = x.new_empty(width, b)
+    if out.numel():
+        grid = (triton.cdiv(b, 64), triton.cdiv(width, 64))
+        _transposed[grid](x.contiguous(), out, b, width, BLOCK=64, num_warps=4)
+    return out
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
@@ -160,9 +169,9 @@ def _complex_mul_gradients(
 
 
 @triton.jit
-def _add_power_gradients(
-    factor, grad, scale, out, ROW: tl.constexpr, AXIS: tl.constexpr, DIM: tl.constexpr,
-    AXES: tl.constexpr, POWER: tl.constexpr, BLOCK: tl.constexpr,
+def _power_gradients(
+    factor, grad, weight, out, ROW: tl.constexpr, AXIS: tl.constexpr, DIM: tl.constexpr,
+    AXES: tl.constexpr, POWER: tl.constexpr, ADD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -174,18 +183,29 @@ def _add_power_gradients(
         for axis in tl.static_range(AXES):
             x = tl.load(factor + offset + axis * AXIS, mask=inside, other=0.0)
             squares += x * x
-        slope = scale
+        slope = POWER * weight
         if POWER == 3:
             roots = tl.sqrt(squares)
             total += squares * roots
-            slope = scale * roots
+            slope = slope * roots
         else:
             total += squares
         for axis in tl.static_range(AXES):
             x = tl.load(factor + offset + axis * AXIS, mask=inside, other=0.0)
-            g = tl.load(grad + offset + axis * AXIS, mask=inside, other=0.0)
-            tl.store(grad + offset + axis * AXIS, g + slope * x, mask=inside)
-    tl.store(out + row, tl.load(out + row) + tl.sum(total, 0))
+            g = slope * x
+            if ADD:
+                g += tl.load(grad + offset + axis * AXIS, mask=inside, other=0.0)
+            tl.store(grad + offset + axis * AXIS, g, mask=inside)
+    tl.store(out + row, tl.load(out + row) + weight * tl.sum(total, 0))
+
+
+@triton.jit
+def _transposed(x, out, b, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = (row < b) & (column < width)
+    values = tl.load(x + row.to(tl.int64) * width + column, mask=inside)
+    tl.store(out + column.to(tl.int64) * b + row, values, mask=inside)
 
 
 @triton.jit

@@ -16,14 +16,20 @@ def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
     return torch.cat([a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re], dim=-1)
 
 
-def add_power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor
+def power_gradients(
+    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
 ) -> None:
     squares = factor.square().sum(1)
     # The root of a cube by itself: a general power is several times slower.
     slope = squares.sqrt() if power == 3 else squares.pow(power / 2 - 1)
+    if not add:
+        grad.zero_()
     grad.addcmul_(slope.unsqueeze(1), factor, value=power * weight)
-    out.add_((squares * slope).sum(1))
+    out.add_((squares * slope).sum(1), alpha=weight)
+
+
+def transposed(x: Tensor) -> Tensor:
+    return x.T.contiguous()
 
 
 def scatter_add(table: Tensor, ids: Tensor, rows: Tensor) -> None:
