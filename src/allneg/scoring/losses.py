@@ -200,7 +200,8 @@ class SelfAdversarial(Loss):
     def merge_negatives(self, states: Tensor) -> Tensor:
         total, mean = states.unbind(1)
         whole = total.logsumexp(0)
-        return torch.stack([whole, ((total - _finite(whole)).exp() * mean).sum(0)])
+        share = (total - torch.where(whole > -torch.inf, whole, 0.0)).exp()  # no -inf - -inf
+        return torch.stack([whole, (share * mean).sum(0)])
 
     def value(self, state: Tensor) -> Tensor:
         return (state[2] + F.softplus(-(state[0] + self.settings.margin))) / 2
@@ -226,8 +227,3 @@ def loss_class(settings: Settings) -> type[Loss]:
     """The class that computes the loss of a recipe."""
     found = LOSSES[settings.name]
     return SmoothedSoftmax if found is Softmax and settings.label_smoothing else found
-
-
-def _finite(total: Tensor) -> Tensor:
-    """A block without negatives has the total -inf, and -inf - -inf would be NaN."""
-    return torch.where(total > -torch.inf, total, 0.0)

@@ -79,11 +79,7 @@ def _dropout(n: int, width: int, rate: float, generator: Generator) -> Tensor:
 
 
 def find_candidates(
-    tables: Tables,
-    queries: Queries,
-    sample: NegativeSample,
-    known: KnownAnswers | None,
-    loss: Loss,
+    tables: Tables, queries: Queries, sample: NegativeSample, known: KnownAnswers | None, loss: Loss
 ) -> Candidates:
     """The rows held here that queries are compared with.
 

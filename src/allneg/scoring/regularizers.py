@@ -33,9 +33,7 @@ class Regularizer(ABC):
     def backward(
         self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
     ) -> None:
-        """Add `share` times the weighted penalties to the losses (B,), and their gradients to
-        those of the rows.
-        """
+        """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients."""
         head, tail = rows.entity, rows.answer
         if not self.reciprocal:
             tails = queries.side.unsqueeze(1) == 0
@@ -71,13 +69,14 @@ class PowerSum(Regularizer):
         add = rows.answer.grad is not None or last.numel() < rows.answer.numel()
         if not add:
             rows.answer.grad = torch.empty_like(rows.answer)
+        added = []
         for row in triple:
             row.grad = torch.zeros_like(row) if row.grad is None else row.grad
-        *grads, last_grad = model.factors(*(row.grad for row in triple))
-        weight = share * self.weight
+            added.append(row.grad)
+        *grads, last_grad = model.factors(*added)
         for factor, grad in zip(factors, grads, strict=True):
-            power_gradients(factor, grad, self.power, weight, losses, add=True)
-        power_gradients(last, last_grad, self.power, weight, losses, add)
+            power_gradients(factor, grad, self.power, share * self.weight, losses, add=True)
+        power_gradients(last, last_grad, self.power, share * self.weight, losses, add)
 
 
 class L2(PowerSum):

@@ -25,16 +25,17 @@ def _load(pointer: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def _write(HOW: tl.constexpr, pointer: tl.tensor, value: tl.tensor, mask: tl.tensor) -> None:
+    tl.inline_asm_elementwise(
+        "{.reg .pred p; setp.ne.s32 p, $3, 0; @p " + HOW + " [$1], $2; mov.b32 $0, 0;}",
+        "=r,l,f,r", [pointer.to(tl.int64), value, mask.to(tl.int32)], tl.int32, False, 1,
+    )  # fmt: skip
+
+
+@triton.jit
 def _store(pointer: tl.tensor, value: tl.tensor, mask: tl.tensor, ASM: tl.constexpr) -> None:
     if ASM:
-        tl.inline_asm_elementwise(
-            "{.reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.b32 $0, 0;}",
-            "=r,l,f,r",
-            [pointer.to(tl.int64), value, mask.to(tl.int32)],
-            tl.int32,
-            is_pure=False,
-            pack=1,
-        )
+        _write("st.global.f32", pointer, value, mask)
     else:
         tl.store(pointer, value, mask=mask)
 
@@ -42,14 +43,7 @@ def _store(pointer: tl.tensor, value: tl.tensor, mask: tl.tensor, ASM: tl.conste
 @triton.jit
 def _add(pointer: tl.tensor, value: tl.tensor, mask: tl.tensor, ASM: tl.constexpr) -> None:
     if ASM:
-        tl.inline_asm_elementwise(
-            "{.reg .pred p; setp.ne.s32 p, $3, 0; @p red.global.add.f32 [$1], $2; mov.b32 $0, 0;}",
-            "=r,l,f,r",
-            [pointer.to(tl.int64), value, mask.to(tl.int32)],
-            tl.int32,
-            is_pure=False,
-            pack=1,
-        )
+        _write("red.global.add.f32", pointer, value, mask)
     else:
         tl.atomic_add(tl.broadcast_to(pointer, value.shape), value, mask=mask)
 
@@ -67,37 +61,26 @@ def _opaque(number: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def _compute(HOW: tl.constexpr, x: tl.tensor) -> tl.tensor:
+    return tl.inline_asm_elementwise(HOW, "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def _sqrt(square: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
-    if ASM:  # one instruction, exact except for the last one or two bits
-        return tl.inline_asm_elementwise(
-            "sqrt.approx.ftz.f32 $0, $1;", "=f,f", [square], tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505
-        return tl.sqrt(square)
+    # One instruction, exact except for the last one or two bits.
+    return _compute("sqrt.approx.ftz.f32 $0, $1;", square) if ASM else tl.sqrt(square)
 
 
 @triton.jit
 def _rsqrt(square: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
-    if ASM:
-        return tl.inline_asm_elementwise(
-            "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [square], tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505
-        return 1.0 / tl.sqrt(square)
+    return _compute("rsqrt.approx.ftz.f32 $0, $1;", square) if ASM else 1.0 / tl.sqrt(square)
 
 
 @triton.jit
 def _half_sign(x: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
     """1 where x > 0, 0 where x < 0, 1/2 where x = 0: x · 2^126 + 1/2, clamped to [0, 1]."""
     if ASM:
-        return tl.inline_asm_elementwise(
-            "fma.rn.sat.f32 $0, $1, 0f7E800000, 0f3F000000;",
-            "=f,f",
-            [x],
-            tl.float32,
-            is_pure=True,
-            pack=1,
-        )
+        return _compute("fma.rn.sat.f32 $0, $1, 0f7E800000, 0f3F000000;", x)
     else:  # noqa: RET505
         return tl.where(x > 0, 1.0, tl.where(x < 0, 0.0, 0.5))
 

@@ -115,12 +115,7 @@ def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Ten
 
 
 def adagrad(
-    table: Tensor,
-    grad: Tensor,
-    squares: Tensor,
-    rate: Tensor,
-    eps: float,
-    bf16_copy: Tensor | None,
+    table: Tensor, grad: Tensor, squares: Tensor, rate: Tensor, eps: float, bf16_copy: Tensor | None
 ) -> None:
     n = table.numel()
     if n:

@@ -96,12 +96,7 @@ def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Ten
 
 
 def adagrad(
-    table: Tensor,
-    grad: Tensor,
-    squares: Tensor,
-    rate: Tensor,
-    eps: float,
-    bf16_copy: Tensor | None,
+    table: Tensor, grad: Tensor, squares: Tensor, rate: Tensor, eps: float, bf16_copy: Tensor | None
 ) -> None:
     squares.addcmul_(grad, grad)
     table.sub_(rate * grad / (squares.sqrt() + eps))
