@@ -77,12 +77,12 @@ def main() -> None:
             write(text, size)
             report["make_seconds"] = round(time.perf_counter() - began, 1)
             report["text_bytes"] = sum(path.stat().st_size for path in text.iterdir())
-            report["first"] = _child("read", str(text))
-            report["cached"] = _child("read", str(text))
+            report["first"] = _child(args, size, "read", str(text))
+            report["cached"] = _child(args, size, "read", str(text))
             _put(args.out, report)
         report["rows"] = []
         for table in (GPU if args.device.startswith("cuda") else CPU).tables:
-            report["rows"] += _child("train", table if args.ids else f"{table} {text}")
+            report["rows"] += _child(args, size, "train", table if args.ids else f"{table} {text}")
             _put(args.out, report)
 
 
@@ -96,8 +96,11 @@ def _shrunk(size: Size, share: float) -> Size:
     return replace(size, entities=int(size.entities * share), triples=int(size.triples * share))
 
 
-def _child(*part: str) -> Any:
-    """What a part says, done by this program in another process."""
+def _child(args: argparse.Namespace, size: Size, *part: str) -> Any:
+    """What a part returns, run by this program in another process; in this one at toy size."""
+    if args.toy:
+        args.part = part
+        return _part(args, size)
     command = [sys.executable, *sys.argv, "--part", *part]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

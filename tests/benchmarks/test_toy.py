@@ -15,7 +15,7 @@ import torch
 from allneg.kernels.compiler import find_compiler
 
 ROOT = Path(__file__).parents[2]
-_WITH_PROCESSES = ("bench_large.py", "bench_mesh.py")  # they start this program again
+_WITH_PROCESSES = ("bench_mesh.py",)  # they start this program again
 
 
 def _run(program: str, *options: str, home: Path) -> None:

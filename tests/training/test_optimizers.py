@@ -14,7 +14,7 @@ from allneg.recipe import Optimizer, Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.scoring.negatives import NegativeSample
-from allneg.training.optimizers import OPTIMIZERS, FusedAdagrad, OptimizerKind, rate_at
+from allneg.training.optimizers import OPTIMIZERS, Adagrad, OptimizerKind, rate_at
 from allneg.training.trainer import Trainer
 
 
@@ -85,7 +85,7 @@ def test_a_kept_bfloat16_copy_trains_as_rounding_in_every_step(block: int) -> No
         tables = trainer.tables = trainer.tables.padded(64)
         if is_kept:
             tables.keep_bf16_copy()
-        trainer.optimizer = FusedAdagrad(tables, torch.tensor(0.1))
+        trainer.optimizer = Adagrad(tables, torch.tensor(0.1))
         for _ in range(3):
             trainer._step(Queries.of(triples, "tail"), NegativeSample())
         trained.append(tables)

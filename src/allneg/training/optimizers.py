@@ -1,5 +1,6 @@
 """The optimizers AdaGrad, Adam and SGD, and their learning rate."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -24,30 +25,33 @@ class OptimizerKind:
     updates_bf16_copy: bool = False  # on a GPU, its step also writes the bfloat16 copy
 
 
-class FusedAdagrad(torch.optim.Adagrad):
-    """PyTorch's AdaGrad with a step that reads and writes each number once."""
+class Adagrad(torch.optim.Optimizer):
+    """AdaGrad with a step that reads and writes each number once.
+
+    The state starts at 0 and eps is 1e-10: the first step changes every number by the learning
+    rate, independent of its gradient. Published recipes rely on this. PyTorch's own class would
+    import PyTorch's compiler, which takes seconds.
+    """
 
     def __init__(self, tables: Tables, rate: float | Tensor) -> None:
-        super().__init__(tables.parameters(), lr=rate, eps=1e-10)
         self._tables = tables
+        self.defaults = {"lr": rate, "eps": 1e-10}
+        self.param_groups = [{"params": list(tables.parameters()), **self.defaults}]
+        self.state = defaultdict(dict)
+        for table in tables.parameters():
+            self.state[table]["sum"] = torch.zeros_like(table.detach())
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for table in self._tables.parameters():
+            table.grad = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for table in group["params"]:
-                squares = self.state[table]["sum"]
-                copy = self._tables.bf16_copy if table is self._tables.entities else None
-                adagrad(table, table.grad, squares, group["lr"], group["eps"], copy)
-
-
-def _adagrad(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:
-    # Initial state 0 and eps 1e-10: the first step changes every number by the learning rate,
-    # independent of its gradient. Published recipes rely on this.
-    device = tables.entities.device.type
-    if device == "cuda":
-        return FusedAdagrad(tables, rate)
-    fused = device == "cpu" or None
-    return torch.optim.Adagrad(tables.parameters(), lr=rate, eps=1e-10, fused=fused)
+        (group,) = self.param_groups
+        for table in group["params"]:
+            squares = self.state[table]["sum"]
+            copy = self._tables.bf16_copy if table is self._tables.entities else None
+            adagrad(table, table.grad, squares, group["lr"], group["eps"], copy)
 
 
 def _adam(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:
@@ -62,7 +66,7 @@ def _sgd(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:
 
 
 OPTIMIZERS: dict[str, OptimizerKind] = {
-    "adagrad": OptimizerKind(_adagrad, state_tables=1, capturable=True, updates_bf16_copy=True),
+    "adagrad": OptimizerKind(Adagrad, state_tables=1, capturable=True, updates_bf16_copy=True),
     "adam": OptimizerKind(_adam, state_tables=2, capturable=True),
     "sgd": OptimizerKind(_sgd, state_tables=0),
 }

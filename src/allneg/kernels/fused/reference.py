@@ -5,6 +5,7 @@ Passes over scores take a few rows at a time, which stay in the cache of a CPU.
 
 import torch
 from torch import Tensor
+from torch.optim.adagrad import adagrad as one_pass_adagrad
 
 _SCORES = 1 << 17  # scores per block of rows
 
@@ -98,7 +99,13 @@ def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Ten
 def adagrad(
     table: Tensor, grad: Tensor, squares: Tensor, rate: Tensor, eps: float, bf16_copy: Tensor | None
 ) -> None:
-    squares.addcmul_(grad, grad)
-    table.sub_(rate * grad / (squares.sqrt() + eps))
+    if table.device.type == "cpu":
+        one_pass_adagrad(
+            [table], [grad], [squares], [torch.tensor(0.0)], fused=True,
+            lr=float(rate), weight_decay=0, lr_decay=0, eps=eps, maximize=False,
+        )  # fmt: skip
+    else:
+        squares.addcmul_(grad, grad)
+        table.sub_(rate * grad / (squares.sqrt() + eps))
     if bf16_copy is not None:
         bf16_copy.copy_(table)
