@@ -11,8 +11,7 @@ from allneg.errors import RecipeError, ResourceError
 
 def cache_folder() -> Path:
     """$ALLNEG_HOME, or the user's cache folder."""
-    home = os.environ.get("ALLNEG_HOME")
-    if home:
+    if home := os.environ.get("ALLNEG_HOME"):
         return Path(home)
     try:
         from platformdirs import user_cache_path

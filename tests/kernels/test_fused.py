@@ -104,7 +104,7 @@ def test_powers_of_a_part_of_wider_rows_leave_the_rest_alone(engine, device):
 
 
 @engines
-@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (65, 128), (0, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (65, 128)])
 def test_a_transpose_is_contiguous(engine, device, shape):
     x = torch.randn(shape)
     found = engine.transposed(x.to(device))

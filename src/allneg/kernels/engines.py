@@ -48,8 +48,7 @@ def using(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        last = max(i for i, other in enumerate(_requests) if other is request)
-        del _requests[last]
+        del _requests[max(i for i, other in enumerate(_requests) if other is request)]
 
 
 def _choice(device: torch.device) -> tuple[str, str]:

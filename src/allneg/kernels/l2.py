@@ -17,9 +17,8 @@ _PAIRS = 1 << 14  # close pairs per block
 class L2(Kernel):
     """score = -|q - e|, exact up to rounding, also near 0. The gradient at 0 is 0.
 
-    With TF32 products the error is largest just above the close pairs: a distance of a
-    thirtieth of the vectors' lengths may have an error of a few percent,
-    others of a few millionths.
+    With TF32 products, a distance of a thirtieth of the vectors' lengths, just above that of close
+    pairs, may have an error of a few percent, others of a few millionths.
     """
 
     name = "l2"

@@ -28,9 +28,8 @@ class OptimizerKind:
 class Adagrad(torch.optim.Optimizer):
     """AdaGrad with a step that reads and writes each number once.
 
-    The state starts at 0 and eps is 1e-10: the first step changes every number by the learning
-    rate, independent of its gradient. Published recipes rely on this. PyTorch's own class would
-    import PyTorch's compiler, which takes seconds.
+    State 0 and eps 1e-10 make the first step change every number by the learning rate; published
+    recipes rely on this. PyTorch's class would import its compiler, which takes seconds.
     """
 
     def __init__(self, tables: Tables, rate: float | Tensor) -> None:

@@ -59,8 +59,7 @@ class _ComplexMul(torch.autograd.Function):
 def power_gradients(
     factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
 ) -> None:
-    """Add `weight` · Σ_k |x_k|^power of each row to `out` (B,); add its gradient to `grad`, or
-    write it there.
+    """Add `weight` · Σ_k |x_k|^power of each row to `out` (B,); write or add its gradient to `grad`.
 
     `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is at least 2. |x_k| is
     the norm over the axes. The gradient at 0 is 0.
@@ -124,12 +123,7 @@ def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None)
 
 
 def adagrad(
-    table: Tensor,
-    grad: Tensor,
-    squares: Tensor,
-    rate: Tensor,
-    eps: float,
-    bf16_copy: Tensor | None = None,
+    table: Tensor, grad: Tensor, squares: Tensor, rate: Tensor, eps: float, bf16_copy: Tensor | None
 ) -> None:
     """squares += grad²; table -= rate · grad / (√squares + eps), in place; bf16_copy = table.
 

@@ -60,9 +60,8 @@ def power_gradients(
 def transposed(x: Tensor) -> Tensor:
     b, width = x.shape
     out = x.new_empty(width, b)
-    if out.numel():
-        grid = (triton.cdiv(b, 64), triton.cdiv(width, 64))
-        _transposed[grid](x.contiguous(), out, b, width, BLOCK=64, num_warps=4)
+    grid = (triton.cdiv(b, 64), triton.cdiv(width, 64))
+    _transposed[grid](x.contiguous(), out, b, width, BLOCK=64, num_warps=4)
     return out
 
 
