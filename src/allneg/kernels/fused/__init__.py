@@ -59,7 +59,7 @@ class _ComplexMul(torch.autograd.Function):
 def power_gradients(
     factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
 ) -> None:
-    """Add `weight` · Σ_k |x_k|^power of each row to `out` (B,); write or add its gradient to `grad`.
+    """Add `weight` · Σ_k |x_k|^power of each row to `out`; write or add its gradient to `grad`.
 
     `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is at least 2. |x_k| is
     the norm over the axes. The gradient at 0 is 0.
