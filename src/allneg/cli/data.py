@@ -128,6 +128,10 @@ def _print(found: Check) -> None:
         "leaked by train: train connects the same entities by one of the relations below\n"
     )
     table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
+    kinds = dict(zip(graph.vocabulary.relations, found.categories, strict=True))
+    rows = [(name, kinds[name], *counts.values()) for name, counts in found.by_relation.items()]
+    columns = ("relation", "heads-tails", *(f"{split}#" for split in found.triples))
+    table("Triples by relation", columns, rows, most=20)
     categories = found.category_counts().items()
     table("Relations by category", ("heads-tails", "relations#"), categories)
     for title, overlaps in (
