@@ -257,7 +257,7 @@ def browsers(package: Path) -> Facts:
 
 
 def unicode(package: Path) -> Facts:
-    """Characters of living scripts, without Chinese and Hangul: properties, cases, components."""
+    """Characters that are not Chinese or Hangul: properties, cases, components."""
     folder = package / "usr/share/unicode"
     rows = [line.split(";") for line in (folder / "UnicodeData.txt").read_text().splitlines()]
     chosen = {

@@ -194,9 +194,11 @@ def pack(folder: Path) -> None:
         member.uname = member.gname = ""
         return member
 
-    with tarfile.open(folder / "all.tar.xz", "w:xz") as tar:
+    temporary = folder / ".tmp-all.tar.xz"
+    with tarfile.open(temporary, "w:xz") as tar:
         for path in sorted(folder.glob("*/*.txt")):
             tar.add(path, f"{path.parent.name}/{path.name}", filter=plain)
+    temporary.rename(folder / "all.tar.xz")
 
 
 def _digest(text: str) -> str:
