@@ -58,7 +58,8 @@ def debian(folder: Path) -> Facts:
 
 def python(folder: Path) -> Facts:
     """Python packages in Debian, and what they need."""
-    return _packages(folder, lambda package: package["Section"] == "python")
+    facts = _packages(folder, lambda package: package["Section"] == "python")
+    return (fact for fact in facts if fact[1] != "section")  # all have the same
 
 
 def _packages(folder: Path, is_chosen: Callable[[dict[str, str]], bool]) -> Facts:
@@ -74,7 +75,7 @@ def _packages(folder: Path, is_chosen: Callable[[dict[str, str]], bool]) -> Fact
                     yield name, field.lower(), other
         yield name, "section", f"section:{package['Section']}"
         yield name, "source", f"source:{package.get('Source', name).split()[0]}"
-        yield name, "maintainer", f"maintainer:{package['Maintainer'].partition(' <')[0]}"
+        yield name, "maintainer", f"maintainer:{package['Maintainer'].partition('<')[0].strip()}"
         for tag in re.findall(r"[\w-]+::[\w:+.-]+", package.get("Tag", "")):
             yield name, f"tag:{tag.partition('::')[0]}", tag
 

@@ -154,6 +154,16 @@ def test_the_files_have_what_training_on_the_file_uses(tmp_path: Path) -> None:
     assert graph_hashes(whole) == graph_hashes(parts)
 
 
+@pytest.mark.parametrize(
+    "text", ["a\tr\tb\r\r\n", "h\tr\tt\nh\tr\tt\na\tr\tb\n", "\ufeff\ufeffa\tr\tb\n"]
+)
+def test_names_that_would_change_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "facts.tsv").write_bytes(text.encode())
+    with pytest.raises(DataError, match="cannot hold all names exactly"):
+        split_file(tmp_path / "facts.tsv", tmp_path / "out", Data(), {})
+    assert list(tmp_path.iterdir()) == [tmp_path / "facts.tsv"]
+
+
 def test_nothing_is_written_if_something_is_wrong(tmp_path: Path) -> None:
     path, out = write(tmp_path / "facts.tsv", some_rows(40, 9)), tmp_path / "out"
     for source, error, message in (

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 from allneg.errors import DataError, ResourceError, UsageError
+from allneg.graph.check import graph_hashes
 from allneg.graph.clean import cleaned
 from allneg.graph.files import split_files
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.mapped import append_names
-from allneg.graph.read import read_in_memory
+from allneg.graph.read import read_graph, read_in_memory
 from allneg.graph.split import Shares, split_triples
 from allneg.paths import remove, sync
 from allneg.recipe import Data
@@ -36,6 +37,12 @@ def split_file(path: Path, out: Path, settings: Data, relation_shares: Shares) -
         temporary.mkdir(parents=True)
         for split in SPLITS:
             _write(temporary / f"{split}.txt", graph, split)
+        written = read_graph(temporary, Data(keep_duplicates=True, store="memory"))
+        if graph_hashes(written) != graph_hashes(graph):
+            raise DataError(
+                f"{path}: tab-separated text cannot hold all names exactly; remove carriage "
+                "returns at their ends, byte order marks, and repeated headers"
+            )
         os.rename(temporary, out)
         sync(out.parent)
     except OSError as error:
