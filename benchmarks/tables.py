@@ -18,7 +18,7 @@ import mesh_tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-_PAGES = ("explorer", "kernels", "large-graphs", "many-gpus", "speed")
+_PAGES = ("data", "explorer", "kernels", "large-graphs", "many-gpus", "speed")
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
 # Names in result files, and what the tables call them.
@@ -149,6 +149,20 @@ def service(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def graphs(reports: list[Report]) -> str:
+    """One line per graph of benchmarks/graphs.py."""
+    rows = next(report["graphs"] for report in reports if "graphs" in report)
+    out = "\n| graph | content | entities | relations | train | valid | test | leaked by train |\n"
+    out += "|---|---|--:|--:|--:|--:|--:|--:|\n"
+    columns = ("entities", "relations", "train", "valid", "test")
+    for row in rows:
+        numbers = " | ".join(f"{row[column]:,}" for column in columns)
+        leaked = f"{row['leaked'] / row['test']:.0%}"
+        out += f"| {row['name']} | {row['about'].rstrip('.')} | {numbers} | {leaked} |\n"
+    sources = dict.fromkeys(row["source"] for row in rows if ":" in row["source"])
+    return f"{out}\nSources: {'; '.join(sources)}.\n\n"
+
+
 def headline(reports: list[Report]) -> str:
     """One training step of allneg, PyKEEN and plain PyTorch, each from one run."""
     out = "\n| | allneg | PyKEEN | plain PyTorch, in blocks |\n|---|---|---|---|\n"
@@ -239,6 +253,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "profile": profiles,
     "ranking": rankings,
     "service": service,
+    "graphs": graphs,
     "headline": headline,
     **large_tables.TABLES,
     **mesh_tables.TABLES,

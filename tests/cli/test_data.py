@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from allneg.cli.data import data_command
-from allneg.errors import DataError
+from allneg.errors import DataError, UsageError
 
 
 def run(*arguments: str) -> Result:
@@ -94,6 +94,8 @@ def test_check_gives_one_json_document(leaky: str) -> None:
     assert output["duplicates"]["train"] == 1
     assert output["overlaps"]["train and test"] == 1
     assert len(output["inverse"]) == 12
+    assert output["by_relation"]["r0"] == {"train": 2, "valid": 0, "test": 1}
+    assert "Triples by relation" in run("check", leaky).stdout
 
 
 def test_data_settings_can_be_set(tmp_path: Path) -> None:
@@ -129,3 +131,29 @@ def test_help_does_not_import_torch_or_numpy() -> None:
         "sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_split_writes_a_folder_that_can_be_read(tmp_path: Path) -> None:
+    facts = [f"e{i % 30}\t{'r=1' if i % 2 else 'r2'}\te{i * 7 % 31}\n" for i in range(400)]
+    (tmp_path / "facts.tsv").write_text("".join(facts))
+    options = ("--valid", "0.2", "--test", "0.3", "--seed", "1", "--share", "r=1=0,0")
+    output = run("split", str(tmp_path / "facts.tsv"), "--out", str(tmp_path / "one"), *options)
+    assert output.exit_code == 0
+    assert "split by a hash and seed 1" in output.stderr
+    found = json.loads(run("check", str(tmp_path / "one"), "--json").stdout)
+    assert found["by_relation"]["r=1"]["train"] == 200
+    shares = [found["by_relation"]["r2"][split] / 200 for split in ("valid", "test")]
+    assert shares == pytest.approx([0.2, 0.3], abs=0.08)
+    again = run("split", str(tmp_path / "facts.tsv"), "--out", str(tmp_path / "two"), "--json")
+    counts = json.loads(again.stdout)["triples"]
+    assert sum(counts.values()) == 400
+
+
+@pytest.mark.parametrize("share", ["r", "r=0.1", "r=a,b", "r=0.5,0.5", "r=-0.1,0.2", "=0,0"])
+def test_a_wrong_share_is_refused(tmp_path: Path, share: str) -> None:
+    (tmp_path / "facts.tsv").write_text("a\tr\tb\n")
+    out = tmp_path / "out"
+    problem = run("split", str(tmp_path / "facts.tsv"), "--out", str(out), "--share", share)
+    assert isinstance(problem.exception, UsageError)
+    assert "write RELATION=VALID,TEST" in str(problem.exception)
+    assert not out.exists()

@@ -32,6 +32,11 @@ def test_counts_are_those_of_a_graph_counted_by_hand(read: Read) -> None:
     assert found.self_loops == {"train": 1, "valid": 0, "test": 1}
     assert (found.unseen_entities, found.unseen_relations) == (1, 1)
     assert found.unseen_triples == {"valid": 1, "test": 2}
+    assert list(found.by_relation.items()) == [
+        ("r", {"train": 3, "valid": 2, "test": 2}),
+        ("s", {"train": 1, "valid": 0, "test": 0}),
+        ("u", {"train": 0, "valid": 0, "test": 1}),
+    ]
 
 
 def test_the_json_document_contains_names(read: Read) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
+from allneg.errors import DataError, UsageError
 from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph.check import graph_hashes
+from allneg.graph.split_file import split_file
 from allneg.recipe import Data
 
 
@@ -39,9 +43,6 @@ def test_every_name_occurs_in_train(tmp_path: Path, seed: int) -> None:
     graph = read_graph(path, Data(split_seed=seed, valid_share=0.2, test_share=0.1))
     assert graph.seen.all()
     assert len(set(graph.train[:, 1].tolist())) == graph.n_relations
-    unique = len(set(some_rows(400, 60)))
-    assert len(graph.valid) == round(0.2 * unique)
-    assert len(graph.test) == round(0.1 * unique)
 
 
 def test_no_triple_is_lost_or_in_two_splits(tmp_path: Path) -> None:
@@ -76,10 +77,103 @@ def test_the_seed_decides(tmp_path: Path) -> None:
     assert tests[0] == tests[1] != tests[2]
 
 
-def test_what_cannot_be_held_out_is_noted(tmp_path: Path) -> None:
-    # Separate pairs and one extra triple: only that one or its neighbour can be held out.
-    rows = [(f"e{i}", "r", f"e{i + 1}") for i in range(0, 40, 2)] + [("e0", "r", "e3")]
+@pytest.mark.parametrize("relations", [{}, {"r2": (0.0, 0.5)}])
+def test_each_relation_has_its_shares(
+    tmp_path: Path, relations: dict[str, tuple[float, float]]
+) -> None:
+    path = write(tmp_path / "facts.tsv", list(dict.fromkeys(some_rows(20_000, 300))))
+    graph = split_file(path, tmp_path / "out", Data(valid_share=0.2), relations)
+    for relation, name in enumerate(graph.vocabulary.relations):
+        counts = [(graph.split(split)[:, 1] == relation).sum() for split in SPLITS]
+        shares = [count / sum(counts) for count in counts[1:]]
+        assert shares == pytest.approx(relations.get(name, (0.2, 0.1)), abs=0.03)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_appended_lines_move_no_earlier_triple(tmp_path: Path, keep: bool) -> None:
+    # The new lines repeat old triples, name old entities, and name new ones.
+    rows = some_rows(600, 100)
+    new = [*rows[:20], *some_rows(100, 120), *((f"n{i}", "new", f"e{i}") for i in range(100))]
+    before, after = (
+        read_graph(write(tmp_path / "facts.tsv", lines), Data(keep_duplicates=keep))
+        for lines in (rows, rows + new)
+    )
+    for split in SPLITS:
+        assert set(named(before, split)) <= set(named(after, split))
+
+
+def test_a_larger_share_only_adds(tmp_path: Path) -> None:
+    path = write(tmp_path / "facts.tsv", some_rows(600, 100))
+    small = read_graph(path, Data(valid_share=0.1, test_share=0.1))
+    large = read_graph(path, Data(valid_share=0.3, test_share=0.2))
+    for split in ("valid", "test"):
+        assert set(named(small, split)) < set(named(large, split))
+
+
+def test_the_first_triple_of_a_name_is_in_train_and_noted(tmp_path: Path) -> None:
+    rows = [(f"e{i}", "r", f"e{i + 1}") for i in range(40)]  # each names an entity
     graph = read_graph(write(tmp_path / "facts.tsv", rows), Data(valid_share=0.2, test_share=0.2))
-    assert graph.seen.all()
-    assert any("could be held out" in note for note in graph.notes)
-    assert any("split by seed 0" in note for note in graph.notes)
+    assert len(graph.train) == 40
+    assert any("split by a hash and seed 0" in note for note in graph.notes)
+    assert any("the first of an entity or a relation" in note for note in graph.notes)
+
+
+def naive_number(triple: tuple[str, str, str], seed: int) -> float:
+    """The number that decides, in plain Python. It must be the same in every version."""
+    head, relation, tail = (
+        int.from_bytes(blake2b(name.encode(), digest_size=8, key=b"%d" % seed).digest(), "little")
+        for name in triple
+    )
+    x = head * 0x9E3779B97F4A7C15 + relation * 0xC2B2AE3D27D4EB4F + tail * 0x165667B19E3779F9
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        x %= 2**64
+        x = (x ^ (x >> shift)) * factor
+    return x % 2**64 / 2**64
+
+
+def test_the_hash_is_that_of_every_version(tmp_path: Path) -> None:
+    rows = [(f"e{i % 17}", "gehört zu", f"é{i % 19}") for i in range(17 * 19)]
+    graph = read_graph(write(tmp_path / "facts.tsv", rows), Data(split_seed=5, test_share=0.2))
+    seen: set[str] = set()
+    expected: dict[str, list[tuple[str, str, str]]] = {split: [] for split in SPLITS}
+    for row in rows:
+        u = naive_number(row, seed=5)
+        split = "test" if u < 0.2 else "valid" if u >= 0.9 else "train"
+        expected["train" if set(row) - seen else split].append(row)
+        seen.update(row)
+    assert {split: named(graph, split) for split in SPLITS} == expected
+    assert [len(rows) for rows in expected.values()] == [225, 33, 65]
+
+
+def test_the_files_have_what_training_on_the_file_uses(tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    rows = [('"a, b"' if head == "e1" else head, *rest) for head, *rest in some_rows(400, 60)]
+    path.write_text("".join(",".join(row) + "\n" for row in rows))
+    split_file(path, tmp_path / "deep" / "out", Data(split_seed=2), {})
+    whole, parts = read_graph(path, Data(split_seed=2)), read_graph(tmp_path / "deep" / "out")
+    assert graph_hashes(whole) == graph_hashes(parts)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\tr\tb\r\r\n", "h\tr\tt\nh\tr\tt\na\tr\tb\n", "\ufeff\ufeffa\tr\tb\n"]
+)
+def test_names_that_would_change_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "facts.tsv").write_bytes(text.encode())
+    with pytest.raises(DataError, match="cannot hold all names exactly"):
+        split_file(tmp_path / "facts.tsv", tmp_path / "out", Data(), {})
+    assert list(tmp_path.iterdir()) == [tmp_path / "facts.tsv"]
+
+
+def test_nothing_is_written_if_something_is_wrong(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "facts.tsv", some_rows(40, 9)), tmp_path / "out"
+    for source, error, message in (
+        (tmp_path, DataError, "not a file"),
+        (write(tmp_path / "none.tsv", []), DataError, "no triples"),
+        (path, DataError, "no relation is called 'r9'"),
+    ):
+        with pytest.raises(error, match=message):
+            split_file(source, out, Data(), {"r9": (0.1, 0.1)})
+        assert not list(tmp_path.glob("*out*"))
+    out.mkdir()
+    with pytest.raises(UsageError, match="already exists"):
+        split_file(path, out, Data(), {})

@@ -1,15 +1,16 @@
-"""`allneg data`: list, download and check knowledge graphs."""
+"""`allneg data`: list, download, check and split knowledge graphs."""
 
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from allneg.cli import options
 from allneg.cli.output import json_document, note, table
-from allneg.errors import DataError, close_names, counted
+from allneg.errors import DataError, UsageError, close_names, counted
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def data_command() -> None:
-    """List, download and check knowledge graphs."""
+    """List, download, check and split knowledge graphs."""
 
 
 @data_command.command("list")
@@ -127,6 +128,10 @@ def _print(found: Check) -> None:
         "leaked by train: train connects the same entities by one of the relations below\n"
     )
     table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
+    kinds = dict(zip(graph.vocabulary.relations, found.categories, strict=True))
+    rows = [(name, kinds[name], *counts.values()) for name, counts in found.by_relation.items()]
+    columns = ("relation", "heads-tails", *(f"{split}#" for split in found.triples))
+    table("Triples by relation", columns, rows, most=20)
     categories = found.category_counts().items()
     table("Relations by category", ("heads-tails", "relations#"), categories)
     for title, overlaps in (
@@ -139,3 +144,68 @@ def _print(found: Check) -> None:
             table(title, ("relation", "other", "triples#", "share#"), rows, most=10)
         else:
             click.echo(f"{title}: none")
+
+
+@data_command.command("split")
+@click.argument("file", type=options.PATH)
+@click.option("--out", type=options.PATH, required=True, help="The folder; it must not exist.")
+@click.option("--valid", "valid_share", type=float, help="The share of valid: 0.1 by default.")
+@click.option("--test", "test_share", type=float, help="The share of test: 0.1 by default.")
+@click.option("--seed", type=int, help="Another seed gives another split.")
+@click.option(
+    "--share",
+    "shares",
+    multiple=True,
+    metavar="RELATION=VALID,TEST",
+    help="Other shares for one relation; 0,0 keeps it in train. May be repeated.",
+)
+@options.settings
+@options.as_json
+def split_command(
+    file: Path,
+    out: Path,
+    valid_share: float | None,
+    test_share: float | None,
+    seed: int | None,
+    shares: tuple[str, ...],
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Split FILE into train, valid and test.
+
+    A hash of each triple decides. If you append lines to FILE and split it again, the earlier
+    triples stay where they were. Every entity and relation occurs in train.
+    """
+    from allneg.graph.graph import SPLITS
+    from allneg.graph.split_file import split_file
+    from allneg.recipe import Recipe
+
+    flags = {
+        "data.valid_share": valid_share, "data.test_share": test_share, "data.split_seed": seed,
+    }  # fmt: skip
+    data = Recipe().with_settings(options.with_flags(settings, flags)).data
+    graph = split_file(file, out, data, dict(map(_relation_share, shares)))
+    for text in graph.notes:
+        note(text)
+    counts = {split: len(graph.split(split)) for split in SPLITS}
+    if as_json:
+        json_document({"folder": str(out), "triples": counts, "notes": list(graph.notes)})
+        return
+    total = sum(counts.values())
+    rows = [(split, count, count / total) for split, count in counts.items()]
+    table(str(out), ("split", "triples#", "share#"), rows)
+
+
+def _relation_share(text: str) -> tuple[str, tuple[float, float]]:
+    # A name may contain an equals sign.
+    relation, _, numbers = text.rpartition("=")
+    try:
+        valid, test = map(float, numbers.split(","))
+    except ValueError:
+        valid = test = -1.0
+    if not relation or not (min(valid, test) >= 0 and valid + test < 1):
+        raise UsageError(
+            f"--share {text}: write RELATION=VALID,TEST, such as borders=0.1,0.2; "
+            "shares are at least 0, and less than 1 together"
+        )
+    return relation, (valid, test)

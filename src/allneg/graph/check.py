@@ -50,6 +50,7 @@ class Check:
     duplicate_relations: _Overlaps  # (h, first, t) and (h, second, t)
     leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
     categories: tuple[str, ...]  # per relation
+    by_relation: dict[str, dict[str, int]]  # triples per relation and split, most in train first
 
     def category_counts(self) -> dict[str, int]:
         counts = Counter(self.categories)
@@ -95,6 +96,7 @@ def check(graph: Graph) -> Check:
         unseen_relations=int((~seen_relations).sum()),
         unseen_triples=unseen_triples,
         categories=graph.categories,
+        by_relation=_by_relation(graph),
         **_relation_overlaps(graph),
     )
 
@@ -109,6 +111,16 @@ def graph_hashes(graph: Graph) -> dict[str, str]:
     for kind, names in (("entities", vocabulary.entities), ("relations", vocabulary.relations)):
         contents[kind] = "".join(f"{name}\0" for name in names).encode()
     return {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
+
+
+def _by_relation(graph: Graph) -> dict[str, dict[str, int]]:
+    relations = (graph.split(split)[:, 1] for split in SPLITS)
+    counts = np.stack([np.bincount(column, minlength=graph.n_relations) for column in relations], 1)
+    names, order = graph.vocabulary.relations, np.argsort(-counts[:, 0], kind="stable")
+    return {
+        names[relation]: dict(zip(SPLITS, counts[relation].tolist(), strict=True))
+        for relation in order.tolist()
+    }
 
 
 def _relation_overlaps(graph: Graph) -> dict[str, Any]:

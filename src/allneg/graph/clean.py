@@ -1,4 +1,4 @@
-"""What was read → a graph: split by a seed, without duplicates, with notes on what is unusual."""
+"""What was read → a graph: split, without duplicates, with notes on what is unusual."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from allneg.errors import DataError, counted
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
 from allneg.graph.mapped import without_rows
+from allneg.graph.split import split_triples
 from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def cleaned(
 ) -> Graph:
     """The graph of what was read. The split "" is one file that is to be split."""
     if "" in splits:
-        splits, names, found = _split(splits[""], names, settings)
+        splits, names, found = split_triples(splits[""], names, settings)
         notes = notes + found
     empty = np.empty((0, 3), dtype=np.int64)
     train, valid, test = (splits.get(split, empty) for split in SPLITS)
@@ -45,56 +46,6 @@ def cleaned(
     kinds = product(("entities", "relations"), _LOOK_ALIKES)
     look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
     return _noted(graph, *filter(None, look_alikes))
-
-
-def _split(
-    triples: Triples, vocabulary: Vocabulary, settings: Data
-) -> tuple[dict[str, Triples], Vocabulary, list[str]]:
-    """The three splits, each in file order, with new ids; and notes.
-
-    Train contains every entity and relation: one triple of each, chosen by the seed, stays
-    there. Copies of a triple go to the same split. Ids follow first appearance, train first.
-    """
-    (keys,) = triple_keys([triples], len(vocabulary.entities), len(vocabulary.relations))
-    _, first, copy_of = np.unique(keys, return_index=True, return_inverse=True)
-    # Shuffle file lines, not keys: the result must not depend on the ids.
-    order = np.random.default_rng(settings.split_seed).permutation(len(first))
-    shuffled = np.argsort(first)[order]
-    candidates, movable = triples[first][shuffled], np.ones(len(first), dtype=np.bool_)
-    movable[first_indices(candidates[:, 1])] = False
-    movable[first_indices(candidates[:, [0, 2]].reshape(-1)) // 2] = False
-    free = shuffled[movable]
-    wanted = [round(share * len(first)) for share in (settings.valid_share, settings.test_share)]
-    possible = min(1.0, len(free) / max(1, sum(wanted)))
-    n_valid, n_test = (int(count * possible) for count in wanted)
-    split = np.zeros(len(first), dtype=np.int64)  # an index into SPLITS
-    split[free[:n_valid]] = 1
-    split[free[n_valid : n_valid + n_test]] = 2
-    parts = [triples[split[copy_of] == number] for number in range(len(SPLITS))]
-    sizes = ", ".join(f"{name} {len(part):,}" for name, part in zip(SPLITS, parts, strict=True))
-    total, seed = counted(len(triples), "triple"), settings.split_seed
-    notes = [f"one file of {total}, split by seed {seed}: {sizes}"]
-    if n_valid + n_test < sum(wanted):
-        notes.append(
-            f"only {n_valid + n_test:,} of {counted(sum(wanted), 'triple')} could be held out: "
-            "the others are the only ones of an entity or relation and stay in train"
-        )
-    renumbered, vocabulary = _renumbered(np.concatenate(parts), vocabulary)
-    ends = np.cumsum([len(part) for part in parts])[:-1]
-    return dict(zip(SPLITS, np.split(renumbered, ends), strict=True)), vocabulary, notes
-
-
-def _renumbered(triples: Triples, names: Vocabulary) -> tuple[Triples, Vocabulary]:
-    """The same triples with ids in order of first appearance."""
-    triples, new_names = triples.copy(), []
-    for columns, old_names in (([0, 2], names.entities), ([1], names.relations)):
-        ids = triples[:, columns].reshape(-1)
-        order = ids[first_indices(ids)]
-        new_ids = np.empty(len(old_names), dtype=np.int64)
-        new_ids[order] = np.arange(len(order))
-        triples[:, columns] = new_ids[triples[:, columns]]
-        new_names.append(tuple(old_names[old] for old in order.tolist()))
-    return triples, Vocabulary(*new_names)
 
 
 def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:

@@ -28,7 +28,7 @@ _NOTES = {
     "bom": "removed the byte order mark",
     "header": "skipped the first line, which names the columns",
     "blank": "skipped blank lines: {:,}",
-    "bad": "skipped bad lines (data.skip_bad_lines): {:,}",
+    "bad": "skipped bad lines (data.skip_bad_lines): {:,} ({})",
     "returns": "kept carriage returns inside names: {:,}",
 }
 _TO_TEXT = "export the triples as tab-separated text"
@@ -63,9 +63,10 @@ def read_lines(
     heads, relations, tails = (settings.columns.index(letter) for letter in "hrt")
     for fields in reader.blocks(stream):
         yield fields[heads::3], fields[relations::3], fields[tails::3]
+    reasons = [f"{reason}: {count:,}" for reason, count in reader.reasons.most_common()]
     for kind, text in _NOTES.items():
         if reader.counts[kind]:
-            notes.append(f"{where}: {text.format(reader.counts[kind])}")
+            notes.append(f"{where}: {text.format(reader.counts[kind], ', '.join(reasons))}")
 
 
 def split_line(line: str, separator: str) -> tuple[list[str], str | None]:
@@ -109,6 +110,7 @@ class _LineReader:
         self.separator, self.where, self.settings = separator, where, settings
         self.line = self.offset = 0  # lines and bytes before the current block
         self.counts: Counter[str] = Counter()  # keys of _NOTES
+        self.reasons: Counter[str] = Counter()  # of bad lines that were skipped
 
     def blocks(self, stream: IO[bytes]) -> Iterator[list[str]]:
         """The fields of the file as flat lists, three fields per triple."""
@@ -173,6 +175,7 @@ class _LineReader:
                 kept += fields
             elif self.counts["bad"] < self.settings.skip_bad_lines:
                 self.counts["bad"] += 1
+                self.reasons[problem] += 1
             else:
                 skipped = self.counts["bad"]
                 before = f" (bad lines skipped before: {skipped:,})" if skipped else ""

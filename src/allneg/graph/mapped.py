@@ -24,7 +24,7 @@ from allneg.recipe import Data
 
 ROWS = 1 << 20  # triples or names per step
 _BYTES = 1 << 24  # of text per step
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 _TEMPORARY = ".tmp-"  # only our own leftovers begin like this
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
