@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from starlette.testclient import TestClient
 
 from allneg.predict.predictor import load
 from allneg.runs import Run
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import HEADERS
+from allneg.serve.workers import Workers
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+from allneg.serve.app import make_app
 
 PREDICT = "/v1/predict?relation=borders&head=France"
 
@@ -269,6 +273,31 @@ def _raw(client, path: str) -> Any:
         await client.app(scope, receive, send)
 
     return type(client)(app).get("/")
+
+
+@pytest.mark.battery(62)
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/v1/models", "/v1/predict", "/openapi.json", "/static/app.js"]
+)
+def test_a_line_feed_after_a_path_is_another_path(client, path: str) -> None:
+    for end in ("%0a", "%0A%0a", "%0d%0a"):
+        api_error(client.get(path + end), 404, "not_found")
+
+
+@pytest.mark.battery(63)
+@pytest.mark.parametrize("change", ["deleted", "damaged", "a folder"])
+def test_a_run_that_is_deleted_or_damaged_is_still_served(toy_copy: Run, change: str) -> None:
+    run = LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")
+    client = TestClient(make_app({"copy": run}, Workers(), ["testserver"]))
+    report, metrics = toy_copy.report.to_json(), toy_copy.folder / "metrics.jsonl"
+    if change == "deleted":
+        shutil.rmtree(toy_copy.folder)
+    else:
+        metrics.unlink()
+        metrics.mkdir() if change == "a folder" else metrics.write_text("[\n")
+    assert client.get("/v1/metrics").json()["report"] == report
+    assert client.get("/v1/curves").json() == {"runs": [{"model": "copy", "curves": []}]}
+    assert client.get(PREDICT).status_code == 200
 
 
 @pytest.mark.battery(38)

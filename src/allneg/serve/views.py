@@ -12,6 +12,7 @@ from itertools import islice, zip_longest
 
 import numpy as np
 
+from allneg.errors import RunError
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
@@ -19,7 +20,7 @@ from allneg.graph.queries import SIDES, Side
 from allneg.predict.lookup import Facts
 from allneg.runs import Run
 from allneg.serve import schemas
-from allneg.serve.loaded_run import LoadedRun, query_for
+from allneg.serve.loaded_run import LoadedRun, errors_named, query_for
 
 _MAX_REASONS = 8  # entities, and kinds of paths
 _MAX_COMPARED = 20_000  # entities with the same answer
@@ -178,8 +179,8 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
 def quality(run: LoadedRun) -> schemas.Quality:
     """The report, the curves and the worst queries. An unfinished run is evaluated first."""
     split, report = _ranked_split(run.graph), None
-    if run.run.has_report:
-        report = run.run.report.to_json()
+    if run.report is not None:
+        report = run.report.to_json()
     elif split is not None:
         block, predictor = run.run.recipe.evaluation.block, run.predictor
         found = evaluate(predictor.model, predictor.tables, run.graph, split, block=block)
@@ -196,9 +197,13 @@ def quality(run: LoadedRun) -> schemas.Quality:
 
 
 def curves(run: Run) -> list[schemas.Curve]:
-    """The loss and the validation MRR of every epoch so far."""
+    """The loss and the validation MRR of every epoch so far; none once the run is deleted."""
     found = []
-    for entry in run.metrics():
+    try:
+        metrics = run.metrics()
+    except RunError:
+        return []
+    for entry in metrics:
         loss, valid = entry.get("loss"), entry.get("valid") or {}
         is_number = isinstance(loss, int | float) and math.isfinite(loss)
         found.append(schemas.Curve(entry["epoch"], loss if is_number else None, valid.get("mrr")))
@@ -210,7 +215,8 @@ def examples(run: LoadedRun) -> list[schemas.Query]:
 
     Among equal ranks, entities with many facts come first: people know them.
     """
-    ranking = _rank_sample(run, _ranked_split(run.graph) or "train", _N_SCORES_EXAMPLES)
+    with errors_named(run.run.folder):
+        ranking = _rank_sample(run, _ranked_split(run.graph) or "train", _N_SCORES_EXAMPLES)
     triples, ranks = ranking.triples, ranking.ranks
     # Take the side with the better rank; of equal ones the tail, which reads more naturally.
     asks_tail = ranks[:, 0] <= ranks[:, 1]
