@@ -170,6 +170,37 @@ def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
     assert "owned" not in page.title()
 
 
+@pytest.mark.battery(65)
+def test_a_long_name_does_not_fill_the_page(explorer: Explorer, page: Page) -> None:
+    long = "very long " * 400
+
+    def renamed(route: Route) -> None:
+        answer = route.fetch()
+        text = answer.text().replace("Germany", long)
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/v1/*", renamed)
+    page.goto(explorer.at(head="France", relation="borders"))
+    link = page.get_by_role("link", name="very long").first
+    link.wait_for()
+    heights = {}
+    for view in ("ask", "entity", "compare", "map", "quality"):
+        state = {"head": "France", "relation": "borders"} if view in ("ask", "compare") else {}
+        page.goto(explorer.at(view=view, name="France", **state))
+        page.wait_for_load_state("networkidle")
+        assert page.get_by_text(long).count() == 0, view
+        heights[view] = page.evaluate("document.documentElement.scrollHeight")
+    assert max(heights.values()) < 4000, heights
+    page.goto(explorer.at(head="France", relation="borders"))
+    link.wait_for()
+    assert link.get_attribute("title") == long
+    link.click()
+    page.wait_for_function(
+        "name => new URLSearchParams(location.hash).get('name') == name", arg=long
+    )
+    assert len(page.get_by_role("heading", level=1).inner_text()) < 100
+
+
 def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:
     def one(route: Route) -> None:
         answer = route.fetch()

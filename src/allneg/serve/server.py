@@ -40,11 +40,12 @@ _ERROR_HEADERS = {
 }
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-MAX_QUERY = 4 << 10  # bytes
+MAX_NAME = 4096  # characters
+MAX_QUERY = 56 << 10  # bytes; a character takes up to 12
 MAX_BODY = 1 << 10  # bytes
 MAX_CONNECTIONS = 256
 BACKLOG = 128  # connections that wait to be accepted
-MAX_HEADER = 16 << 10  # bytes of a request line and its headers
+MAX_HEADER = 64 << 10  # bytes of a request line and its headers
 TIMEOUT = 10.0  # seconds for sending a request or reading a response
 STOP_SECONDS = 3  # for requests that are being answered when the service stops
 HEADERS = {

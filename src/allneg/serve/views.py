@@ -36,7 +36,7 @@ _N_SCORES_WORST = 1 << 25  # computed in the search for the worst queries
 _N_SCORES_EXAMPLES = 1 << 22
 
 Step = tuple[int, bool]  # a relation, and whether it is followed from tail to head
-Group = tuple[str, str]  # relation, direction: "out" if the entity is the head, else "in"
+Group = tuple[str, schemas.Direction]  # relation, direction
 Others = list[tuple[str, str]]  # name, split
 Triple = tuple[str, str, str]
 
@@ -46,7 +46,11 @@ def explain(run: LoadedRun, triple: Triple, side: Side) -> schemas.Explanation:
     head, tail = run.entity_id(triple[0]), run.entity_id(triple[2])
     relation = run.relation_id(triple[1])
     names, facts = run.vocabulary, run.facts
-    between = [[*_named(names, *fact), split] for *fact, split in facts.between(head, tail)]
+    between = [
+        [*_named(names, *fact), split]
+        for *fact, split in facts.between(head, tail)
+        if fact != [head, relation, tail]
+    ]
     entity, answer = (head, tail) if side == "tail" else (tail, head)
     around = facts.of_entity(answer)
     same = (around.relation == relation) & (around.split == 0) & (around.other != entity)
@@ -105,17 +109,21 @@ def _named(names: Vocabulary, head: int, relation: int, tail: int) -> schemas.Fa
 def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:
     entity = run.entity_id(name)
     groups = _groups(run, entity)
-    facts = [
-        schemas.FactGroup(
-            *group,
-            len(others),
-            [schemas.OtherEntity(o, run.labels.get(o), split) for o, split in others[:_MAX_OTHERS]],
-        )
-        for group, others in groups.items()
-    ]
+    facts = [_part(run, *item, slice(_MAX_OTHERS)) for item in groups.items()]
     degree = int(run.facts.degree[entity])
     neighbours, graph = run.neighbours(name, _MAX_NEIGHBOURS), _drawing(run, name, groups)
     return schemas.EntityPage(name, run.labels.get(name), degree, facts, neighbours, graph)
+
+
+def fact_group(run: LoadedRun, name: str, group: Group, start: int, k: int) -> schemas.FactGroup:
+    """`k` facts of an entity with a relation in a direction, in the order of its page."""
+    entity, _ = run.entity_id(name), run.relation_id(group[0])
+    return _part(run, group, _groups(run, entity).get(group, []), slice(start, start + k))
+
+
+def _part(run: LoadedRun, group: Group, others: Others, part: slice) -> schemas.FactGroup:
+    shown = [schemas.OtherEntity(o, run.labels.get(o), split) for o, split in others[part]]
+    return schemas.FactGroup(*group, len(others), shown)
 
 
 def _groups(run: LoadedRun, entity: int) -> dict[Group, Others]:
