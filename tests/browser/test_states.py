@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -180,9 +181,6 @@ def test_a_long_name_does_not_fill_the_page(explorer: Explorer, page: Page) -> N
         route.fulfill(response=answer, body=text)
 
     page.route("**/v1/*", renamed)
-    page.goto(explorer.at(head="France", relation="borders"))
-    link = page.get_by_role("link", name="very long").first
-    link.wait_for()
     heights = {}
     for view in ("ask", "entity", "compare", "map", "quality"):
         state = {"head": "France", "relation": "borders"} if view in ("ask", "compare") else {}
@@ -192,12 +190,10 @@ def test_a_long_name_does_not_fill_the_page(explorer: Explorer, page: Page) -> N
         heights[view] = page.evaluate("document.documentElement.scrollHeight")
     assert max(heights.values()) < 4000, heights
     page.goto(explorer.at(head="France", relation="borders"))
-    link.wait_for()
+    link = page.locator("table.ranked").get_by_role("link", name="very long")
     assert link.get_attribute("title") == long
     link.click()
-    page.wait_for_function(
-        "name => new URLSearchParams(location.hash).get('name') == name", arg=long
-    )
+    page.wait_for_url(lambda address: parse_qs(address).get("name") == [long])
     assert len(page.get_by_role("heading", level=1).inner_text()) < 100
 
 
