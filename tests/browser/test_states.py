@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import APIResponse, Page, Route
 
     from conftest import Explorer
 
@@ -139,19 +138,19 @@ def test_going_back_during_a_request_shows_the_old_answers(
 def test_only_the_last_query_is_shown(explorer: Explorer, page: Page) -> None:
     """A late answer does not replace a newer one."""
 
-    def late(route: Route) -> None:
-        time.sleep(1)
-        route.continue_()
-
+    late: list[tuple[Route, APIResponse]] = []
     page.goto(explorer.at(head="France", relation="borders"))
     page.locator("table.ranked").wait_for()
-    page.route("**/v1/predict?*head=Spain*", late)
+    page.route("**/v1/predict?*head=Spain*", lambda route: late.append((route, route.fetch())))
     chips = "model => history.pushState(null, '', `#model=complex&head=${model}&relation=borders`)"
     for name in ("Spain", "Italy"):
         page.evaluate(chips, name)
         page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
     page.get_by_role("heading", name="Italy — borders — ?").wait_for()
-    page.wait_for_timeout(1500)
+    for route, answer in late:
+        route.fulfill(response=answer)
+    page.evaluate("fetch('/healthz')")  # its answer comes after the late one
+    assert len(late) == 1
     assert page.locator(".answers h2").inner_text() == "Italy — borders — ?"
 
 
