@@ -56,6 +56,13 @@ CASES = {
     38: "server: unusual paths, hosts and bodies",
     39: "server: slow, many and disconnecting clients",
     40: "server: headers and start-up",
+    61: "server: a burst of connections, and no free file descriptor",
+    62: "server: a line feed after a path",
+    63: "server: a run that is deleted or damaged while it is served",
+    64: "server: several runs, one of which has diverged",
+    65: "names of thousands of characters",
+    66: "an unknown name among many entities",
+    67: "server: generated requests to every URL",
 }
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import difflib
 import signal
 
 import pytest
@@ -48,6 +49,33 @@ def test_the_middle_of_a_long_text_is_cut_out() -> None:
     assert len(shown) < 80
     assert shown.startswith("'start")
     assert shown.endswith("end'")
+
+
+@pytest.mark.battery(66)
+def test_among_many_names_only_a_few_are_compared_in_detail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    compare = difflib.get_close_matches
+
+    def counted(word: str, names: dict[str, str], **more: float) -> list[str]:
+        sizes.append(len(names))
+        return compare(word, names, **more)
+
+    monkeypatch.setattr("difflib.get_close_matches", counted)
+    # More than one block, names of all lengths, in blocks' last places too.
+    names = [f"http://kb.example/{i * 7919:x}" for i in range(70_000)]
+    for place in (0, 1, 40_000, (1 << 16) - 1, 1 << 16, 69_999):
+        typed = names[place].replace("kb", "bk") + "q"
+        assert close_names(typed, names).startswith(f"; close names: '{names[place]}'")
+    assert close_names("ÖÄÜ", names) == close_names("", names) == ""
+    assert max(sizes) <= 200
+
+
+@pytest.mark.battery(65, 66)
+def test_long_names_are_compared_by_their_starts() -> None:
+    long = ["x" * 100_000 + str(i) for i in range(300)]
+    assert close_names("x" * 200_000, long).startswith("; close names: 'xxx")
 
 
 def test_only_close_names_are_suggested() -> None:

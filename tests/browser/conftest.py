@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import tarfile
-import time
-import urllib.error
-import urllib.request
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,57 +55,34 @@ def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("runs")
     for model in ("complex", "distmult"):
         allneg.train("countries", settings=[*QUICK, f"model.name={model}"], out=folder / model)
-    with _served([folder / "complex", folder / "distmult"]) as address:
+    with _served([folder / "complex", folder / "distmult"], {}) as address:
         yield Explorer(address, folder / "complex")
 
 
 @pytest.fixture(scope="session")
-def labelled(explorer: Explorer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+def labelled(explorer: Explorer) -> Iterator[Explorer]:
     """A service whose entities have labels: their names in capitals, spelt backwards."""
     names = (explorer.run / "entities.txt").read_text().splitlines()
-    labels = tmp_path_factory.mktemp("labels") / "labels.tsv"
-    labels.write_text("".join(f"{name}\t{label_of(name)}\n" for name in names))
-    with _served([explorer.run], "--labels", str(labels)) as address:
+    with _served([explorer.run], {name: name.upper()[::-1] for name in names}) as address:
         yield Explorer(address, explorer.run)
 
 
-def label_of(name: str) -> str:
-    return name.upper()[::-1]
-
-
 @contextlib.contextmanager
-def _served(runs: list[Path], *options: str) -> Iterator[str]:
-    """The address of `allneg explore` in a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = runs[0].parent / f"log-{port}"
-    with log.open("wb") as output:
-        service = subprocess.Popen(
-            [sys.executable, "-m", "allneg", "explore", *runs, *options,
-             "--no-browser", "--device", "cpu", "--port", str(port)],
-            stdout=output,
-            stderr=output,
-        )  # fmt: skip
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(address, service, log)
-        yield address
-    finally:
-        service.terminate()
-        service.wait(15)
+def _served(runs: list[Path], labels: dict[str, str]) -> Iterator[str]:
+    """The address of the service, in a thread that ends with the process.
 
+    A process of its own, as in tests/serve/test_server.py, takes seconds to start.
+    """
+    from allneg.serve.app import make_app
+    from allneg.serve.loaded_run import load_runs
+    from allneg.serve.server import LOOPBACK, listen, serve
+    from allneg.serve.workers import Workers
 
-def _wait_for(address: str, service: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        assert service.poll() is None, log.read_text()
-        try:
-            urllib.request.urlopen(f"{address}/healthz", timeout=5).close()
-        except urllib.error.URLError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"no answer within a minute: {log.read_text()}")
+    with listen("127.0.0.1", 0) as listener:
+        app = make_app(load_runs(runs, labels, "cpu"), Workers(), LOOPBACK)
+        threading.Thread(target=serve, args=(app, listener), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    gc.unfreeze()  # of what `serve` has frozen
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import APIResponse, Page, Route
 
     from conftest import Explorer
 
@@ -138,19 +138,19 @@ def test_going_back_during_a_request_shows_the_old_answers(
 def test_only_the_last_query_is_shown(explorer: Explorer, page: Page) -> None:
     """A late answer does not replace a newer one."""
 
-    def late(route: Route) -> None:
-        time.sleep(1)
-        route.continue_()
-
+    late: list[tuple[Route, APIResponse]] = []
     page.goto(explorer.at(head="France", relation="borders"))
     page.locator("table.ranked").wait_for()
-    page.route("**/v1/predict?*head=Spain*", late)
+    page.route("**/v1/predict?*head=Spain*", lambda route: late.append((route, route.fetch())))
     chips = "model => history.pushState(null, '', `#model=complex&head=${model}&relation=borders`)"
     for name in ("Spain", "Italy"):
         page.evaluate(chips, name)
         page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
     page.get_by_role("heading", name="Italy — borders — ?").wait_for()
-    page.wait_for_timeout(1500)
+    for route, answer in late:
+        route.fulfill(response=answer)
+    page.evaluate("fetch('/healthz')")  # its answer comes after the late one
+    assert len(late) == 1
     assert page.locator(".answers h2").inner_text() == "Italy — borders — ?"
 
 
@@ -168,6 +168,32 @@ def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
     assert page.locator("table.ranked .name a").first.inner_text() == HOSTILE
     assert page.locator("main img, main b b").count() == 0
     assert "owned" not in page.title()
+
+
+@pytest.mark.battery(65)
+def test_a_long_name_does_not_fill_the_page(explorer: Explorer, page: Page) -> None:
+    long = "very long " * 400
+
+    def renamed(route: Route) -> None:
+        answer = route.fetch()
+        text = answer.text().replace("Germany", long)
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/v1/*", renamed)
+    heights = {}
+    for view in ("ask", "entity", "compare", "map", "quality"):
+        state = {"head": "France", "relation": "borders"} if view in ("ask", "compare") else {}
+        page.goto(explorer.at(view=view, name="France", **state))
+        page.wait_for_load_state("networkidle")
+        assert page.get_by_text(long).count() == 0, view
+        heights[view] = page.evaluate("document.documentElement.scrollHeight")
+    assert max(heights.values()) < 4000, heights
+    page.goto(explorer.at(head="France", relation="borders"))
+    link = page.locator("table.ranked").get_by_role("link", name="very long")
+    assert link.get_attribute("title") == long
+    link.click()
+    page.wait_for_url(lambda address: parse_qs(address).get("name") == [long])
+    assert len(page.get_by_role("heading", level=1).inner_text()) < 100
 
 
 def test_one_model_cannot_be_compared(explorer: Explorer, page: Page) -> None:

@@ -33,6 +33,23 @@ def test_an_entity_has_facts_neighbours_and_a_graph(explorer: Explorer, page: Pa
     page.locator("table.ranked").wait_for()
 
 
+def test_all_facts_of_a_relation_can_be_shown(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(view="entity", name="Europe"))
+    facts = page.locator(".facts", has_text="… in_region this")
+    more = facts.get_by_role("button", name="more")
+    total = int(facts.locator("h3 .muted").last.inner_text())
+    assert more.inner_text() == f"and {total - 20} more"
+    page.route("**/v1/facts?*", lambda route: route.abort())
+    more.click()
+    facts.get_by_role("button", name="Try again").wait_for()
+    page.unroute("**/v1/facts?*")
+    facts.get_by_role("button", name="Try again").click()
+    facts.get_by_role("button").wait_for(state="detached")
+    names = facts.locator("li a").all_inner_texts()
+    assert len(set(names)) == len(names) == total
+    assert page.evaluate("document.activeElement.textContent") == names[20], "the focus stays"
+
+
 def test_predicted_edges_are_dashed(explorer: Explorer, page: Page) -> None:
     graph = {
         "nodes": [{"name": name, "label": None} for name in ("France", "Spain", "Italy")],

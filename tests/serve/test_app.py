@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from starlette.testclient import TestClient
 
 from allneg.predict.predictor import load
 from allneg.runs import Run
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import HEADERS
+from allneg.serve.workers import Workers
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
+from allneg.serve.app import make_app
 
 PREDICT = "/v1/predict?relation=borders&head=France"
 
@@ -104,6 +109,7 @@ def test_two_entities_ask_for_the_relation(client, loaded: LoadedRun) -> None:
         "/v1/relations?head=Paris",
         "/v1/explain?head=Paris&relation=in&tail=Europe&side=head",
         "/v1/entity?name=France",
+        "/v1/facts?name=France&relation=borders&direction=out",
         "/v1/neighbours?name=France&k=3",
         "/v1/map?relation=in",
         "/v1/metrics",
@@ -170,7 +176,7 @@ def test_a_diverged_model_is_reported_and_an_unexpected_error_hides_its_details(
 
 HOSTILE = {
     "empty": "",
-    "long": "x" * 513,
+    "long": "x" * 4097,
     "control": "\x1b[2J\x00\r\n",
     "right to left": "‮ecnarF",
     "zero width": "Fra​nce",
@@ -189,6 +195,8 @@ HOSTILE = {
         ("/v1/predict", {"head": "France", "relation": None}),
         ("/v1/entity", {"name": None}),
         ("/v1/neighbours", {"name": None}),
+        ("/v1/facts", {"name": None, "relation": "in", "direction": "in"}),
+        ("/v1/facts", {"name": "France", "relation": None, "direction": "in"}),
         ("/v1/explain", {"head": "France", "relation": "in", "tail": None}),
         ("/v1/map", {"relation": None}),
         ("/v1/metrics", {"model": None}),
@@ -205,7 +213,7 @@ def test_hostile_names_are_errors(client, address: str, others: dict, text: str)
 
 
 @pytest.mark.battery(37)
-@pytest.mark.parametrize("typed", [text for text in HOSTILE.values() if len(text) <= 512])
+@pytest.mark.parametrize("typed", [text for text in HOSTILE.values() if len(text) <= 4096])
 def test_anything_may_be_typed_into_a_search(client, typed: str) -> None:
     assert client.get("/v1/entities", params={"q": typed}).status_code == 200
     assert client.get("/v1/relations", params={"q": typed}).status_code == 200
@@ -222,9 +230,32 @@ def test_the_number_of_answers_is_limited(client, k: str) -> None:
 @pytest.mark.battery(37)
 def test_a_long_text_is_too_large(client) -> None:
     api_error(client.get("/v1/entities?q=" + "x" * 60_000), 413, "too_large")
-    api_error(client.get("/v1/entities?q=" + "x" * 513), 422, "bad_parameter")
-    assert client.get("/v1/entities?q=" + "x" * 512).status_code == 200
+    api_error(client.get("/v1/entities?q=" + "x" * 4097), 422, "bad_parameter")
+    assert client.get("/v1/entities?q=" + "x" * 4096).status_code == 200
     assert client.get(PREDICT + "&k=1000").status_code == 200
+
+
+@pytest.mark.battery(65)
+@pytest.mark.parametrize("character", ["x", "é", "🌍"])
+def test_an_entity_with_a_name_of_4000_characters_is_served(
+    toy_run: Run, character: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, graph = character * 4000, toy_run.graph
+    entities = [name if entity == "Paris" else entity for entity in graph.vocabulary.entities]
+    renamed = replace(graph, vocabulary=replace(graph.vocabulary, entities=entities))
+    monkeypatch.setattr(Run, "graph", renamed)
+    run = LoadedRun.load(toy_run.folder, "long", {}, "cpu")
+    client = TestClient(make_app({"long": run}, Workers(), ["testserver"]))
+    assert client.get("/v1/entities", params={"q": name}).json()["entities"][0]["name"] == name
+    for address, params in {
+        "/v1/entity": {"name": name},
+        "/v1/facts": {"name": name, "relation": "in", "direction": "out"},
+        "/v1/neighbours": {"name": name},
+        "/v1/predict": {"head": name, "relation": "in"},
+        "/v1/relations": {"head": name},
+        "/v1/explain": {"head": name, "relation": "in", "tail": "Europe"},
+    }.items():
+        assert client.get(address, params=params).status_code == 200, address
 
 
 PATHS = [
@@ -269,6 +300,31 @@ def _raw(client, path: str) -> Any:
         await client.app(scope, receive, send)
 
     return type(client)(app).get("/")
+
+
+@pytest.mark.battery(62)
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/v1/models", "/v1/predict", "/openapi.json", "/static/app.js"]
+)
+def test_a_line_feed_after_a_path_is_another_path(client, path: str) -> None:
+    for end in ("%0a", "%0A%0a", "%0d%0a"):
+        api_error(client.get(path + end), 404, "not_found")
+
+
+@pytest.mark.battery(63)
+@pytest.mark.parametrize("change", ["deleted", "damaged", "a folder"])
+def test_a_run_that_is_deleted_or_damaged_is_still_served(toy_copy: Run, change: str) -> None:
+    run = LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")
+    client = TestClient(make_app({"copy": run}, Workers(), ["testserver"]))
+    report, metrics = toy_copy.report.to_json(), toy_copy.folder / "metrics.jsonl"
+    if change == "deleted":
+        shutil.rmtree(toy_copy.folder)
+    else:
+        metrics.unlink()
+        metrics.mkdir() if change == "a folder" else metrics.write_text("[\n")
+    assert client.get("/v1/metrics").json()["report"] == report
+    assert client.get("/v1/curves").json() == {"runs": [{"model": "copy", "curves": []}]}
+    assert client.get(PREDICT).status_code == 200
 
 
 @pytest.mark.battery(38)

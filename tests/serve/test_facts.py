@@ -4,7 +4,7 @@ import pytest
 
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
-from allneg.serve.views import entity_page, explain
+from allneg.serve.views import entity_page, explain, fact_group
 
 
 def test_supporters_have_the_same_answer_in_train_nearest_first(loaded: LoadedRun) -> None:
@@ -26,11 +26,16 @@ def test_a_head_is_supported_by_similar_tails(loaded: LoadedRun) -> None:
 
 
 def test_facts_between_the_two_have_either_direction(loaded: LoadedRun) -> None:
-    found = explain(loaded, ("Italy", "borders", "France"), "tail").facts
+    found = explain(loaded, ("Italy", "in", "France"), "tail").facts
     assert sorted(found) == [
         ["France", "borders", "Italy", "train"],
         ["Italy", "borders", "France", "valid"],
     ]
+
+
+def test_a_fact_is_no_reason_for_itself(loaded: LoadedRun) -> None:
+    found = explain(loaded, ("Italy", "borders", "France"), "tail").facts
+    assert found == [["France", "borders", "Italy", "train"]]
 
 
 def test_paths_of_two_steps_are_counted_by_their_relations(loaded: LoadedRun) -> None:
@@ -66,6 +71,24 @@ def test_an_entity_page_has_its_facts_by_relation_and_direction(loaded: LoadedRu
     assert splits == {"Spain": "train", "Italy": "valid"}
     assert len(page.neighbours) == 10
     assert "France" not in {item.name for item in page.neighbours}
+
+
+def test_the_facts_of_a_relation_come_in_parts(
+    loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allneg.serve.views._MAX_OTHERS", 1)
+    group = ("in", "in")
+    [first] = [item for item in entity_page(loaded, "Europe").facts if item.direction == "in"]
+    assert (first.total, len(first.entities)) == (7, 1)
+    parts = [fact_group(loaded, "Europe", group, start, 3) for start in (0, 3, 6, 9)]
+    assert [item.total for item in parts] == [7] * 4
+    assert [len(item.entities) for item in parts] == [3, 3, 1, 0]
+    every = [item for part in parts for item in part.entities]
+    assert every[:1] == first.entities
+    assert {item.name for item in every} == {
+        "France", "Spain", "Paris", "Madrid", "Italy", "Portugal", "Sicily"
+    }  # fmt: skip
+    assert fact_group(loaded, "Europe", ("borders", "in"), 0, 3).total == 0
 
 
 def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(loaded: LoadedRun) -> None:

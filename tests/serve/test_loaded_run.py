@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from allneg.errors import DataError, RunError
+from allneg.errors import DataError, Diverged, RunError
+from allneg.predict.predictor import Calibration
 from allneg.runs import Run
+from allneg.scoring.tables import Tables
 from allneg.serve.loaded_run import LoadedRun, load_runs
+from allneg.serve.views import examples
 
 
 def test_runs_of_one_name_get_numbers(toy_run: Run) -> None:
@@ -23,6 +26,26 @@ def test_labels_of_no_entity_are_an_error(toy_run: Run) -> None:
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run"):
         load_runs([tmp_path], {}, "cpu")
+
+
+@pytest.mark.battery(64)
+@pytest.mark.parametrize("has_valid", [True, False])
+def test_a_diverged_run_among_others_is_named(
+    toy_run: Run, toy_copy: Run, has_valid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Run.tables
+
+    def diverged(run: Run) -> Tables:
+        found = tables(run)
+        if run.folder == toy_copy.folder:
+            found.entities.data.fill_(float("nan"))
+        return found
+
+    monkeypatch.setattr(Run, "tables", diverged)
+    if not has_valid:  # found when examples are chosen
+        monkeypatch.setattr(Calibration, "fit", lambda predictor: None)
+    with pytest.raises(Diverged, match=f"{toy_copy.folder}: a score is not finite"):
+        list(map(examples, load_runs([toy_run.folder, toy_copy.folder], {}, "cpu").values()))
 
 
 def test_a_card_describes_the_run(loaded: LoadedRun) -> None:

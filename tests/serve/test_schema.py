@@ -21,7 +21,7 @@ KEPT = [
 ]
 ADDRESSES = [
     "/healthz", "/v1/models", "/v1/entities", "/v1/relations", "/v1/predict", "/v1/explain",
-    "/v1/entity", "/v1/neighbours", "/v1/map", "/v1/metrics", "/v1/curves",
+    "/v1/entity", "/v1/facts", "/v1/neighbours", "/v1/map", "/v1/metrics", "/v1/curves",
 ]  # fmt: skip
 
 REAL = {"head": "France", "tail": "Europe", "relation": "in", "name": "Paris", "model": "run"}
@@ -40,6 +40,7 @@ def test_the_document_names_every_address(document: Any) -> None:
     assert sorted(document.raw_schema["paths"]) == sorted(ADDRESSES)
 
 
+@pytest.mark.battery(67)
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_answers_are_those_of_the_document(document: Any, address: str) -> None:
     @settings(

@@ -22,7 +22,7 @@ import pytest
 from allneg.runs import Run
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
-from allneg.serve.server import STOP_SECONDS
+from allneg.serve.server import MAX_CONNECTIONS, STOP_SECONDS
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -45,6 +45,10 @@ class Service:
     @property
     def resident(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+
+    @property
+    def n_open(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
 # A short timeout, to make the tests fast.
@@ -158,16 +162,41 @@ def test_a_silent_or_slow_client_is_disconnected(service: Service) -> None:
     assert service.get("/healthz")[0] == 200
 
 
-@pytest.mark.battery(39)
-def test_500_idle_connections_do_not_block_others(service: Service) -> None:
-    idle = []
-    try:
-        for _ in range(500):
-            idle.append(service.connect())
+@contextlib.contextmanager
+def burst(service: Service, n: int) -> Iterator[None]:
+    """Many connections that are opened at the same time and ask nothing."""
+    with contextlib.ExitStack() as held:
+        for _ in range(n):
+            one = held.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", service.port))
+        yield
+
+
+@pytest.mark.battery(61)
+def test_in_a_burst_of_1000_connections_a_query_is_answered_and_256_are_held(
+    service: Service,
+) -> None:
+    before = service.n_open
+    with burst(service, 1000):
         assert service.get("/v1/predict?head=France&relation=in")[0] == 200
-    finally:
-        for item in idle:
-            item.close()
+        assert service.n_open - before <= MAX_CONNECTIONS
+
+
+@pytest.mark.battery(61)
+def test_without_free_file_descriptors_a_query_is_answered_and_the_log_stays_small(
+    toy_run: Run,
+) -> None:
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); "
+    with explore(toy_run.folder, before=few) as service:
+        began = time.monotonic()
+        with burst(service, 400):
+            assert service.get("/v1/predict?head=France&relation=in")[0] == 200
+        service.process.kill()
+        assert service.process.stderr is not None
+        log = service.process.stderr.read().splitlines()
+        assert set(log) == {"a connection was not accepted: Too many open files"}
+        assert len(log) <= 1 + time.monotonic() - began, "one line per second"
 
 
 @pytest.mark.battery(39)

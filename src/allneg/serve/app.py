@@ -20,13 +20,13 @@ from allneg.graph.queries import Side
 from allneg.serve import schemas, views
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.schemas import JsonResponse
-from allneg.serve.server import ApiError, RequestChecks, error_response
+from allneg.serve.server import MAX_NAME, ApiError, RequestChecks, error_response
 from allneg.serve.workers import Batcher, Workers
 
 Model = Annotated[str | None, Query(max_length=512, description="by default the first")]
-Text = Annotated[str, Query(max_length=512)]
-Name = Annotated[str, Query(min_length=1, max_length=512)]
-OptionalName = Annotated[str | None, Query(min_length=1, max_length=512)]
+Text = Annotated[str, Query(max_length=MAX_NAME)]
+Name = Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
+OptionalName = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME)]
 Count = Annotated[int, Query(ge=1, le=1000)]
 Method = Literal["pca", "tsne"]
 
@@ -151,6 +151,22 @@ async def explain(
 @api.get("/v1/entity", response_model=schemas.EntityPage)
 async def entity(service: Shared, run: Chosen, name: Name) -> JsonResponse:
     return JsonResponse(await service.workers.run(lambda: views.entity_page(run, name)))
+
+
+@api.get("/v1/facts", response_model=schemas.FactGroup)
+async def facts(
+    service: Shared,
+    run: Chosen,
+    name: Name,
+    relation: Name,
+    direction: schemas.Direction,
+    start: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
+    k: Count = 100,
+) -> JsonResponse:
+    """The facts of an entity with one relation, from `start` on."""
+    group = relation, direction
+    found = await service.workers.run(lambda: views.fact_group(run, name, group, start, k))
+    return JsonResponse(found)
 
 
 @api.get("/v1/neighbours", response_model=schemas.Neighbours)

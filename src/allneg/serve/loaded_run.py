@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, printable
+from allneg.errors import DataError, Diverged, ResourceError, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
@@ -43,6 +44,7 @@ class LoadedRun:
         rows = predictor.tables.entities.detach()
         self.vectors = EntityVectors(predictor.model.coordinates(rows))
         self.calibration = Calibration.fit(predictor)
+        self.report = run.report if run.has_report else None
         self.points: dict[str, list[list[float]]] = {}  # of maps, by method
 
     @classmethod
@@ -60,8 +62,8 @@ class LoadedRun:
 
     @property
     def card(self) -> schemas.ModelCard:
-        graph, model, metrics = self.graph, self.run.recipe.model, self.run.metrics()
-        report = self.run.report if self.run.has_report else None
+        graph, model, report = self.graph, self.run.recipe.model, self.report
+        metrics = self.run.metrics()
         return schemas.ModelCard(
             *(self.id, graph.name, model.name, model.dim, graph.n_entities, graph.n_relations),
             *(len(graph.train), len(graph.valid), len(graph.test)),
@@ -236,6 +238,15 @@ def colours(triples: Triples, entities: Ids, n_entities: int) -> tuple[Ids, list
     return colour[entities], top.tolist()
 
 
+@contextlib.contextmanager
+def errors_named(folder: Path) -> Iterator[None]:
+    """Name the run in errors about its weights, since there may be several runs."""
+    try:
+        yield
+    except (Diverged, ResourceError) as error:
+        raise type(error)(f"{folder}: {error}") from None
+
+
 def load_runs(
     folders: Sequence[Path], labels: Mapping[str, str], device: str
 ) -> dict[str, LoadedRun]:
@@ -245,7 +256,8 @@ def load_runs(
         base = folder.resolve().name
         names = chain([base], (f"{base}-{number}" for number in count(2)))
         name = next(name for name in names if name not in runs)
-        runs[name] = LoadedRun.load(folder, name, labels, device)
+        with errors_named(folder):
+            runs[name] = LoadedRun.load(folder, name, labels, device)
     if labels and not any(labels.keys() & r.vocabulary.entity_ids.keys() for r in runs.values()):
         raise DataError("no label belongs to an entity of these runs; is it the right file?")
     return runs

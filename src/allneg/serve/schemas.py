@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from typing import Any, Literal, dataclass_transform
 
 from starlette.responses import Response
 
 Fact = list[str]  # head, relation, tail
+Direction = Literal["out", "in"]  # out: the entity is the head; in: it is the tail
 
 
 class JsonResponse(Response):
@@ -125,7 +126,7 @@ class Path(Schema):
 
 class Explanation(Schema):
     neighbours: list[Supporter]
-    facts: list[list[str]]  # head, relation, tail, split
+    facts: list[list[str]]  # the others between the two: head, relation, tail, split
     paths: list[Path]
 
 
@@ -144,7 +145,7 @@ class OtherEntity(Entity):
 
 class FactGroup(Schema):
     relation: str
-    direction: str  # out: the entity is the head; in: it is the tail
+    direction: Direction
     total: int
     entities: list[OtherEntity]
 

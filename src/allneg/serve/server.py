@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import uvicorn
 from fastapi.exceptions import RequestValidationError
@@ -39,10 +40,12 @@ _ERROR_HEADERS = {
 }
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-MAX_QUERY = 4 << 10  # bytes
+MAX_NAME = 4096  # characters
+MAX_QUERY = 56 << 10  # bytes; a character takes up to 12
 MAX_BODY = 1 << 10  # bytes
 MAX_CONNECTIONS = 256
-MAX_HEADER = 16 << 10  # bytes of a request line and its headers
+BACKLOG = 128  # connections that wait to be accepted
+MAX_HEADER = 64 << 10  # bytes of a request line and its headers
 TIMEOUT = 10.0  # seconds for sending a request or reading a response
 STOP_SECONDS = 3  # for requests that are being answered when the service stops
 HEADERS = {
@@ -107,18 +110,19 @@ class RequestChecks:
                 message = {**message, "headers": [*message["headers"], *RAW_HEADERS]}
             await send(message)
 
-        is_http = scope["type"] == "http"
-        error = self._check(Headers(scope=scope), scope["query_string"]) if is_http else None
+        error = self._check(scope, Headers(scope=scope)) if scope["type"] == "http" else None
         app = self.app if error is None else error.response()
         await app(scope, receive, send_with_headers)
 
-    def _check(self, headers: Headers, query: bytes) -> ApiError | None:
+    def _check(self, scope: Scope, headers: Headers) -> ApiError | None:
         host = headers.get("host", "").lower()
         match = _HOST.fullmatch(host)
         if match is None or match[1] not in self.hosts:
             text = f"the host {printable(host)} is not served here; allow it with `--allow-host`"
             return ApiError("bad_host", text)
-        if len(query) > MAX_QUERY:
+        if scope["path"].endswith("\n"):  # a route of Starlette also matches with a line feed
+            return ApiError("not_found", "there is no such page")
+        if len(scope["query_string"]) > MAX_QUERY:
             return ApiError("too_large", f"the query string has more than {MAX_QUERY} bytes")
         if "transfer-encoding" in headers or int(headers.get("content-length", 0)) > MAX_BODY:
             return ApiError("too_large", f"the body may have more than {MAX_BODY} bytes")
@@ -129,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; `UsageError` if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         text = f"port {port} on {host}: {reason}; choose another --port or --host"
@@ -155,25 +159,63 @@ def serve(app: ASGIApp, listener: socket.socket) -> None:
     # The loaded runs never become garbage: without them a collection does not delay answers.
     gc.collect()
     gc.freeze()
-    asyncio.run(uvicorn.Server(settings).serve([listener]))
+    asyncio.run(Server(settings).serve([listener]))
+
+
+class Server(uvicorn.Server):
+    """A server that accepts connections one by one and holds at most MAX_CONNECTIONS.
+
+    asyncio accepts all that wait at once, before it can close any. With no file descriptor left,
+    it also logs an error for each of them. uvicorn's `limit_concurrency` counts idle connections:
+    enough of them would keep everybody else out.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        [listener] = sockets or []
+        self._accepting = asyncio.create_task(self._accept_all(listener))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._accepting.cancel()
+        await super().shutdown(sockets)
+
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        next_log = 0.0
+        while True:
+            while len(self.server_state.connections) >= MAX_CONNECTIONS:
+                await self._make_room()
+            try:
+                client, _ = await loop.sock_accept(listener)
+                await loop.connect_accepted_socket(self._connection, client)
+            except OSError as error:
+                if loop.time() >= next_log:
+                    _log.warning("a connection was not accepted: %s", error.strerror)
+                    next_log = loop.time() + 1
+                await self._make_room()
+
+    def _connection(self) -> "Connection":
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
+    async def _make_room(self) -> None:
+        """Close the connection that has been idle for longest."""
+        held = cast(set[Connection], self.server_state.connections)
+        idle = [connection for connection in held if connection.is_idle]
+        if idle:
+            min(idle, key=lambda connection: connection.idle_since).transport.abort()
+        await asyncio.sleep(0 if idle else 0.01)
 
 
 class Connection(H11Protocol):
-    """A connection with limits that uvicorn lacks.
+    """A connection with timeouts that uvicorn lacks: it has one only between requests."""
 
-    uvicorn has a timeout only between requests, and `limit_concurrency` also counts idle
-    connections: enough of them would keep everybody else out.
-    """
-
-    _idle_since = 0.0
+    idle_since = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._start_timer()
-        if len(self.connections) > MAX_CONNECTIONS:
-            idle = [c for c in self.connections if isinstance(c, Connection) and c._is_idle]
-            min(idle, key=lambda connection: connection._idle_since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -196,19 +238,19 @@ class Connection(H11Protocol):
         self.transport.close()
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
     def _start_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._idle_since = self.loop.time()
+        self.idle_since = self.loop.time()
         self._timer = self.loop.call_later(TIMEOUT, self._on_timeout)
 
     def _on_timeout(self) -> None:
         if self.transport.get_write_buffer_size():
             self.transport.abort()  # the client does not read the response
-        elif self._is_idle:
+        elif self.is_idle:
             self.transport.close()
         else:
             self._start_timer()  # the answer is being computed

@@ -12,6 +12,7 @@ from itertools import islice, zip_longest
 
 import numpy as np
 
+from allneg.errors import RunError
 from allneg.evaluation import PROTOCOLS, evaluate
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
@@ -19,7 +20,7 @@ from allneg.graph.queries import SIDES, Side
 from allneg.predict.lookup import Facts
 from allneg.runs import Run
 from allneg.serve import schemas
-from allneg.serve.loaded_run import LoadedRun, query_for
+from allneg.serve.loaded_run import LoadedRun, errors_named, query_for
 
 _MAX_REASONS = 8  # entities, and kinds of paths
 _MAX_COMPARED = 20_000  # entities with the same answer
@@ -35,7 +36,7 @@ _N_SCORES_WORST = 1 << 25  # computed in the search for the worst queries
 _N_SCORES_EXAMPLES = 1 << 22
 
 Step = tuple[int, bool]  # a relation, and whether it is followed from tail to head
-Group = tuple[str, str]  # relation, direction: "out" if the entity is the head, else "in"
+Group = tuple[str, schemas.Direction]  # relation, direction
 Others = list[tuple[str, str]]  # name, split
 Triple = tuple[str, str, str]
 
@@ -45,7 +46,11 @@ def explain(run: LoadedRun, triple: Triple, side: Side) -> schemas.Explanation:
     head, tail = run.entity_id(triple[0]), run.entity_id(triple[2])
     relation = run.relation_id(triple[1])
     names, facts = run.vocabulary, run.facts
-    between = [[*_named(names, *fact), split] for *fact, split in facts.between(head, tail)]
+    between = [
+        [*_named(names, *fact), split]
+        for *fact, split in facts.between(head, tail)
+        if fact != [head, relation, tail]
+    ]
     entity, answer = (head, tail) if side == "tail" else (tail, head)
     around = facts.of_entity(answer)
     same = (around.relation == relation) & (around.split == 0) & (around.other != entity)
@@ -104,17 +109,21 @@ def _named(names: Vocabulary, head: int, relation: int, tail: int) -> schemas.Fa
 def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:
     entity = run.entity_id(name)
     groups = _groups(run, entity)
-    facts = [
-        schemas.FactGroup(
-            *group,
-            len(others),
-            [schemas.OtherEntity(o, run.labels.get(o), split) for o, split in others[:_MAX_OTHERS]],
-        )
-        for group, others in groups.items()
-    ]
+    facts = [_part(run, *item, slice(_MAX_OTHERS)) for item in groups.items()]
     degree = int(run.facts.degree[entity])
     neighbours, graph = run.neighbours(name, _MAX_NEIGHBOURS), _drawing(run, name, groups)
     return schemas.EntityPage(name, run.labels.get(name), degree, facts, neighbours, graph)
+
+
+def fact_group(run: LoadedRun, name: str, group: Group, start: int, k: int) -> schemas.FactGroup:
+    """`k` facts of an entity with a relation in a direction, in the order of its page."""
+    entity, _ = run.entity_id(name), run.relation_id(group[0])
+    return _part(run, group, _groups(run, entity).get(group, []), slice(start, start + k))
+
+
+def _part(run: LoadedRun, group: Group, others: Others, part: slice) -> schemas.FactGroup:
+    shown = [schemas.OtherEntity(o, run.labels.get(o), split) for o, split in others[part]]
+    return schemas.FactGroup(*group, len(others), shown)
 
 
 def _groups(run: LoadedRun, entity: int) -> dict[Group, Others]:
@@ -178,8 +187,8 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
 def quality(run: LoadedRun) -> schemas.Quality:
     """The report, the curves and the worst queries. An unfinished run is evaluated first."""
     split, report = _ranked_split(run.graph), None
-    if run.run.has_report:
-        report = run.run.report.to_json()
+    if run.report is not None:
+        report = run.report.to_json()
     elif split is not None:
         block, predictor = run.run.recipe.evaluation.block, run.predictor
         found = evaluate(predictor.model, predictor.tables, run.graph, split, block=block)
@@ -196,9 +205,13 @@ def quality(run: LoadedRun) -> schemas.Quality:
 
 
 def curves(run: Run) -> list[schemas.Curve]:
-    """The loss and the validation MRR of every epoch so far."""
+    """The loss and the validation MRR of every epoch so far; none once the run is deleted."""
     found = []
-    for entry in run.metrics():
+    try:
+        metrics = run.metrics()
+    except RunError:
+        return []
+    for entry in metrics:
         loss, valid = entry.get("loss"), entry.get("valid") or {}
         is_number = isinstance(loss, int | float) and math.isfinite(loss)
         found.append(schemas.Curve(entry["epoch"], loss if is_number else None, valid.get("mrr")))
@@ -210,7 +223,8 @@ def examples(run: LoadedRun) -> list[schemas.Query]:
 
     Among equal ranks, entities with many facts come first: people know them.
     """
-    ranking = _rank_sample(run, _ranked_split(run.graph) or "train", _N_SCORES_EXAMPLES)
+    with errors_named(run.run.folder):
+        ranking = _rank_sample(run, _ranked_split(run.graph) or "train", _N_SCORES_EXAMPLES)
     triples, ranks = ranking.triples, ranking.ranks
     # Take the side with the better rank; of equal ones the tail, which reads more naturally.
     asks_tail = ranks[:, 0] <= ranks[:, 1]

@@ -2,6 +2,7 @@
 
 import { address, unknownPart, go, state } from "./address.js";
 import { el } from "./dom.js";
+import { nameLink, short } from "./names.js";
 import * as numbers from "./numbers.js";
 
 /** @param {any} here the state @param {any} data the response of the service */
@@ -59,7 +60,7 @@ function row(here, part, answer, name, calibrated) {
     el(
       "th",
       { scope: "row", role: "rowheader", class: "name" },
-      el("a", { href: link }, name),
+      nameLink(name, link),
       answer.label && el("small", {}, answer.label),
     ),
     cell("score", numbers.score(answer.score)),
@@ -73,7 +74,7 @@ function row(here, part, answer, name, calibrated) {
         "button",
         { type: "button", class: "why", "aria-expanded": "false", onclick: ask },
         "Why?",
-        el("span", { class: "unseen" }, ` ${name}`),
+        el("span", { class: "unseen" }, ` ${short(name)}`),
       ),
     ),
   );

@@ -4,6 +4,7 @@ import { address, unknownPart, go, state } from "./address.js";
 import { answersTable, badge } from "./answers.js";
 import { copyButtons } from "./copy.js";
 import { el, put } from "./dom.js";
+import { entityLink, short } from "./names.js";
 import { count, seconds } from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./loading.js";
 import { chip, queryText, queryForm, incomplete } from "./query.js";
@@ -120,12 +121,8 @@ function expected(here, part, data) {
     { class: "expected" },
     "The right answer is ",
     part === "relation"
-      ? el("b", {}, here[part])
-      : el(
-          "a",
-          { href: address({ view: "entity", model: here.model, name: here[part] }) },
-          here[part],
-        ),
+      ? el("b", {}, short(here[part]))
+      : entityLink(here.model, here[part]),
     found
       ? ` — rank ${found.rank} here. `
       : ` — not among the first ${count(data.answers.length)}. `,

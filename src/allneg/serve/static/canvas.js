@@ -1,6 +1,7 @@
 /** Points on a canvas: pan, zoom, hover, click, with mouse, finger and keyboard. */
 
 import { el } from "./dom.js";
+import { short } from "./names.js";
 
 const [MIN_ZOOM, MAX_ZOOM] = [0.5, 200]; // at 1 the whole map is visible
 const REACH = 14; // pixels around the pointer in which a point is found
@@ -86,13 +87,14 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     pen.arc(x, y, radius + 4, 0, 7);
     pen.stroke();
     pen.font = `600 13px ${style.fontFamily}`;
-    const width = pen.measureText(names[i]).width;
+    const name = short(names[i]);
+    const width = pen.measureText(name).width;
     const left = Math.max(4, Math.min(size.w - width - 4, x - width / 2));
     pen.lineWidth = 4;
     pen.strokeStyle = style.getPropertyValue("--surface");
-    pen.strokeText(names[i], left, y - radius - 9);
+    pen.strokeText(name, left, y - radius - 9);
     pen.fillStyle = style.getPropertyValue("--text");
-    pen.fillText(names[i], left, y - radius - 9);
+    pen.fillText(name, left, y - radius - 9);
   }
 
   function redraw() {
@@ -142,7 +144,8 @@ export function canvasMap({ points, names, colours, legend }, { keep, open }) {
     tip.hidden = i < 0;
     canvas.classList.toggle("on", i >= 0);
     if (i < 0) return;
-    tip.textContent = legend.length > 1 ? `${names[i]} · ${legend[colours[i]]}` : names[i];
+    const shown = legend.length > 1 ? [names[i], legend[colours[i]]] : [names[i]];
+    tip.textContent = shown.map(short).join(" · ");
     tip.style.left = `${Math.min(px + 14, Math.max(0, size.w - tip.offsetWidth - 6))}px`;
     tip.style.top = `${py + 16}px`;
   }

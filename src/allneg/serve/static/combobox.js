@@ -1,6 +1,7 @@
 /** A text field with suggestions, by the ARIA combobox pattern; works with the keyboard alone. */
 
 import { el, uniqueId, put } from "./dom.js";
+import { short } from "./names.js";
 import { count } from "./numbers.js";
 
 const DELAY = 60; // milliseconds between the last key and the request
@@ -23,7 +24,7 @@ export function combobox({ label, placeholder, find, choose }) {
     type: "text",
     role: "combobox",
     placeholder,
-    maxlength: 512,
+    maxlength: 4096,
     autocomplete: "off",
     autocapitalize: "off",
     spellcheck: "false",
@@ -76,7 +77,7 @@ export function combobox({ label, placeholder, find, choose }) {
         // On mousedown: the field keeps its focus.
         onmousedown: (event) => (event.preventDefault(), take(name)),
       },
-      el("span", { class: "option-name" }, name, gloss && el("small", {}, gloss)),
+      el("span", { class: "option-name" }, short(name), gloss && el("small", {}, gloss)),
       aside && el("span", { class: "option-aside" }, aside),
     );
   }

@@ -4,6 +4,7 @@ import { address, unknownPart, go, state } from "./address.js";
 import { badge } from "./answers.js";
 import { parameters } from "./ask.js";
 import { el, put, svg } from "./dom.js";
+import { short } from "./names.js";
 import * as numbers from "./numbers.js";
 import { empty, fillFrom, skeleton, errorMessage } from "./loading.js";
 import { chip, queryText, queryForm, incomplete } from "./query.js";
@@ -137,7 +138,7 @@ function row(here, model, answer, moved) {
     el(
       "span",
       { class: "name" },
-      el("a", { href: link, title: answer.label ?? answer.name }, answer.name),
+      el("a", { href: link, title: answer.label ?? answer.name }, short(answer.name)),
     ),
     el(
       "span",

@@ -5,10 +5,13 @@ import { badge } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { el, put } from "./dom.js";
 import { neighbourhood } from "./graph.js";
+import { entityLink, short } from "./names.js";
 import { count, metric } from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./loading.js";
 import { chip, entities } from "./query.js";
 import { get } from "./service.js";
+
+const MORE = 1000; // facts that a click adds at most
 
 export function entity() {
   const choose = (name) => go({ view: "entity", model: state().model, name });
@@ -30,11 +33,11 @@ export function entity() {
   const heading = el("h1", { tabindex: "-1" }, "Entity");
   const container = el("div", { class: "entity" }, el("div", { class: "card" }, skeleton(14)));
   return {
-    title: (here) => here.name ?? "Entity",
+    title: (here) => short(here.name ?? "Entity"),
     element: el("div", { class: "view" }, form, heading, container),
     async update(here, signal) {
       box.value = here.name ?? "";
-      heading.textContent = here.name ?? "Entity";
+      heading.textContent = short(here.name ?? "Entity");
       if (!here.name) return put(container, empty("No entity chosen", el("p", {}, "Type a name above.")));
       const load = () =>
         Promise.all([
@@ -96,8 +99,11 @@ function facts({ name, facts: groups }, model) {
     const query = direction === "out" ? { head: name, relation } : { relation, tail: name };
     const words =
       direction === "out"
-        ? [relation, " …"]
-        : ["… ", relation, " ", el("span", { class: "muted" }, "this")];
+        ? [short(relation), " …"]
+        : ["… ", short(relation), " ", el("span", { class: "muted" }, "this")];
+    const list = el("ul", { class: "flow" });
+    const wanted = { model, name, relation, direction };
+    extend(list, { total, entities }, wanted);
     return el(
       "div",
       { class: "facts" },
@@ -108,17 +114,33 @@ function facts({ name, facts: groups }, model) {
         " ",
         el("span", { class: "muted" }, count(total)),
       ),
-      el(
-        "ul",
-        { class: "flow" },
-        entities.map((item) =>
-          el("li", {}, link(model, item), item.split !== "train" && [" ", badge(item.split)]),
-        ),
-        total > entities.length &&
-          el("li", { class: "muted" }, `and ${count(total - entities.length)} more`),
-      ),
+      list,
     );
   });
+}
+
+/** Add facts to a list; a button at its end adds more of the `wanted` ones. */
+function extend(list, { total, entities }, wanted) {
+  const items = entities.map((item) =>
+    el("li", {}, link(wanted.model, item), item.split !== "train" && [" ", badge(item.split)]),
+  );
+  list.append(...items);
+  const start = list.children.length;
+  if (total === start) return;
+  const add = async () => {
+    try {
+      const found = await get("/v1/facts", { ...wanted, start, k: MORE });
+      last.remove();
+      extend(list, found, wanted);
+      list.children[start].querySelector("a").focus();
+    } catch (error) {
+      button.textContent = `${error.message} Try again`;
+    }
+  };
+  const text = `and ${count(total - start)} more`;
+  const button = el("button", { type: "button", class: "more", onclick: add }, text);
+  const last = el("li", {}, button);
+  list.append(last);
 }
 
 function near({ neighbours }, model) {
@@ -149,7 +171,7 @@ function near({ neighbours }, model) {
 
 function link(model, { name, label }) {
   return [
-    el("a", { href: address({ view: "entity", model, name }) }, name),
+    entityLink(model, name),
     label && el("small", {}, label),
   ];
 }

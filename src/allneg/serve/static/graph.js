@@ -2,6 +2,7 @@
 
 import { address } from "./address.js";
 import { el, svg } from "./dom.js";
+import { short } from "./names.js";
 
 const HEIGHT = 400;
 const ROUNDS = 240;
@@ -37,7 +38,8 @@ export function neighbourhood(graph, centre, model) {
           el(
             "li",
             {},
-            `${edge.head} — ${edge.relation} — ${edge.tail}${edge.predicted ? " (predicted)" : ""}`,
+            [edge.head, edge.relation, edge.tail].map(short).join(" — "),
+            edge.predicted && " (predicted)",
           ),
         ),
       ),
@@ -80,7 +82,7 @@ function draw(graph, centre, model, width) {
           href: address({ view: "entity", model, name: node.name }),
           class: `node${own ? " own" : ""}`,
         },
-        svg("title", {}, node.label ? `${node.name} (${node.label})` : node.name),
+        svg("title", {}, short(node.name), node.label && ` (${node.label})`),
         svg("circle", { cx: x, cy: y, r: own ? 9 : 6 }),
         svg(
           "text",
@@ -96,7 +98,7 @@ function draw(graph, centre, model, width) {
           ),
       );
     });
-  const label = `${centre} and ${graph.nodes.length - 1} entities around it`;
+  const label = `${short(centre)} and ${graph.nodes.length - 1} entities around it`;
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": label },
@@ -115,7 +117,8 @@ function joined(edges) {
     found
       .get(key)
       .words.push(
-        `${edge.head} ${edge.relation} ${edge.tail}${edge.predicted ? " (predicted)" : ""}`,
+        [edge.head, edge.relation, edge.tail].map(short).join(" ") +
+          (edge.predicted ? " (predicted)" : ""),
       );
   }
   const bent = ({ ends, predicted }) => predicted && found.has(JSON.stringify([ends, false]));

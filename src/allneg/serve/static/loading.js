@@ -2,6 +2,7 @@
 
 import { address, state } from "./address.js";
 import { el, put } from "./dom.js";
+import { short } from "./names.js";
 
 const SLOW_AFTER = 1500; // milliseconds until the wait is shown as slow
 
@@ -95,7 +96,7 @@ function close(error, name, field) {
   const fields = FIELDS[error.code] ?? ["name"];
   const named = fields.find((item) => here[item] && error.message.includes(`'${here[item]}'`));
   const wrong = field ?? named ?? fields[0];
-  return el("a", { class: "chip", href: address({ ...here, [wrong]: name }) }, name);
+  return el("a", { class: "chip", href: address({ ...here, [wrong]: name }) }, short(name));
 }
 
 const FIELDS = {

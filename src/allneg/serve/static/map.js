@@ -4,6 +4,7 @@ import { address, go, note, state } from "./address.js";
 import { canvasMap, swatch } from "./canvas.js";
 import { combobox } from "./combobox.js";
 import { el, put } from "./dom.js";
+import { short } from "./names.js";
 import { count } from "./numbers.js";
 import { fillFrom, skeleton } from "./loading.js";
 import { entities } from "./query.js";
@@ -40,7 +41,7 @@ export function map() {
       put(
         relation,
         el("option", { value: "" }, "none"),
-        relations.map(({ name }) => el("option", { value: name }, name)),
+        relations.map(({ name }) => el("option", { value: name }, short(name))),
       );
       listed = here.model;
     }
@@ -114,7 +115,7 @@ function legend({ legend: names, colours }) {
         "li",
         {},
         el("span", { class: `swatch ${swatch(names, i)}`, "aria-hidden": "true" }),
-        name,
+        short(name),
         " ",
         el("span", { class: "muted" }, count(sizes[i])),
       ),
@@ -131,7 +132,7 @@ function below(here, data) {
       el(
         "a",
         { href: address({ view: "entity", model: here.model, name: here.name }) },
-        `Open ${here.name}`,
+        `Open ${short(here.name)}`,
       ),
   );
 }

@@ -3,6 +3,7 @@
 import { address } from "./address.js";
 import { curves } from "./curves.js";
 import { el } from "./dom.js";
+import { short } from "./names.js";
 import * as numbers from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./loading.js";
 import { queryText } from "./query.js";
@@ -153,7 +154,7 @@ function heatMap(heat) {
     el(
       "tr",
       {},
-      el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)),
+      el("th", { scope: "row", class: "name" }, short(relation), " ", el("small", {}, category)),
       el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)),
       cells(tail),
       cells(head),
@@ -205,7 +206,7 @@ function worstTable(model, worst, of) {
           queryText({ head, relation, tail, ask: side }),
         ),
       ),
-      el("td", { class: "name" }, side === "tail" ? tail : head),
+      el("td", { class: "name" }, short(side === "tail" ? tail : head)),
     ),
   );
   const note = el(

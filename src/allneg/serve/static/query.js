@@ -5,6 +5,7 @@ import { combobox } from "./combobox.js";
 import { el, uniqueId, put, announce } from "./dom.js";
 import { count } from "./numbers.js";
 import { empty } from "./loading.js";
+import { short } from "./names.js";
 import { get } from "./service.js";
 
 const PARTS = ["head", "relation", "tail"];
@@ -140,7 +141,7 @@ export function queryForm() {
 /** The query as a line: France — borders — ? */
 export function queryText({ head, relation, tail, ask }) {
   const part = unknownPart({ head, relation, tail, ask });
-  return PARTS.map((item) => (item === part ? "?" : { head, relation, tail }[item])).join(" — ");
+  return PARTS.map((item) => (item === part ? "?" : short({ head, relation, tail }[item] ?? ""))).join(" — ");
 }
 
 /** The message in place of answers while parts are missing. */

@@ -1,8 +1,9 @@
 /** Reasons for an answer: similar entities, facts and paths between the two. */
 
-import { address, unknownPart } from "./address.js";
+import { unknownPart } from "./address.js";
 import { badge } from "./answers.js";
 import { el, put } from "./dom.js";
+import { entityLink, short } from "./names.js";
 import { count, metric } from "./numbers.js";
 import { fillFrom, skeleton } from "./loading.js";
 import { get } from "./service.js";
@@ -27,7 +28,7 @@ function like({ neighbours }, model, known) {
     el(
       "li",
       {},
-      link(model, entity),
+      entityLink(model, entity),
       " ",
       el("span", { class: "muted" }, "similarity "),
       metric(similarity),
@@ -36,7 +37,7 @@ function like({ neighbours }, model, known) {
     ),
   );
   return block(
-    `Similar to ${known}, with the same answer`,
+    `Similar to ${short(known)}, with the same answer`,
     rows,
     "No other entity has this answer in train.",
   );
@@ -46,7 +47,7 @@ function facts({ facts: known }, model) {
   const rows = known.map(([head, relation, tail, split]) =>
     el("li", {}, triple([head, relation, tail], model), " ", badge(split)),
   );
-  return block("Known facts between the two", rows, "There are no known facts between them.");
+  return block("Other facts between the two", rows, "There are no other facts between them.");
 }
 
 function paths({ paths: found }, model) {
@@ -57,7 +58,7 @@ function paths({ paths: found }, model) {
       el(
         "span",
         { class: "path" },
-        relations.map((name, i) => [i > 0 && " → ", el("code", {}, name)]),
+        relations.map((name, i) => [i > 0 && " → ", el("code", {}, short(name))]),
       ),
       " ",
       el("span", { class: "muted" }, `× ${count(times)}`),
@@ -96,14 +97,10 @@ function triple([head, relation, tail], model) {
   return el(
     "span",
     { class: "triple" },
-    link(model, head),
+    entityLink(model, head),
     " ",
-    el("span", { class: "muted" }, relation),
+    el("span", { class: "muted" }, short(relation)),
     " ",
-    link(model, tail),
+    entityLink(model, tail),
   );
-}
-
-function link(model, name) {
-  return el("a", { href: address({ view: "entity", model, name }) }, name);
 }
