@@ -56,6 +56,13 @@ CASES = {
     38: "server: unusual paths, hosts and bodies",
     39: "server: slow, many and disconnecting clients",
     40: "server: headers and start-up",
+    61: "triples: quotes and tabs in CSV",
+    62: "triples: JSON, N-Triples and other syntaxes",
+    63: "triples: bad bytes that may be skipped",
+    64: "archives: the same file twice",
+    65: "compressed text that unpacks to hundreds of times its size",
+    66: "memory that runs out while text is read",
+    67: "objects or endless texts instead of a path",
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from allneg.errors import UsageError
-from allneg.graph import read_graph
+from allneg.graph.read import check_source, read_graph
 from allneg.hardware import find_device
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
@@ -102,6 +102,7 @@ def planned(
     settings: Iterable[str] | Mapping[str, object] = (),
 ) -> Recipe:
     """The complete, checked recipe of these arguments."""
+    check_source(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
