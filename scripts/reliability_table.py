@@ -62,6 +62,8 @@ CASES = {
     64: "archives: the same file twice",
     65: "compressed text that unpacks to hundreds of times its size",
     66: "memory that runs out while text is read",
+    68: "compiled libraries: a cache that another user can change",
+    69: "downloads: redirects that leave https",
     67: "objects or endless texts instead of a path",
 }
 
