@@ -61,10 +61,17 @@ CASES = {
     63: "triples: bad bytes that may be skipped",
     64: "archives: the same file twice",
     65: "compressed text that unpacks to hundreds of times its size",
-    66: "memory that runs out while text is read",
+    66: "memory that runs out while text is read, or elsewhere",
+    67: "objects or endless texts instead of a path",
     68: "compiled libraries: a cache that another user can change",
     69: "downloads: redirects that leave https",
-    67: "objects or endless texts instead of a path",
+    70: "engines, compilers, meshes and sizes that cannot work here",
+    71: "a full disk before a run exists",
+    72: "processes: variables that torchrun did not set",
+    73: "processes: different arguments",
+    74: "runs: a folder that does not exist",
+    75: "runs: progress within an epoch",
+    76: "exports: formats that are not supported",
 }
 
 

@@ -166,3 +166,15 @@ def test_a_compiler_that_does_not_know_this_cpu_builds_for_any(monkeypatch, tmp_
     _fake(tmp_path, monkeypatch, refuse)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")
     assert ctypes.CDLL(str(built("pairs"))).l1_scores
+
+
+@needs_compiler
+@pytest.mark.battery(70)
+def test_a_library_that_does_not_load_is_a_problem(monkeypatch):
+    """For example in a cache on a disk from which nothing may be executed."""
+
+    def refuse(path):
+        raise OSError("failed to map segment from shared object")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    assert "does not load (failed to map segment" in (compiler.problem() or "")

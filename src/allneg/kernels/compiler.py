@@ -4,6 +4,7 @@ A library is called NAME-KEY-CONTENT.so: KEY is a hash of source, flags, compile
 of the library itself, so that a damaged one is found before it is loaded.
 """
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -38,7 +39,7 @@ def problem() -> str | None:
 @functools.cache
 def _problem(path: str | None, home: str | None) -> str | None:
     try:
-        built("pairs")
+        load("pairs")
     except CompileError as error:
         return str(error)
     return None
@@ -49,6 +50,18 @@ def find_compiler() -> str | None:
     if os.name != "posix":
         return None
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+def load(name: str) -> ctypes.CDLL:
+    """The library made of `name`.c."""
+    path = built(name)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompileError(
+            f"the compiled library does not load ({error}; "
+            "set ALLNEG_HOME to a folder where programs may run)"
+        ) from None
 
 
 def built(name: str) -> Path:
