@@ -65,7 +65,9 @@ class Run:
         """An existing run; a `RunError` if it is incomplete or of a newer version."""
         folder = Path(folder)
         if not folder.exists():
-            raise RunError(f"{folder}: there is no such folder; `allneg train … --out` makes a run")
+            raise RunError(
+                f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"
+            )
         path = folder / "run.json"
         if not path.is_file():
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
