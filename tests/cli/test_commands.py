@@ -346,7 +346,7 @@ def test_a_folder_that_does_not_exist_is_named(
     more = ("--out", tmp_path / "out") if command == "export" else ()
     done = allneg(command, tmp_path / "nowhere", *more)
     assert (done.code, done.out) == (4, "")
-    assert "nowhere: there is no such folder" in done.err
+    assert "nowhere: not a run (there is no such folder)" in done.err
 
 
 @pytest.mark.battery(75)

@@ -143,17 +143,15 @@ class _LineReader:
                     f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
                     "is this a file of triples?"
                 )
-        fields, separator = list[str](), self.separator
+        separator = self.separator
         try:
             text = data.decode(self.settings.encoding)
         except UnicodeDecodeError:
-            lines = self._decoded_lines(data, block)
+            fields = self._line_by_line(self._decoded_lines(data, block))
         else:
-            lines = enumerate(text.split("\n")[:-1], self.line + 1)
-            if regular:
-                fields = text.replace("\n", separator).split(separator)[:-1]
-        if len(fields) != 3 * data.count(b"\n"):
-            fields = self._line_by_line(lines)
+            fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
+            if len(fields) != 3 * data.count(b"\n"):
+                fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
         if self.line == 0 and self._is_header(fields[:3]):
             self.counts["header"] = 1
             del fields[:3]
