@@ -269,7 +269,7 @@ def test_other_syntaxes_are_named(tmp_path: Path, ending: str, line: str, syntax
 def test_n_triples_with_tabs_are_refused(read: Read) -> None:
     """Their lines have three fields, but the dot would become part of the tail."""
     with pytest.raises(DataError, match=r"train\.txt: this is N-Triples"):
-        read(b"<a>\t<r>\t<b> .\n<b>\t<r>\t<a> .\n")
+        read(b"# names\n<a>\t<r>\t<b> .\n<b>\t<r>\t<a> .\n", skip_bad_lines=1)
     assert named(read(b"<a>\t<r>\t<b>\n")) == [("<a>", "<r>", "<b>")]
 
 

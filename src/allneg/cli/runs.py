@@ -9,7 +9,7 @@ import click
 
 from allneg.cli import options
 from allneg.cli.output import clean, json_document, note, table
-from allneg.errors import DataError, RunError, UsageError, counted, printable
+from allneg.errors import DataError, RunError, counted, printable
 
 if TYPE_CHECKING:
     from allneg.evaluation.ranks import Ranking
@@ -293,7 +293,7 @@ def export_command(run: Path, out: Path, as_json: bool) -> None:
     from allneg.runs.run import export
 
     if out.suffix[1:2].isalpha() and out.suffix != ".safetensors":
-        raise UsageError(
+        raise click.UsageError(
             f"{out}: {out.suffix} is not a format of export; write a .safetensors file, or a "
             "folder whose name has no suffix"
         )

@@ -48,9 +48,9 @@ _MAGIC = {
     b"\x7fELF": ("a program", "choose a file of triples"),
     **dict.fromkeys((b"\x80\x02", b"\x80\x04", b"\x80\x05"), ("a pickle", _TO_TEXT)),
 }
-_N_TRIPLES = re.compile(r"\s*(<[^>]*>|_:\S+)\s+<[^>]*>\s.*\.\s*")
+N_TRIPLES = re.compile(r"\s*(<[^>]*>|_:\S+)\s+<[^>]*>\s.*\.\s*")
 _SYNTAXES = {
-    "N-Triples": _N_TRIPLES,
+    "N-Triples": N_TRIPLES,
     "Turtle": re.compile(r"\s*@?(prefix|base)\s.*", re.IGNORECASE),
     "XML": re.compile(r"\s*<(\?xml|!DOCTYPE|rdf:).*"),
     "JSON": re.compile(r"\s*[{\[].*"),
@@ -152,6 +152,9 @@ class _LineReader:
             fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
             if len(fields) != 3 * data.count(b"\n"):
                 fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
+        if self.line == 0 and N_TRIPLES.fullmatch("\t".join(fields[:3])):
+            # With tabs, its lines have three fields, and the dot would become part of the tail.
+            raise DataError(f"{self.where}: this is N-Triples; {_TO_TEXT}")
         if self.line == 0 and self._is_header(fields[:3]):
             self.counts["header"] = 1
             del fields[:3]
@@ -246,9 +249,6 @@ def _refuse_binary(start: bytes, where: str) -> None:
             raise DataError(f"{where}: this is {kind}, not text; {advice}")
     if start[257:262] == b"ustar":
         raise DataError(f"{where}: this is a tar archive; rename it to end in .tar")
-    # With tabs, its lines have three fields, and each tail would end in " .".
-    if _N_TRIPLES.fullmatch(start.partition(b"\n")[0].decode(errors="replace")):
-        raise DataError(f"{where}: this is N-Triples; {_TO_TEXT}")
 
 
 def _advice(line: str, separator: str) -> str:

@@ -78,17 +78,17 @@ class Recipe:
             for name, table in dataclasses.asdict(self).items()
         }
 
-    def to_settings(self) -> dict[str, Any]:
-        """Names and values as `with_settings` takes them."""
-        tables = self.to_tables()
-        return {f"{part}.{name}": tables[part][name] for part in tables for name in tables[part]}
-
     def to_toml(self) -> str:
         lines = []
         for name, table in self.to_tables().items():
             settings = (f"{key} = {text.toml_value(value)}" for key, value in table.items())
             lines += [f"[{name}]", *settings, ""]
         return "\n".join(lines)
+
+    def to_settings(self) -> dict[str, Any]:
+        """Names and values as `with_settings` takes them."""
+        tables = self.to_tables()
+        return {f"{part}.{name}": tables[part][name] for part in tables for name in tables[part]}
 
 
 def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:

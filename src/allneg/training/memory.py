@@ -126,7 +126,8 @@ def check_memory(recipe: Recipe, graph: Graph, device: torch.device, mesh: Mesh)
     # No batch is larger than an epoch.
     batch = min(recipe.training.batch_size, 2 * len(graph.train))
     recipe = replace(recipe, training=replace(recipe.training, batch_size=batch))
-    made = plan(recipe, graph, device, mesh)
+    # A ranking that runs out of memory continues with smaller blocks.
+    made = replace(plan(recipe, graph, device, mesh), ranking={})
     available = memory(device)
     if available is not None and (lower := made.too_large(int(available * _TOLERANCE))):
         _refuse(made.peak, device, available, lower)

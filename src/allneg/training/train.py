@@ -92,8 +92,9 @@ def resume(
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
     if mesh is None and not changed:
         mesh = hardware.mesh
-    hardware_now, given = replace(hardware, mesh=mesh), {"RUN": folder, "--mesh": mesh}
-    with join_processes(hardware_now, given) as world, contextlib.ExitStack() as stack:
+    given = {"RUN": folder, **run.recipe.to_settings(), "--mesh": mesh}
+    chosen = replace(hardware, mesh=mesh)
+    with join_processes(chosen, given) as world, contextlib.ExitStack() as stack:
         world.on_rank_zero(lambda: stack.enter_context(run.locked()))
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
