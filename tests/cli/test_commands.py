@@ -338,7 +338,7 @@ def test_a_file_at_out_is_refused(allneg: Command, tiny_folder: Path, tmp_path: 
     )
 
 
-@pytest.mark.battery(74)
+@pytest.mark.battery(84)
 @pytest.mark.parametrize("command", ["verify", "export"])
 def test_a_folder_that_does_not_exist_is_named(
     allneg: Command, tmp_path: Path, command: str
@@ -349,7 +349,7 @@ def test_a_folder_that_does_not_exist_is_named(
     assert "nowhere: not a run (there is no such folder)" in done.err
 
 
-@pytest.mark.battery(75)
+@pytest.mark.battery(85)
 def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
     allneg: Command, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -122,7 +122,7 @@ def test_a_training_continues_when_the_reader_of_its_stderr_has_ended(
     assert Run.open(run).status["state"] == "finished"
 
 
-@pytest.mark.battery(66)
+@pytest.mark.battery(76)
 def test_memory_that_runs_out_anywhere_exits_with_6(
     allneg: Command, toy_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

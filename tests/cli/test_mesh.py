@@ -116,7 +116,7 @@ def test_export_writes_the_best_weights_of_any_run(
     assert "already exists" in again.err
 
 
-@pytest.mark.battery(76)
+@pytest.mark.battery(86)
 @pytest.mark.parametrize("name", ["emb.csv", "emb.npz", "emb.pt"])
 def test_export_refuses_formats_that_it_does_not_write(
     allneg: Command, toy_run: Run, tmp_path: Path, name: str
@@ -128,7 +128,7 @@ def test_export_refuses_formats_that_it_does_not_write(
     assert allneg("export", toy_run.folder, "--out", tmp_path / "version-0.5").code == 0
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 @pytest.mark.parametrize("command", ["train", "resume"])
 def test_a_wrong_mesh_is_named_by_its_option(allneg: Command, tmp_path: Path, command: str) -> None:
     done = allneg(command, tmp_path, "--mesh", 4)

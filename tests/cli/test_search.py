@@ -58,7 +58,7 @@ def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRIAL_POLL_SECONDS", 0.05)
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 def test_an_engine_that_cannot_run_here_is_refused_before_a_search_writes(
     allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,7 +180,7 @@ def test_a_damaged_member_of_a_zip_is_refused(tmp_path: Path) -> None:
         read_graph(path)
 
 
-@pytest.mark.battery(64)
+@pytest.mark.battery(74)
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_an_archive_with_a_file_twice_is_refused(tmp_path: Path, kind: str) -> None:
@@ -195,7 +195,7 @@ def test_an_archive_with_a_file_twice_is_refused(tmp_path: Path, kind: str) -> N
         read_graph(path)
 
 
-@pytest.mark.battery(65)
+@pytest.mark.battery(75)
 @pytest.mark.parametrize("in_folder", [False, True])
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
 def test_a_compressed_text_that_unpacks_to_hundreds_of_times_its_size_is_refused(

@@ -116,7 +116,7 @@ def entries(cache: Path) -> list[str]:
     return sorted(path.name for path in found if path.name != ".wn18.lock")
 
 
-@pytest.mark.battery(69)
+@pytest.mark.battery(79)
 @pytest.mark.parametrize("target", ["http://127.0.0.1/train.txt", "ftp://127.0.0.1/train.txt"])
 def test_a_redirect_from_https_to_another_protocol_is_refused(
     cache: Path, monkeypatch: pytest.MonkeyPatch, target: str

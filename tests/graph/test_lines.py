@@ -78,7 +78,7 @@ def test_a_limited_number_of_bad_lines_is_skipped_and_counted(read: Read) -> Non
         read(text, skip_bad_lines=1)
 
 
-@pytest.mark.battery(63)
+@pytest.mark.battery(73)
 @pytest.mark.parametrize("bad", [b"K\xf6ln\tr\tb", b"a\0\tr\tb"])
 def test_lines_with_bad_bytes_are_skipped_and_counted_like_other_bad_lines(
     read: Read, bad: bytes
@@ -237,7 +237,7 @@ def test_csv_fields_may_be_quoted(read: Read) -> None:
         (b"x\ty,r,z", r"train\.csv:2: .*a tab inside a name"),
     ],
 )
-@pytest.mark.battery(61)
+@pytest.mark.battery(71)
 def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
     read: Read, line: bytes, message: str
 ) -> None:
@@ -246,7 +246,7 @@ def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
     assert len(read(b"a,b,c\n" + line + b"\n", ending="csv", skip_bad_lines=1).train) == 1
 
 
-@pytest.mark.battery(62)
+@pytest.mark.battery(72)
 @pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "nt"])
 @pytest.mark.parametrize(
     "line, syntax",
@@ -265,7 +265,7 @@ def test_other_syntaxes_are_named(tmp_path: Path, ending: str, line: str, syntax
         read_graph(tmp_path / f"all.{ending}")
 
 
-@pytest.mark.battery(62)
+@pytest.mark.battery(72)
 def test_n_triples_with_tabs_are_refused(read: Read) -> None:
     """Their lines have three fields, but the dot would become part of the tail."""
     with pytest.raises(DataError, match=r"train\.txt: this is N-Triples"):

@@ -304,7 +304,7 @@ def test_one_file_may_be_compressed(tmp_path: Path) -> None:
     assert graph.name == "facts.tsv.gz"
 
 
-@pytest.mark.battery(66)
+@pytest.mark.battery(76)
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
 def test_memory_that_runs_out_while_text_is_read_is_a_resource_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -320,7 +320,7 @@ def test_memory_that_runs_out_while_text_is_read_is_a_resource_error(
     assert caught.value.exit_code == 6
 
 
-@pytest.mark.battery(67)
+@pytest.mark.battery(77)
 @pytest.mark.parametrize("data", [[("a", "r", "b")], np.zeros((3, 3)), None, b"toy"])
 def test_only_names_and_paths_are_data(data: Any) -> None:
     """The text of other objects was used as a path."""
@@ -330,7 +330,7 @@ def test_only_names_and_paths_are_data(data: Any) -> None:
         planned(data)
 
 
-@pytest.mark.battery(67)
+@pytest.mark.battery(77)
 def test_a_text_too_long_for_a_path_is_no_known_data() -> None:
     with pytest.raises(DataError, match="no such file or folder") as caught:
         read_graph("a\tr\tb\n" * 1000)

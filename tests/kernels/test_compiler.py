@@ -88,7 +88,7 @@ def test_a_folder_that_others_may_write_is_refused(home, mode):
 
 
 @needs_compiler
-@pytest.mark.battery(68)
+@pytest.mark.battery(78)
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
 def test_a_folder_under_one_that_others_may_rename_in_is_refused(home, mode):
     home.mkdir()
@@ -99,7 +99,7 @@ def test_a_folder_under_one_that_others_may_rename_in_is_refused(home, mode):
     built("pairs")
 
 
-@pytest.mark.battery(68)
+@pytest.mark.battery(78)
 def test_a_folder_under_one_of_another_user_is_refused(monkeypatch, home):
     home.mkdir(mode=0o1755)
     if os.getuid() == 0:
@@ -111,7 +111,7 @@ def test_a_folder_under_one_of_another_user_is_refused(monkeypatch, home):
 
 
 @needs_compiler
-@pytest.mark.battery(68)
+@pytest.mark.battery(78)
 def test_a_new_folder_is_closed_whatever_the_umask(home):
     before = os.umask(0)
     try:
@@ -169,7 +169,7 @@ def test_a_compiler_that_does_not_know_this_cpu_builds_for_any(monkeypatch, tmp_
 
 
 @needs_compiler
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 def test_a_library_that_does_not_load_is_a_problem(monkeypatch):
     """For example in a cache on a disk from which nothing may be executed."""
 

@@ -28,7 +28,7 @@ def test_a_save_that_is_under_way_is_not_requested_again() -> None:
     assert saves == [False, False, True, False, False, False]
 
 
-@pytest.mark.battery(72)
+@pytest.mark.battery(82)
 @pytest.mark.parametrize(
     "variables, message",
     [
@@ -57,7 +57,7 @@ def test_variables_that_torchrun_did_not_set_are_named(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.battery(73)
+@pytest.mark.battery(83)
 def test_processes_with_other_arguments_than_rank_zero_are_named() -> None:
     first = json.dumps({"--out": "run", "model.dim": 4})
     _check_equal([first, first])
@@ -67,7 +67,7 @@ def test_processes_with_other_arguments_than_rank_zero_are_named() -> None:
         _check_equal([json.dumps({"training.seed": 1}), "{}"])
 
 
-@pytest.mark.battery(73)
+@pytest.mark.battery(83)
 def test_processes_with_different_meshes_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
     """Earlier, they were aborted by a signal."""
     with socket.socket() as free:

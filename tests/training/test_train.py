@@ -71,7 +71,7 @@ def test_a_missing_device_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -97,7 +97,7 @@ def test_what_cannot_work_on_this_machine_is_refused_before_the_folder_exists(
     assert train(tiny_folder, settings=QUICK, out=tmp_path / "run").finished
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 @pytest.mark.parametrize(
     "settings, lower",
     [
@@ -120,13 +120,13 @@ def test_a_training_that_does_not_fit_in_memory_is_refused_before_the_folder_exi
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 def test_a_batch_is_no_larger_than_an_epoch(tiny_folder: Path, tmp_path: Path) -> None:
     huge = [*QUICK, "training.batch_size=1000000000000"]
     assert train(tiny_folder, settings=huge, out=tmp_path / "run").finished
 
 
-@pytest.mark.battery(70)
+@pytest.mark.battery(80)
 @pytest.mark.parametrize(
     "rows, settings, message",
     [
@@ -152,7 +152,7 @@ def test_what_several_processes_cannot_do_is_refused_before_the_folder_exists(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.battery(71)
+@pytest.mark.battery(81)
 def test_a_disk_without_room_for_a_checkpoint_is_reported_before_the_folder_exists(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_disk_without_room_for_a_checkpoint_is_reported_before_the_folder_exis
     assert not (tmp_path / "deep").exists()
 
 
-@pytest.mark.battery(71)
+@pytest.mark.battery(81)
 def test_only_a_run_that_was_created_can_be_resumed_after_a_full_disk(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
