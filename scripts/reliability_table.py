@@ -63,6 +63,22 @@ CASES = {
     65: "names of thousands of characters",
     66: "an unknown name among many entities",
     67: "server: generated requests to every URL",
+    71: "triples: quotes and tabs in CSV",
+    72: "triples: JSON, N-Triples and other syntaxes",
+    73: "triples: bad bytes that may be skipped",
+    74: "archives: the same file twice",
+    75: "compressed text that unpacks to hundreds of times its size",
+    76: "memory that runs out while text is read, or elsewhere",
+    77: "objects or endless texts instead of a path",
+    78: "compiled libraries: a cache that another user can change",
+    79: "downloads: redirects that leave https",
+    80: "engines, compilers, meshes and sizes that cannot work here",
+    81: "a full disk before a run exists",
+    82: "processes: variables that torchrun did not set",
+    83: "processes: different arguments",
+    84: "runs: a folder that does not exist",
+    85: "runs: progress within an epoch",
+    86: "exports: formats that are not supported",
 }
 
 

@@ -47,7 +47,7 @@ THIRD_PARTY = {
 }
 # Which files may start processes, call C code, or talk to other processes of a training.
 RESTRICTED = {
-    "ctypes": ["kernels/distances/compiled.py"],
+    "ctypes": ["kernels/compiler.py", "kernels/distances/compiled.py"],
     "subprocess": ["kernels/compiler.py", "cli/workers.py"],
     "torch.distributed": ["scoring/distributed.py", "training/launch.py"],
 }

@@ -22,6 +22,15 @@ def cache_folder() -> Path:
     return user_cache_path("allneg")
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents.
+
+    Only this user may write to them, whatever the umask: the cache holds libraries.
+    """
+    for path in reversed((folder, *folder.parents)):
+        path.mkdir(mode=0o755, exist_ok=True)
+
+
 @contextmanager
 def locked(folder: Path, lock: str) -> Iterator[None]:
     """Create `folder` and hold its lock file; other processes wait.
@@ -32,7 +41,7 @@ def locked(folder: Path, lock: str) -> Iterator[None]:
     from filelock import FileLock
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with FileLock(folder / lock):
             yield
     except OSError as error:

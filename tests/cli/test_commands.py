@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from allneg.errors import Interrupted
+from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.training import fit
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 
@@ -170,10 +174,10 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "countries", "--seed", "-1"], 2, "training.seed must be at least 0"),
         (["train", "countris"], 3, "close names: 'countries'"),
         (["train", "no/such/folder"], 3, "no such file or folder"),
-        (["evaluate", "no/such/run"], 4, "not a run"),
-        (["resume", "no/such/run"], 4, "not a run"),
-        (["info", "no/such/run"], 4, "not a run"),
-        (["predict", "no/such/run", "--head", "a", "--relation", "b"], 4, "not a run"),
+        (["evaluate", "no/such/run"], 4, "there is no such folder"),
+        (["resume", "no/such/run"], 4, "there is no such folder"),
+        (["info", "no/such/run"], 4, "there is no such folder"),
+        (["predict", "no/such/run", "--head", "a", "--relation", "b"], 4, "no such folder"),
         (["predict", "no/such/run", "--head", "a"], 2, "give --relation"),
         (["evaluate", "no/such/run", "--split", "tset"], 2, "'tset' is not one of"),
         (["evaluate", "no/such/run", "--protocol", "mine"], 2, "'mine' is not one of"),
@@ -320,7 +324,8 @@ def test_tables_that_do_not_fit_are_refused_before_a_folder_is_made(
     large = ("--set", "model.dim=99999999999")
     done = allneg("train", tiny_folder, *QUICK, *large, "--out", tmp_path / "run", "-q")
     assert done.code == 6
-    assert "rows alone need 8,940.7 GiB, but cpu has " in done.err
+    assert "GiB, but cpu has " in done.err
+    assert "lower model.dim" in done.err
     assert not (tmp_path / "run").exists()
 
 
@@ -331,3 +336,32 @@ def test_a_file_at_out_is_refused(allneg: Command, tiny_folder: Path, tmp_path: 
         2,
         f"allneg: {tmp_path / 'run'}: exists and is not a folder; choose another --out\n",
     )
+
+
+@pytest.mark.battery(84)
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_a_folder_that_does_not_exist_is_named(
+    allneg: Command, tmp_path: Path, command: str
+) -> None:
+    more = ("--out", tmp_path / "out") if command == "export" else ()
+    done = allneg(command, tmp_path / "nowhere", *more)
+    assert (done.code, done.out) == (4, "")
+    assert "nowhere: not a run (there is no such folder)" in done.err
+
+
+@pytest.mark.battery(85)
+def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
+    allneg: Command, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = Run.create(tmp_path / "run", quick(), tiny_graph)
+    with pytest.raises(Interrupted):
+        fit(run, stopped_by=lambda: signal.SIGINT)
+    saved = run.last()
+    assert saved is not None
+    shown = allneg("info", run.folder, "--json").json
+    assert (shown["epochs"], shown["step"]) == (0, 1)
+    assert shown["seconds"] == saved.state.seconds > 0
+    assert "0 and 1 step" in allneg("info", run.folder).out
+    fit(run)
+    shown = allneg("info", run.folder, "--json").json
+    assert (shown["epochs"], shown["step"]) == (6, 0)

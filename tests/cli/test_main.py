@@ -122,6 +122,19 @@ def test_a_training_continues_when_the_reader_of_its_stderr_has_ended(
     assert Run.open(run).status["state"] == "finished"
 
 
+@pytest.mark.battery(76)
+def test_memory_that_runs_out_anywhere_exits_with_6(
+    allneg: Command, toy_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> Run:
+        raise MemoryError
+
+    monkeypatch.setattr(Run, "open", full)
+    done = allneg("info", toy_run.folder)
+    assert (done.code, done.err.count("\n")) == (6, 1)
+    assert "out of memory" in done.err
+
+
 @needs_dev_full
 def test_an_error_that_cannot_be_printed_has_its_exit_code(tmp_path: Path) -> None:
     assert _shell(f"allneg evaluate {tmp_path} 2> /dev/full").returncode == 4

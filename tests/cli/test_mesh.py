@@ -93,7 +93,7 @@ def test_plan_prints_the_memory_of_each_device_and_whether_it_fits(
         ((*SIZE[2:], "--entities", 9 * 10**400), "Invalid value for '--entities': 9000"),
         (("--relations", 10**15 + 1), "1000000000000001 is not in the range"),
         (("--triples", 10**15 + 1), "1000000000000001 is not in the range"),
-        ((*SIZE, "--mesh", "rows=0"), "hardware.mesh must have the form rows=4,batch=2"),
+        ((*SIZE, "--mesh", "rows=0"), "--mesh 'rows=0' is not a mesh; write rows=4,batch=2"),
     ],
 )
 def test_plan_refuses_wrong_sizes_devices_and_meshes(
@@ -114,3 +114,22 @@ def test_export_writes_the_best_weights_of_any_run(
     again = allneg("export", toy_run.folder, "--out", out, "--json")
     assert again.code == 2
     assert "already exists" in again.err
+
+
+@pytest.mark.battery(86)
+@pytest.mark.parametrize("name", ["emb.csv", "emb.npz", "emb.pt"])
+def test_export_refuses_formats_that_it_does_not_write(
+    allneg: Command, toy_run: Run, tmp_path: Path, name: str
+) -> None:
+    done = allneg("export", toy_run.folder, "--out", tmp_path / name)
+    assert done.code == 2
+    assert "is not a format of export; write a .safetensors file, or a folder" in done.err
+    assert not (tmp_path / name).exists()
+    assert allneg("export", toy_run.folder, "--out", tmp_path / "version-0.5").code == 0
+
+
+@pytest.mark.battery(80)
+@pytest.mark.parametrize("command", ["train", "resume"])
+def test_a_wrong_mesh_is_named_by_its_option(allneg: Command, tmp_path: Path, command: str) -> None:
+    done = allneg(command, tmp_path, "--mesh", 4)
+    assert (done.code, done.err) == (2, "allneg: --mesh '4' is not a mesh; write rows=4,batch=2\n")

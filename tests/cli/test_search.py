@@ -58,6 +58,17 @@ def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRIAL_POLL_SECONDS", 0.05)
 
 
+@pytest.mark.battery(80)
+def test_an_engine_that_cannot_run_here_is_refused_before_a_search_writes(
+    allneg: Command, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    done = allneg("search", space, "--out", tmp_path / "out", "--set", "hardware.engine=gpu")
+    assert done.code == 2
+    assert "hardware.engine is 'gpu', but" in done.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_search_prints_its_results_and_keeps_them(
     allneg: Command, space: Path, tmp_path: Path
 ) -> None:

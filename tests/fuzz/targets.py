@@ -14,6 +14,7 @@ import torch
 
 from allneg.errors import AllnegError
 from allneg.graph.files import TripleFile
+from allneg.graph.lines import N_TRIPLES
 from allneg.graph.read import read_in_memory, read_on_disk
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.runs.checkpoint import Checkpoint, State, load, save
@@ -53,13 +54,16 @@ def triples(data: bytes) -> None:
         assert len(set(names_of_kind)) == len(names_of_kind)
     for name in (*entities, *relations):
         assert name
-        assert not {"\0", "\n", "\t" if suffix == ".tsv" else "\0"} & set(name)
+        assert not {"\0", "\n", "\t"} & set(name)
         if suffix == ".tsv":
             assert name.encode() in content  # names are kept exactly
     # Ids follow the order of appearance, so reading the triples again gives the same ids.
-    # A header or a byte order mark may be removed the second time.
+    # A header or a byte order mark may be removed the second time, and N-Triples are refused.
     if suffix == ".tsv" and not (
-        lines.startswith("\ufeff") or "\r\n" in lines or _is_header(lines)
+        lines.startswith("\ufeff")
+        or "\r\n" in lines
+        or _is_header(lines)
+        or N_TRIPLES.fullmatch(lines.partition("\n")[0])
     ):
         again, _, _ = read_in_memory({"train": _file(lines.encode(), ".tsv")}, Data())
         assert again["train"].tolist() == found

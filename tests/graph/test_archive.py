@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import stat
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from allneg.errors import DataError
-from allneg.graph import files, read_graph
+from allneg.graph import files, lines, read_graph
+from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\n"
 
@@ -175,3 +178,38 @@ def test_a_damaged_member_of_a_zip_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"x\.zip:train\.txt: damaged"):
         read_graph(path)
+
+
+@pytest.mark.battery(74)
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_with_a_file_twice_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("x.tar.gz" if kind == "tar" else "x.zip")
+    if kind == "tar":
+        tar_with(path, tarfile.TarInfo("train.txt"), b"c\tr\td\n")
+    else:
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("train.txt", TRAIN)
+            packed.writestr("train.txt", b"c\tr\td\n")
+    with pytest.raises(DataError, match=r"refused: 'train\.txt' occurs twice"):
+        read_graph(path)
+
+
+@pytest.mark.battery(75)
+@pytest.mark.parametrize("in_folder", [False, True])
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+def test_a_compressed_text_that_unpacks_to_hundreds_of_times_its_size_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compress: Callable[[bytes], bytes],
+    in_folder: bool,
+) -> None:
+    monkeypatch.setattr(files, "_FREE_BYTES", 1000)
+    monkeypatch.setattr(lines, "_BLOCK", 1 << 16)
+    path = tmp_path / ("train.txt.gz" if compress is gzip.compress else "train.txt.xz")
+    source = tmp_path if in_folder else path
+    path.write_bytes(compress(TRAIN * 100_000))
+    with pytest.raises(DataError, match=r"would unpack to more than [\d,]+ bytes; if you trust"):
+        read_graph(source, Data(store="memory"))
+    path.write_bytes(compress(TRAIN * 100))
+    assert read_graph(source).n_entities == 2

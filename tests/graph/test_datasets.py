@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.server
+import io
 import json
 import shutil
 import subprocess
@@ -14,8 +15,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from allneg.errors import DataError, ResourceError
 from allneg.graph import datasets, read_graph
@@ -111,6 +114,29 @@ def entries(cache: Path) -> list[str]:
     """All names in the cache but the lock's."""
     found = cache.iterdir() if cache.exists() else []
     return sorted(path.name for path in found if path.name != ".wn18.lock")
+
+
+@pytest.mark.battery(79)
+@pytest.mark.parametrize("target", ["http://127.0.0.1/train.txt", "ftp://127.0.0.1/train.txt"])
+def test_a_redirect_from_https_to_another_protocol_is_refused(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    asked: list[str] = []
+
+    def answer(adapter: object, request: Any, **_: object) -> requests.Response:
+        asked.append(request.url)
+        response = requests.Response()
+        response.status_code, response.url, response.request = 302, request.url, request
+        response.headers["Location"] = "/moved" if len(asked) == 1 else target
+        response.raw = io.BytesIO()
+        return response
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", answer)
+    monkeypatch.setattr(datasets, "ORIGIN", "https://origin.test")
+    with pytest.raises(DataError, match=f"it redirects to '{target}', which is not https"):
+        find_dataset("wn18")
+    assert asked == ["https://origin.test/Toy/train.txt", "https://origin.test/moved"]
+    assert entries(cache) == []
 
 
 def test_a_missing_dataset_is_downloaded_once(cache: Path, origin: Origin) -> None:

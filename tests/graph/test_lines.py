@@ -80,6 +80,20 @@ def test_a_limited_number_of_bad_lines_is_skipped_and_counted(read: Read) -> Non
         read(text, skip_bad_lines=1)
 
 
+@pytest.mark.battery(73)
+@pytest.mark.parametrize("bad", [b"K\xf6ln\tr\tb", b"a\0\tr\tb"])
+def test_lines_with_bad_bytes_are_skipped_and_counted_like_other_bad_lines(
+    read: Read, bad: bytes
+) -> None:
+    text = b"a\tr\tb\r\nx\n" + bad + b"\r\n\nb\tr\ta\r\n"
+    graph = read(text, skip_bad_lines=2)
+    assert named(graph) == [("a", "r", "b"), ("b", "r", "a")]
+    assert any("skipped bad lines (data.skip_bad_lines): 2" in note for note in graph.notes)
+    assert any("skipped blank lines: 1" in note for note in graph.notes)
+    with pytest.raises(DataError, match=r"train\.txt:3: .*bad lines skipped before: 1"):
+        read(text, skip_bad_lines=1)
+
+
 @pytest.mark.battery(3)
 @pytest.mark.parametrize(
     "line, which", [(b"\tr\tb", "first"), (b"a\t\tb", "second"), (b"a\tr\t", "third")]
@@ -137,7 +151,7 @@ def test_an_encoding_that_does_not_keep_ascii_is_refused(read: Read, wrong: str)
 
 @pytest.mark.battery(7)
 def test_a_nul_is_refused(read: Read) -> None:
-    with pytest.raises(DataError, match=r"train\.txt:2: a NUL character in 'x\\x00y\\tr\\tb'"):
+    with pytest.raises(DataError, match=r"train\.txt:2: .*a NUL character .*'x\\x00y\\tr\\tb'"):
         read(b"a\tr\tb\nx\x00y\tr\tb\n")
 
 
@@ -221,14 +235,44 @@ def test_csv_fields_may_be_quoted(read: Read) -> None:
     "line, message",
     [
         (b'"x,y,z', r"train\.csv:2: .*quotes that do not match"),
-        (b'"x\ty",r,z', "a tab inside a name"),
+        (b'"x\ty",r,z', r"train\.csv:2: .*a tab inside a name"),
+        (b"x\ty,r,z", r"train\.csv:2: .*a tab inside a name"),
     ],
 )
+@pytest.mark.battery(71)
 def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
     read: Read, line: bytes, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         read(b"a,b,c\n" + line + b"\n", ending="csv")
+    assert len(read(b"a,b,c\n" + line + b"\n", ending="csv", skip_bad_lines=1).train) == 1
+
+
+@pytest.mark.battery(72)
+@pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "nt"])
+@pytest.mark.parametrize(
+    "line, syntax",
+    [
+        ('{"head": "a", "tail": "b"}', "JSON"),
+        ('["a", "r", "b", 1]', "JSON"),
+        ("<http://x/a> <http://x/r> <http://x/b> .", "N-Triples"),
+        ('_:b0 <http://x/r> "a, b" .', "N-Triples"),
+        ("@prefix x: <http://x/> .", "Turtle"),
+        ('<?xml version="1.0"?>', "XML"),
+    ],
+)
+def test_other_syntaxes_are_named(tmp_path: Path, ending: str, line: str, syntax: str) -> None:
+    (tmp_path / f"all.{ending}").write_text(line + "\n")
+    with pytest.raises(DataError, match=rf"{syntax}.* export the triples as tab-separated text"):
+        read_graph(tmp_path / f"all.{ending}")
+
+
+@pytest.mark.battery(72)
+def test_n_triples_with_tabs_are_refused(read: Read) -> None:
+    """Their lines have three fields, but the dot would become part of the tail."""
+    with pytest.raises(DataError, match=r"train\.txt: this is N-Triples"):
+        read(b"# names\n<a>\t<r>\t<b> .\n<b>\t<r>\t<a> .\n", skip_bad_lines=1)
+    assert named(read(b"<a>\t<r>\t<b>\n")) == [("<a>", "<r>", "<b>")]
 
 
 @pytest.mark.parametrize("names", [b"Head,Relation,Tail", b"from,type,to", b"source,rel,target"])
@@ -239,7 +283,7 @@ def test_a_line_of_column_names_is_skipped_and_noted(read: Read, names: bytes) -
 
 
 def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) -> None:
-    with pytest.raises(DataError, match=r"set data\.columns=htr"):
+    with pytest.raises(DataError, match=r"add `--set data\.columns=htr`"):
         read(b"head\ttail\trelation\na\tb\tr\n")
     assert named(read(b"head\ttail\trelation\na\tb\tr\n", columns="htr")) == [("a", "r", "b")]
 

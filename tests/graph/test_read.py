@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
@@ -11,16 +12,18 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
 import pytest
 
-from allneg.errors import DataError
+from allneg.errors import DataError, ResourceError, UsageError
 from allneg.graph import SPLITS, Graph, read_graph
 from allneg.graph.datasets import DATASETS
 from allneg.graph.files import ARCHIVES, COMPRESSIONS, FORMATS
 from allneg.graph.lines import Block
 from allneg.recipe import Data
+from allneg.training import planned
 
 Read = Callable[..., Graph]
 
@@ -140,7 +143,7 @@ def test_messages_and_docs_list_every_format(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_suggests_close_ones() -> None:
-    with pytest.raises(DataError, match=r"fb15k237: no such file.*close names: 'fb15k-237'"):
+    with pytest.raises(DataError, match=r"'fb15k237': no such file.*close names: 'fb15k-237'"):
         read_graph("fb15k237")
 
 
@@ -299,3 +302,36 @@ def test_one_file_may_be_compressed(tmp_path: Path) -> None:
     graph = read_graph(path, Data(valid_share=0, test_share=0))
     assert len(graph.train) == 4
     assert graph.name == "facts.tsv.gz"
+
+
+@pytest.mark.battery(76)
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_memory_that_runs_out_while_text_is_read_is_a_resource_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(*arguments: object) -> Iterator[Block]:
+        raise error
+        yield
+
+    (tmp_path / "train.txt").write_text("a\tr\tb\n")
+    monkeypatch.setitem(FORMATS, ".txt", full)
+    with pytest.raises(ResourceError, match=r"out of memory .* `--set data\.store=disk`") as caught:
+        read_graph(tmp_path)
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.battery(77)
+@pytest.mark.parametrize("data", [[("a", "r", "b")], np.zeros((3, 3)), None, b"toy"])
+def test_only_names_and_paths_are_data(data: Any) -> None:
+    """The text of other objects was used as a path."""
+    with pytest.raises(UsageError, match=rf"a path, not {type(data).__name__}; write the triples"):
+        read_graph(data)
+    with pytest.raises(UsageError, match=r"to_csv\('triples\.tsv', sep='\\t'"):
+        planned(data)
+
+
+@pytest.mark.battery(77)
+def test_a_text_too_long_for_a_path_is_no_known_data() -> None:
+    with pytest.raises(DataError, match="no such file or folder") as caught:
+        read_graph("a\tr\tb\n" * 1000)
+    assert len(str(caught.value)) < 500

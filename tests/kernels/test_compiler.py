@@ -88,13 +88,37 @@ def test_a_folder_that_others_may_write_is_refused(home, mode):
 
 
 @needs_compiler
-def test_a_folder_under_one_that_others_may_rename_in_is_refused(home):
+@pytest.mark.battery(78)
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
+def test_a_folder_under_one_that_others_may_rename_in_is_refused(home, mode):
     home.mkdir()
-    home.chmod(0o777)
+    home.chmod(mode)
     with pytest.raises(CompileError, match=f"{home}: other users may write there"):
         built("pairs")
     home.chmod(0o1777)  # there, users may rename only what is theirs
     built("pairs")
+
+
+@pytest.mark.battery(78)
+def test_a_folder_under_one_of_another_user_is_refused(monkeypatch, home):
+    home.mkdir(mode=0o1755)
+    if os.getuid() == 0:
+        os.chown(home, 4321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with pytest.raises(CompileError, match=f"{home}: belongs to another user"):
+        compiler._check_closed(home, own=False)
+
+
+@needs_compiler
+@pytest.mark.battery(78)
+def test_a_new_folder_is_closed_whatever_the_umask(home):
+    before = os.umask(0)
+    try:
+        built("pairs")
+    finally:
+        os.umask(before)
+    assert home.stat().st_mode & 0o777 == 0o755
 
 
 @needs_compiler
@@ -142,3 +166,15 @@ def test_a_compiler_that_does_not_know_this_cpu_builds_for_any(monkeypatch, tmp_
     _fake(tmp_path, monkeypatch, refuse)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")
     assert ctypes.CDLL(str(built("pairs"))).l1_scores
+
+
+@needs_compiler
+@pytest.mark.battery(80)
+def test_a_library_that_does_not_load_is_a_problem(monkeypatch):
+    """For example in a cache on a disk from which nothing may be executed."""
+
+    def refuse(path):
+        raise OSError("failed to map segment from shared object")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    assert "does not load (failed to map segment" in (compiler.problem() or "")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,11 +12,12 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import DataError, RecipeError, UsageError
+from allneg.errors import DataError, OutOfMemoryError, RecipeError, ResourceError, UsageError
 from allneg.graph import Graph, read_graph
 from allneg.kernels.engines import describe_engine
 from allneg.recipe import Recipe
-from allneg.runs import new_folder
+from allneg.runs import disk, new_folder
+from allneg.scoring.distributed import Group, World
 from allneg.training import Callbacks, planned, train
 
 QUICK = ("model.dim=4", "training.epochs=2", "hardware.threads=1", "hardware.device=cpu")
@@ -64,6 +69,119 @@ def test_a_missing_device_is_refused_before_anything_is_written(
         train(tiny_folder, settings=["hardware.device=cuda:99"], out=tmp_path / "run")
     assert caught.value.exit_code == 2
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.battery(80)
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (["hardware.engine=gpu"], "hardware.engine is 'gpu', but"),
+        (["hardware.engine=compiled"], "hardware.engine is 'compiled', but there is no C compiler"),
+        (["hardware.mesh=rows=2"], "needs 2 processes, but 1 started"),
+        (["regularizer.weight=1e300"], r"regularizer.weight must be at most 3e\+38"),
+    ],
+)
+def test_what_cannot_work_on_this_machine_is_refused_before_the_folder_exists(
+    tiny_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no compiler
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(RecipeError, match=message):
+        train(tiny_folder, settings=[*QUICK, *settings], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert train(tiny_folder, settings=QUICK, out=tmp_path / "run").finished
+
+
+@pytest.mark.battery(80)
+@pytest.mark.parametrize(
+    "settings, lower",
+    [
+        (["model.dim=1000000"], "model.dim"),  # the initial values of 4,096 rows
+        (["model.dim=1000000000"], "model.dim"),
+        (["loss.negatives=shared", "loss.n_negatives=1000000000000"], "training.micro_batch or"),
+        (["loss.negatives=per_query", "loss.n_negatives=1000000000"], "training.micro_batch or"),
+    ],
+)
+def test_a_training_that_does_not_fit_in_memory_is_refused_before_the_folder_exists(
+    tiny_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: list[str],
+    lower: str,
+) -> None:
+    monkeypatch.setattr("allneg.training.memory.memory", lambda device: 1 << 34)
+    with pytest.raises(OutOfMemoryError, match=rf"GiB, but cpu has 16\.0; lower {lower}"):
+        train(tiny_folder, settings=[*QUICK, *settings], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.battery(80)
+def test_a_batch_is_no_larger_than_an_epoch(tiny_folder: Path, tmp_path: Path) -> None:
+    huge = [*QUICK, "training.batch_size=1000000000000"]
+    assert train(tiny_folder, settings=huge, out=tmp_path / "run").finished
+
+
+@pytest.mark.battery(80)
+@pytest.mark.parametrize(
+    "rows, settings, message",
+    [
+        (13, [], "12 entities are too few for 13 processes"),
+        (2, ["hardware.table=host"], "hardware.table host is for a single process"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused_before_the_folder_exists(
+    tiny_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    settings: list[str],
+    message: str,
+) -> None:
+    @contextlib.contextmanager
+    def join_processes(*_: object) -> Iterator[World]:
+        yield World(rows=Group(size=rows))
+
+    monkeypatch.setattr(import_module("allneg.training.train"), "join_processes", join_processes)
+    with pytest.raises(RecipeError, match=message):
+        train(tiny_folder, settings=[*QUICK, *settings], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.battery(81)
+def test_a_disk_without_room_for_a_checkpoint_is_reported_before_the_folder_exists(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allneg.runs.disk.free_bytes", lambda folder: 1_234)
+    with pytest.raises(ResourceError, match=r"[\d,]+ bytes are needed, 1,234 are free"):
+        train(tiny_folder, settings=QUICK, out=tmp_path / "deep" / "run")
+    assert not (tmp_path / "deep").exists()
+
+
+@pytest.mark.battery(81)
+def test_only_a_run_that_was_created_can_be_resumed_after_a_full_disk(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, parts: object) -> None:
+        if failing in str(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, parts)  # type: ignore[arg-type]
+
+    real = disk.write
+    monkeypatch.setattr(disk, "write", full)
+    failing = "recipe.toml"
+    with pytest.raises(ResourceError, match="the disk is full") as caught:
+        train(tiny_folder, settings=QUICK, out=tmp_path / "run")
+    assert "resume" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    failing = "tables"
+    with pytest.raises(ResourceError, match=r"is full .*\n`allneg resume .*run` continues the run"):
+        train(tiny_folder, settings=QUICK, out=tmp_path / "run")
+    assert (tmp_path / "run" / "run.json").exists()
 
 
 def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:

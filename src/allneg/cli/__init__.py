@@ -117,6 +117,8 @@ def main() -> None:
             what = "the output cannot be written"
         sys.stderr.write(f"allneg: {what} ({error.strerror})\n")
         sys.exit(ResourceError.exit_code)
+    except MemoryError:
+        _report(ResourceError("out of memory; free some, or use a smaller graph or model"))
     except AllnegError as error:
         _report(error)
 

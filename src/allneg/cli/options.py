@@ -1,10 +1,12 @@
 """Options that several commands share, by the names of their parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
@@ -19,9 +21,22 @@ device_option = click.option(
     "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
 )
 device = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
-mesh = click.option(
-    "--mesh", metavar="rows=N,batch=M", help="How the processes of torchrun share the work."
-)
+
+
+def _check_mesh(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    from allneg.recipe import Mesh
+
+    if text is not None:
+        Mesh.read(text)
+    return text
+
+
+def mesh_option(about: str) -> Callable[[F], F]:
+    form = "rows=N,batch=M"
+    return click.option("--mesh", metavar=form, callback=_check_mesh, help=about)
+
+
+mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )

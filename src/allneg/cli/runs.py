@@ -208,7 +208,7 @@ def _print_table(query: Query, answers: list[Prediction]) -> None:
 @options.as_json
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
-    from allneg.runs import Run
+    from allneg.runs import Run, checkpoint
     from allneg.runs.run import best_of
 
     opened = Run.open(run)
@@ -218,10 +218,21 @@ def info_command(run: Path, as_json: bool) -> None:
     valid_mrr, best_epoch = best_of(metrics)
     data = {"name": graph.name, "entities": graph.n_entities, "relations": graph.n_relations}
     data |= {split: len(graph.split(split)) for split in ("train", "valid", "test")}
-    seconds = metrics[-1]["seconds"] if metrics else 0.0
+    seconds, step = metrics[-1]["seconds"] if metrics else 0.0, 0
+    checkpoints = opened.folder / "checkpoints"
+    if status["state"] != "finished" and checkpoint.names(checkpoints):
+        saved = checkpoint.last_state(checkpoints)
+        seconds = max(seconds, saved.seconds)
+        step = saved.step if saved.epoch == len(metrics) else 0
     if as_json:
         settings = {"recipe": opened.recipe.to_tables(), "environment": opened.environment}
-        progress = {"epochs": len(metrics), "seconds": seconds, "split": split, "mrr": mrr}
+        progress = {
+            "epochs": len(metrics),
+            "step": step,
+            "seconds": seconds,
+            "split": split,
+            "mrr": mrr,
+        }
         progress |= {"valid_mrr": valid_mrr, "best_epoch": best_epoch}
         json_document({"run": str(run), "status": status, "data": data, **settings, **progress})
         return
@@ -229,7 +240,8 @@ def info_command(run: Path, as_json: bool) -> None:
     if state == "cut off":
         state = f"was cut off; `allneg resume {run}` continues it"
     rows: list[tuple[str, object]] = [("state", state), *data.items()]
-    rows += [("epochs", len(metrics)), ("seconds", f"{seconds:.1f}")]
+    more = f" and {counted(step, 'step')}" if step else ""
+    rows += [("epochs", f"{len(metrics):,}{more}"), ("seconds", f"{seconds:.1f}")]
     if best_epoch is not None:
         rows.append((f"best valid MRR, epoch {best_epoch}", valid_mrr))
     if split != "valid":
@@ -280,6 +292,11 @@ def export_command(run: Path, out: Path, as_json: bool) -> None:
     from allneg.runs import Run
     from allneg.runs.run import export
 
+    if out.suffix[1:2].isalpha() and out.suffix != ".safetensors":
+        raise click.UsageError(
+            f"{out}: {out.suffix} is not a format of export; write a .safetensors file, or a "
+            "folder whose name has no suffix"
+        )
     export(Run.open(run), out)
     if as_json:
         json_document({"run": str(run), "out": str(out)})

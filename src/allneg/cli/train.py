@@ -13,7 +13,7 @@ from allneg.errors import UsageError
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
-    from allneg.training.memory import Counts, MemoryPlan
+    from allneg.training.memory import Counts
 
 _SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
 _GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
@@ -129,7 +129,7 @@ def _with_unset(recipe: Recipe) -> str:
 @click.argument("recipe", type=options.PATH)
 @options.settings
 @options.device
-@click.option("--mesh", metavar="rows=N,batch=M", help="Plan for several devices.")
+@options.mesh_option("Plan for several devices.")
 @click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="A GPU that is not here.")
 @click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
 @click.option("--relations", type=_SIZE, help="Number of relations.")
@@ -181,7 +181,9 @@ def plan_command(
     table(title, ("when", "what", "MiB#"), rows)
     print(made.path)
     if available is not None:
-        print(f"{gpu or made.device} has {available / 2**20:,.1f} MiB: {_verdict(made, available)}")
+        lower = made.too_large(available)
+        verdict = f"does not fit; lower {lower}" if lower else "fits"
+        print(f"{gpu or made.device} has {available / 2**20:,.1f} MiB: {verdict}")
 
 
 def _counts(
@@ -198,14 +200,3 @@ def _counts(
         raise UsageError("give all of --entities, --relations and --triples, or none of them")
     graph = read_graph(recipe.data.name, recipe.data)
     return Counts.of(graph), graph.name
-
-
-def _verdict(made: MemoryPlan, available: int) -> str:
-    """Whether the plan fits, and if not, what to lower."""
-    if made.peak <= available:
-        return "fits"
-    if sum(made.kept.values()) > available:
-        return "does not fit; lower model.dim"
-    phases = {"training": "training.micro_batch or loss.block", "ranking": "evaluation.block"}
-    largest = max(phases, key=lambda phase: sum(getattr(made, phase).values()))
-    return f"does not fit; lower {phases[largest]}"

@@ -120,9 +120,9 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     if len(relations) >= 2 * fewest and 2 * both >= len(relations):
         raise DataError(
             f"{graph.name}: {note}, and {both:,} relations are also entities: the columns have "
-            f"another order.\nSet data.columns, most likely data.columns={likely}"
+            f"another order.\nGive their order, most likely `--set data.columns={likely}`"
         )
-    return [f"{note}; if the columns have another order, set data.columns={likely}"]
+    return [f"{note}; if the columns have another order, add `--set data.columns={likely}`"]
 
 
 def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | None:

@@ -16,8 +16,9 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-from allneg.errors import DataError
+from allneg.errors import DataError, printable
 from allneg.graph.files import TripleFile, file_sha256, split_files
 from allneg.paths import cache_folder, locked
 
@@ -177,12 +178,16 @@ def _download_files(name: str, url: str, folder: Path) -> None:
     except ModuleNotFoundError as error:
         raise DataError(f"to download {name}, install {error.name}; or {instead}") from None
     pooch.get_logger().setLevel("WARNING")
-    headers = {"Accept-Encoding": "identity"}
+    options = {
+        "timeout": _TIMEOUT,
+        "headers": {"Accept-Encoding": "identity"},
+        "hooks": {"response": _check_redirect},  # called for each answer
+    }
     registry = {f"{split}.txt": None for split in DATASETS[name].files}
     downloads = pooch.create(folder, url, registry=registry, retry_if_failed=_RETRIES)
     for file in registry:
         # pooch reports each block to the progress bar, which is where an endless one stops.
-        downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, timeout=_TIMEOUT, headers=headers)
+        downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, **options)
         try:
             downloads.fetch(file, downloader=downloader)
         except (RequestException, ValueError, DataError) as error:
@@ -192,6 +197,13 @@ def _download_files(name: str, url: str, folder: Path) -> None:
                 f"{name} could not be downloaded from {url}{file}: {reason}.\n"
                 f"Try again, or {instead}"
             ) from None
+
+
+def _check_redirect(response: Any, **_: object) -> None:
+    """Raise a `DataError` if an answer redirects from https to anything else."""
+    target = urljoin(response.url, response.headers.get("location", ""))
+    if urlsplit(response.url).scheme == "https" != urlsplit(target).scheme:
+        raise DataError(f"it redirects to {printable(target, 200)}, which is not https")
 
 
 class _SizeLimit:

@@ -5,6 +5,7 @@ dangerous member (a path that leads outside, a link, a device, far too many byte
 whole archive.
 """
 
+import errno
 import gzip
 import hashlib
 import io
@@ -86,6 +87,8 @@ class TripleFile:
             with self.open() as stream:
                 yield stream
         except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+                raise MemoryError(error.strerror) from None
             if isinstance(error, OSError) and error.errno:
                 raise DataError(f"{self.where}: cannot be read ({error.strerror})") from None
             raise DataError(f"{self.where}: damaged or cut off ({error}); get it again") from None
@@ -108,13 +111,13 @@ def file_sha256(path: Path) -> str:
 
 
 def _compression(name: str) -> str:
-    return next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")
+    return next((suffix for suffix in COMPRESSIONS if name.lower().endswith(suffix)), "")
 
 
 @contextmanager
 def decompressed(open_raw: Opener, name: str, wrap: Wrapper | None = None) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed if its name ends in .gz or .xz, then wrapped."""
-    suffix = _compression(name.lower())
+    suffix = _compression(name)
     # gzip and lzma do not close the file they are given.
     with open_raw() as raw, COMPRESSIONS[suffix](raw, "rb") if suffix else raw as stream:
         yield wrap(stream) if wrap else stream
@@ -134,11 +137,20 @@ def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
 
     def triple_file(name: str) -> TripleFile:
         file = files[name]
+        if isinstance(file, Path):
+            return _loose_file(file, f"{where}/{name}")
         # Files inside a zipped package have no size, but are small.
-        size = file.stat().st_size if isinstance(file, Path) else 0
-        return TripleFile.named(f"{where}/{name}", lambda: file.open("rb"), size)
+        return TripleFile.named(f"{where}/{name}", lambda: file.open("rb"), 0)
 
     return {split: triple_file(name) for split, name in choose_splits(files, where).items()}
+
+
+def _loose_file(path: Path, where: str) -> TripleFile:
+    """A file outside of an archive; if it is compressed, its bytes are counted."""
+    size = path.stat().st_size
+    allowed = max(_FREE_BYTES, size * _MOST_RATIO)
+    limit = partial(_LimitedStream, path=path, allowed=allowed) if _compression(where) else None
+    return TripleFile.named(where, lambda: path.open("rb"), size, limit)
 
 
 def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
@@ -180,7 +192,7 @@ def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
         yield folder_files(path, str(path))
         return
     if suffix is None:
-        yield {"": TripleFile.named(str(path), lambda: path.open("rb"), path.stat().st_size)}
+        yield {"": _loose_file(path, str(path))}
         return
     try:
         with ExitStack() as stack:
@@ -233,11 +245,13 @@ def _checked(path: Path, members: Iterator[_Member]) -> dict[str, tuple[Opener, 
         parts = name.replace("\\", "/").split("/")
         if parts[0] == "" or parts[0].endswith(":") or ".." in parts or "\0" in name:
             problem = "leads outside of the archive"
+        if name in found and opener:
+            problem = "occurs twice"
         if problem:
             raise _refusal(path, f"{printable(name)} {problem}")
         total += n_bytes
         if total > _allowed(path):
-            raise _refusal(path)
+            raise _too_large(path, _allowed(path))
         if count > _MOST_MEMBERS:
             raise _refusal(path, f"it has more than {_MOST_MEMBERS:,} members")
         if opener:
@@ -249,7 +263,8 @@ class _LimitedStream(io.RawIOBase):
     """Refuses a single very large read, and more than `allowed` bytes in total."""
 
     def __init__(self, stream: IO[bytes], path: Path, allowed: float) -> None:
-        self.stream, self.path, self.left = stream, path, allowed
+        self.stream, self.path, self.allowed = stream, path, allowed
+        self.n_bytes = 0
 
     def readable(self) -> bool:
         return True
@@ -258,9 +273,9 @@ class _LimitedStream(io.RawIOBase):
         if not 0 <= size <= _LARGEST_READ:
             raise _refusal(self.path, "it has an overlong header")
         block = self.stream.read(size)
-        self.left -= len(block)
-        if self.left < 0:
-            raise _refusal(self.path)
+        self.n_bytes += len(block)
+        if self.n_bytes > self.allowed:
+            raise _too_large(self.path, self.allowed)
         return block
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
@@ -280,7 +295,13 @@ def _allowed(path: Path) -> int:
     return min(_MOST_BYTES, max(_FREE_BYTES, path.stat().st_size * _MOST_RATIO))
 
 
-def _refusal(path: Path, reason: str = "") -> DataError:
-    """An error for a dangerous archive; without a reason, it is too large."""
-    reason = reason or f"it would unpack to more than {_allowed(path):,} bytes"
-    return DataError(f"{path}: refused: {reason}; pack train, valid and test as plain files")
+def _too_large(path: Path, allowed: float) -> DataError:
+    text = f"it would unpack to more than {allowed:,} bytes"
+    return _refusal(path, text, "if you trust it, unpack it first")
+
+
+def _refusal(
+    path: Path, reason: str, remedy: str = "pack train, valid and test as plain files"
+) -> DataError:
+    """An error for a dangerous file."""
+    return DataError(f"{path}: refused: {reason}; {remedy}")

@@ -5,8 +5,9 @@ line by line, which locates the error or skips what may be skipped.
 """
 
 import csv
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, TypeAlias
 
 import numpy as np
@@ -47,6 +48,13 @@ _MAGIC = {
     b"\x7fELF": ("a program", "choose a file of triples"),
     **dict.fromkeys((b"\x80\x02", b"\x80\x04", b"\x80\x05"), ("a pickle", _TO_TEXT)),
 }
+N_TRIPLES = re.compile(r"\s*(<[^>]*>|_:\S+)\s+<[^>]*>\s.*\.\s*")
+_SYNTAXES = {
+    "N-Triples": N_TRIPLES,
+    "Turtle": re.compile(r"\s*@?(prefix|base)\s.*", re.IGNORECASE),
+    "XML": re.compile(r"\s*<(\?xml|!DOCTYPE|rdf:).*"),
+    "JSON": re.compile(r"\s*[{\[].*"),
+}
 
 
 def read_lines(
@@ -71,17 +79,19 @@ def read_lines(
 
 def split_line(line: str, separator: str) -> tuple[list[str], str | None]:
     """The fields of a line, and what is wrong with them, if anything."""
+    if "\0" in line:
+        return [], "found a NUL character (if this is UTF-16, convert it to UTF-8)"
     if separator == "," and '"' in line:
         try:
             fields = next(csv.reader([line], strict=True))
         except csv.Error as error:
             return [], f"found quotes that do not match ({error})"
-        if any("\t" in name for name in fields):
-            return fields, "found a tab inside a name"
     else:
         fields = line.split(separator)
     if len(fields) != 3:
         return fields, f"found {len(fields)} field{'' if len(fields) == 1 else 's'}"
+    if separator == "," and "\t" in line:
+        return fields, "found a tab inside a name"
     if "" in fields:
         return fields, f"found an empty {('first', 'second', 'third')[fields.index('')]} field"
     return fields, None
@@ -135,55 +145,65 @@ class _LineReader:
                     f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
                     "is this a file of triples?"
                 )
-        text = self._decode(data, block)
         separator = self.separator
-        fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
-        if len(fields) != 3 * data.count(b"\n"):
-            fields = self._line_by_line(text)
+        try:
+            text = data.decode(self.settings.encoding)
+        except UnicodeDecodeError:
+            fields = self._line_by_line(self._decoded_lines(data, block))
+        else:
+            fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
+            if len(fields) != 3 * data.count(b"\n"):
+                fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
+        if self.line == 0 and N_TRIPLES.fullmatch("\t".join(fields[:3])):
+            # With tabs, its lines have three fields, and the dot would become part of the tail.
+            raise DataError(f"{self.where}: this is N-Triples; {_TO_TEXT}")
         if self.line == 0 and self._is_header(fields[:3]):
             self.counts["header"] = 1
             del fields[:3]
         return fields
 
-    def _decode(self, data: bytes, block: bytes) -> str:
-        encoding = self.settings.encoding
-        try:
-            return data.decode(encoding)
-        except UnicodeDecodeError as error:
-            before = data.count(b"\n", 0, error.start)
-            # `data` lacks the carriage returns that end earlier lines of the file.
-            returns = sum(line.endswith(b"\r") for line in block.split(b"\n", before)[:before])
-            offset = self.offset + error.start + returns
-            raise DataError(
-                f"{self.where}:{self.line + before + 1}: not {encoding} at byte {offset:,} "
-                f"(0x{data[error.start]:02x}); set data.encoding, for example to latin-1"
-            ) from None
+    def _decoded_lines(self, data: bytes, block: bytes) -> Iterator[tuple[int, str]]:
+        """The lines of `data` that can be decoded, with their numbers; the others are bad lines."""
+        encoding, offset = self.settings.encoding, self.offset
+        # `data` lacks the carriage returns of `block`, which count in the offset.
+        pairs = zip(data.split(b"\n")[:-1], block.split(b"\n"), strict=False)
+        for number, (line, raw) in enumerate(pairs, self.line + 1):
+            try:
+                yield number, line.decode(encoding)
+            except UnicodeDecodeError as error:
+                self._skip(
+                    f"not {encoding}",
+                    f"{self.where}:{number}: not {encoding} at byte {offset + error.start:,} "
+                    f"(0x{line[error.start]:02x}); if the file has another encoding, set it, "
+                    "for example by `--set data.encoding=latin-1`",
+                )
+            offset += len(raw) + 1
 
-    def _line_by_line(self, text: str) -> list[str]:
+    def _line_by_line(self, lines: Iterable[tuple[int, str]]) -> list[str]:
+        """The fields of numbered lines."""
         kept: list[str] = []
-        for number, line in enumerate(text.split("\n")[:-1], start=self.line + 1):
+        for number, line in lines:
             if not line.strip(" "):
                 self.counts["blank"] += 1
                 continue
-            if "\0" in line:
-                raise DataError(
-                    f"{self.where}:{number}: a NUL character in {printable(line)}; "
-                    "if this is UTF-16, convert it to UTF-8"
-                )
             fields, problem = split_line(line, self.separator)
             if problem is None:
                 kept += fields
-            elif self.counts["bad"] < self.settings.skip_bad_lines:
-                self.counts["bad"] += 1
-                self.reasons[problem] += 1
             else:
-                skipped = self.counts["bad"]
-                before = f" (bad lines skipped before: {skipped:,})" if skipped else ""
-                raise DataError(
+                self._skip(
+                    problem,
                     f"{self.where}:{number}: expected head, relation, tail; {problem}: "
-                    f"{printable(line)}; {_advice(line, self.separator)}{before}"
+                    f"{printable(line)}; {_advice(line, self.separator)}",
                 )
         return kept
+
+    def _skip(self, reason: str, message: str) -> None:
+        """Count a bad line, or raise an error if there are too many."""
+        if (skipped := self.counts["bad"]) >= self.settings.skip_bad_lines:
+            before = f" (bad lines skipped before: {skipped:,})" if skipped else ""
+            raise DataError(message + before)
+        self.counts["bad"] += 1
+        self.reasons[reason] += 1
 
     def _is_header(self, fields: list[str]) -> bool:
         letters = "".join(_COLUMN_NAMES.get(name.strip().lower(), "?") for name in fields)
@@ -192,7 +212,7 @@ class _LineReader:
         if letters != self.settings.columns:
             raise DataError(
                 f"{self.where}: the columns are called {', '.join(fields)}, but data.columns is "
-                f"{self.settings.columns}; set data.columns={letters}"
+                f"{self.settings.columns}; add `--set data.columns={letters}`"
             )
         return True
 
@@ -213,10 +233,12 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _is_regular(data: bytes, separator: str) -> bool:
-    """Whether every line has three non-empty fields, no quotes or NULs, and a legal length."""
+    """Whether every line has three non-empty plain fields and a legal length."""
     codes = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero((codes == ord(separator)) | (codes == ord("\n")))
-    if len(ends) % 3 or b"\0" in data or (separator == "," and b'"' in data):
+    if len(ends) % 3 or b"\0" in data:
+        return False
+    if separator == "," and (b'"' in data or b"\t" in data):
         return False
     kinds = codes[ends].reshape(-1, 3)
     return bool(
@@ -237,13 +259,16 @@ def _refuse_binary(start: bytes, where: str) -> None:
 def _advice(line: str, separator: str) -> str:
     """What to do about a bad line."""
     expected = "tabs" if separator == "\t" else "commas"
+    for name, pattern in _SYNTAXES.items():
+        if pattern.fullmatch(line):
+            return f"this looks like {name}: {_TO_TEXT}"
     if separator == "," and line.count("\t") == 2:
         return "the fields are separated by tabs: rename the file to .tsv"
     if separator == "\t" and line.count(",") == 2 and "\t" not in line:
         return "the fields are separated by commas: rename the file to .csv"
     if separator not in line:
         if line.strip().isdecimal():
-            return "if it is a count, remove it and set data.columns, often htr in such files"
+            return "if it is a count, remove it; such files often need `--set data.columns=htr`"
         if line.startswith("#"):
             return "comments are not supported: remove them"
         if line.count(";") == 2:
@@ -252,4 +277,4 @@ def _advice(line: str, separator: str) -> str:
             return f"the fields are separated by spaces: use {expected}"
     if "\r" in line:
         return "the line contains carriage returns: end lines with line feeds"
-    return "data.skip_bad_lines=N skips up to N bad lines per file"
+    return "`--set data.skip_bad_lines=N` skips up to N bad lines per file"

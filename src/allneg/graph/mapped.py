@@ -117,7 +117,7 @@ def cached_graph(
     try:
         graphs = cache_folder() / "graphs"
     except RecipeError as error:
-        raise RecipeError(f"{error}, or read into memory with data.store=memory") from None
+        raise RecipeError(f"{error}, or read into memory with `--set data.store=memory`") from None
     target = graphs / _key(name, files, settings)
     reason = "" if settings.store == "disk" else "a large text, so "
     notes = [f"{name}: {reason}its ids are stored in {target} and mapped from there (data.store)"]

@@ -1,5 +1,8 @@
 """Files of triples → a graph. Names become ids in order of first appearance."""
 
+import errno
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -10,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from allneg.errors import DataError, close_names
+from allneg.errors import DataError, OutOfMemoryError, UsageError, close_names, printable
 from allneg.graph.clean import cleaned
 from allneg.graph.datasets import KNOWN_NAMES, PACKAGED, find_dataset
 from allneg.graph.files import TripleFile, folder_files, split_files
@@ -22,6 +25,7 @@ from allneg.recipe import Data
 _DEFAULTS = Data()
 _LARGE = 1 << 28  # bytes of text; larger texts are stored on disk by default
 _CHUNK = 1 << 20  # names or triples in memory before they are written to disk
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _Read: TypeAlias = tuple[dict[str, Triples], Vocabulary, list[str]]  # splits, names, notes
 
 
@@ -33,6 +37,27 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
     order of first appearance, train first. A known name means that dataset; write ./NAME for a
     folder of the same name. The graph's `notes` report what was changed or looks unusual.
     """
+    check_source(source)
+    try:
+        return _read_source(source, settings)
+    except MemoryError:
+        less = "" if settings.store == "disk" else ", or add `--set data.store=disk`"
+        raise OutOfMemoryError(
+            f"{source}: out of memory while reading the triples; free some memory{less}"
+        ) from None
+
+
+def check_source(source: object) -> None:
+    """Raise a `UsageError` unless `source` is a name or a path."""
+    if not isinstance(source, str | os.PathLike):
+        raise UsageError(
+            f"the data must be the name of a known dataset or a path, not {type(source).__name__}; "
+            "write the triples to a file first,\nsuch as "
+            "pandas.DataFrame(triples).to_csv('triples.tsv', sep='\\t', header=False, index=False)"
+        )
+
+
+def _read_source(source: str | Path, settings: Data) -> Graph:
     if isinstance(source, str) and source in KNOWN_NAMES:
         if source in PACKAGED:
             return _graph(source, folder_files(PACKAGED[source], source), settings)
@@ -41,17 +66,21 @@ def read_graph(source: str | Path, settings: Data = _DEFAULTS) -> Graph:
             graph = _graph(source, files, settings)
         return replace(graph, notes=(*notes, *graph.notes))
     path = Path(source)
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if isinstance(error, OSError) and error.errno not in _MISSING:
+            raise DataError(f"{source}: cannot be read ({error.strerror})") from None
+        raise DataError(
+            f"{printable(str(source), 200)}: no such file or folder, and no known dataset of that "
+            f"name{close_names(str(source), KNOWN_NAMES)}; known: {', '.join(KNOWN_NAMES)}"
+        ) from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise DataError(f"{path}: neither a file nor a folder")
     if path.suffix == ".toml" and path.is_file():
         raise DataError(f"{path}: TOML is not a format of triples; pass a recipe with --recipe")
-    if path.is_dir() or path.is_file():
-        with split_files(path) as files:
-            return _graph(path.resolve().name, files, settings)
-    if path.exists():
-        raise DataError(f"{path}: neither a file nor a folder")
-    raise DataError(
-        f"{source}: no such file or folder, and no known dataset of that name"
-        f"{close_names(str(source), KNOWN_NAMES)}; known: {', '.join(KNOWN_NAMES)}"
-    )
+    with split_files(path) as files:
+        return _graph(path.resolve().name, files, settings)
 
 
 def _graph(name: str, files: Mapping[str, TripleFile], settings: Data) -> Graph:

@@ -4,6 +4,7 @@ A library is called NAME-KEY-CONTENT.so: KEY is a hash of source, flags, compile
 of the library itself, so that a damaged one is found before it is loaded.
 """
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -16,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from allneg.errors import printable
-from allneg.paths import cache_folder
+from allneg.paths import cache_folder, make_folder
 
 _NAMES = ("cc", "gcc", "clang")
 # These flags do not reduce precision: errno and traps are not used here, and a product followed by
@@ -38,7 +39,7 @@ def problem() -> str | None:
 @functools.cache
 def _problem(path: str | None, home: str | None) -> str | None:
     try:
-        built("pairs")
+        load("pairs")
     except CompileError as error:
         return str(error)
     return None
@@ -49,6 +50,18 @@ def find_compiler() -> str | None:
     if os.name != "posix":
         return None
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+def load(name: str) -> ctypes.CDLL:
+    """The library made of `name`.c."""
+    path = built(name)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompileError(
+            f"the compiled library does not load ({error}; "
+            "set ALLNEG_HOME to a folder where programs may run)"
+        ) from None
 
 
 def built(name: str) -> Path:
@@ -93,7 +106,8 @@ def _folder() -> Path:
     """Where libraries are kept: writable by this user alone, because its files are executed."""
     folder = cache_folder().absolute() / "compiled"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
         folder = folder.resolve()
         for path in (folder, *folder.parents):
             _check_closed(path, own=path == folder)
@@ -106,17 +120,16 @@ def _folder() -> Path:
 
 
 def _check_closed(path: Path, own: bool) -> None:
-    """No other user may put a file into `path`, or rename what is in the folders above."""
+    """No other user but root may put a file into `path`, or rename what is in the folders above."""
     status = path.stat()
-    mode = status.st_mode
-    if own:
-        closed = status.st_uid == os.getuid() and not mode & (stat.S_IWGRP | stat.S_IWOTH)
-    else:
-        closed = not mode & stat.S_IWOTH or bool(mode & stat.S_ISVTX)
-    if not closed:
+    mode, owners = status.st_mode, {os.getuid()} if own else {os.getuid(), 0}
+    # In a sticky folder such as /tmp, users may rename only what is theirs.
+    is_open = mode & (stat.S_IWGRP | stat.S_IWOTH) and (own or not mode & stat.S_ISVTX)
+    if is_open or status.st_uid not in owners:
+        reason = "other users may write there" if is_open else "belongs to another user"
         raise CompileError(
-            f"{path}: other users may write there, so nothing is loaded from it "
-            "(set ALLNEG_HOME to a folder that only you can write)"
+            f"{path}: {reason}, so no library is loaded from it (set ALLNEG_HOME to a folder that "
+            "only you can write, under folders that only you or root can write)"
         )
 
 

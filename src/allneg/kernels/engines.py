@@ -55,7 +55,7 @@ def _choice(device: torch.device) -> tuple[str, str]:
     """The engine's name, and the reason for the choice."""
     request = _requests[-1][0] if _requests else "auto"
     if request != "auto":
-        _check(request, device)
+        check_engine(request, device)
         return request, "as requested"
     if device.type == "cpu":
         problem = compiler.problem()
@@ -71,8 +71,8 @@ def _choice(device: torch.device) -> tuple[str, str]:
     return "gpu", "Triton"
 
 
-def _check(name: str, device: torch.device) -> None:
-    """Raise an error if an engine cannot run on `device`."""
+def check_engine(name: str, device: torch.device) -> None:
+    """Raise a `RecipeError` if an engine cannot run on `device`; `auto` always can."""
     problem, remedy = None, "set hardware.engine to 'auto'"
     if name == "gpu" and not _has_triton():
         problem = "Triton is not installed"

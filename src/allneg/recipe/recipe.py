@@ -15,6 +15,7 @@ from allneg.recipe import parts, text
 from allneg.recipe.parts import MESH_FORM, PARTS, registered
 
 _LARGEST = (1 << 63) - 1  # the largest whole number in TOML
+_LARGEST_FLOAT = 3e38  # tables are float32
 _MOST = {"hardware.threads": 1024}  # many more threads crash the process
 _POSITIVE = {
     "model.dim", "model.scale", "loss.n_negatives", "loss.temperature", "loss.block",
@@ -84,6 +85,11 @@ class Recipe:
             lines += [f"[{name}]", *settings, ""]
         return "\n".join(lines)
 
+    def to_settings(self) -> dict[str, Any]:
+        """Names and values as `with_settings` takes them."""
+        tables = self.to_tables()
+        return {f"{part}.{name}": tables[part][name] for part in tables for name in tables[part]}
+
 
 def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
     """The valid fields of a table except None; mistakes are added to `mistakes`."""
@@ -131,6 +137,8 @@ def _wrong(where: str, hint: Any, choices: list[Any], value: Any) -> str | None:
         return f"be at most {most}"
     if hint is float and not math.isfinite(value):
         return "be finite"
+    if hint is float and value > _LARGEST_FLOAT:
+        return f"be at most {_LARGEST_FLOAT:g}"
     if where in _POSITIVE and value <= 0:
         return "be more than 0"
     if where in _SHARES and not 0 <= value < 1:

@@ -176,6 +176,11 @@ def last_folder(folder: Path) -> Path:
     return folder / name
 
 
+def last_state(folder: Path) -> State:
+    """The progress that the last checkpoint holds."""
+    return _read_state(last_folder(folder) / "state.json")
+
+
 def names(folder: Path) -> list[str]:
     """The checkpoints in a folder, complete or not, oldest first."""
     with files.read_errors(folder):

@@ -209,7 +209,7 @@ def read_errors(path: Path) -> Iterator[None]:
 
 def _disk_full(path: Path, needed: str) -> str:
     needed = f" ({needed})" if needed else ""
-    return f"{path}: the disk is full{needed}; free some space, then continue with `allneg resume`"
+    return f"{path}: the disk is full{needed}; free some space"
 
 
 def _check_plain_file(path: Path) -> None:

@@ -49,7 +49,12 @@ def check_new(folder: Path) -> None:
             raise RecipeError(f"{folder}: exists and is not a folder; choose another --out")
         if folder.exists() and any(folder.iterdir()):
             raise _taken(folder)
-        files.need_writable(next(path for path in folder.absolute().parents if path.exists()))
+        files.need_writable(existing_parent(folder))
+
+
+def existing_parent(folder: Path) -> Path:
+    """The innermost folder above `folder` that exists."""
+    return next(path for path in folder.absolute().parents if path.exists())
 
 
 def claim(folder: Path) -> None:

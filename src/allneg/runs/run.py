@@ -64,6 +64,10 @@ class Run:
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
         """An existing run; a `RunError` if it is incomplete or of a newer version."""
         folder = Path(folder)
+        if not folder.exists():
+            raise RunError(
+                f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"
+            )
         path = folder / "run.json"
         if not path.is_file():
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")

@@ -15,7 +15,7 @@ from allneg.models import Model
 from allneg.scoring.distributed import Shard
 
 MULTIPLE = 64  # padded tables have a multiple of this many rows; odd sizes slow products down
-_ROWS_PER_SEED = 4096  # rows filled by one generator: values depend only on the seed and the row
+ROWS_PER_SEED = 4096  # rows filled by one generator: values depend only on the seed and the row
 
 
 @dataclass(frozen=True)
@@ -186,11 +186,11 @@ def _fill(
     rows: Tensor, first: int, seed: tuple[int, int], init: Callable[[Tensor, Generator], None]
 ) -> None:
     """Fill `rows`, which begin at row `first` of their table, block by block."""
-    for block in range(first // _ROWS_PER_SEED, -(-(first + len(rows)) // _ROWS_PER_SEED)):
-        values = torch.empty(_ROWS_PER_SEED, rows.shape[1])
+    for block in range(first // ROWS_PER_SEED, -(-(first + len(rows)) // ROWS_PER_SEED)):
+        values = torch.empty(ROWS_PER_SEED, rows.shape[1])
         init(values, Generator().manual_seed(mixed_seed(*seed, block)))
-        offset = block * _ROWS_PER_SEED
-        low, high = max(first, offset), min(first + len(rows), offset + _ROWS_PER_SEED)
+        offset = block * ROWS_PER_SEED
+        low, high = max(first, offset), min(first + len(rows), offset + ROWS_PER_SEED)
         rows[low - first : high - first] = values[low - offset : high - offset]
 
 

@@ -38,7 +38,8 @@ class Checkpointer:
             self._run.save(checkpoint, self._world)
         except ResourceError as error:
             if required or self._failed:
-                raise
+                remedy = f"`allneg resume {self._run.folder}` continues the run."
+                raise ResourceError(f"{error}\n{remedy}") from None
             self._failed = True
             seconds = self._run.recipe.training.save_seconds
             self._callbacks.on_message(f"not saved: {error}")

@@ -1,10 +1,12 @@
 """The processes that torchrun starts; without torchrun there is one process."""
 
 import contextlib
+import json
 import os
+import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 import torch
@@ -12,19 +14,23 @@ from torch import distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from allneg.errors import ResourceError
+from allneg.errors import ResourceError, UsageError, printable
 from allneg.hardware import find_device
 from allneg.recipe import Hardware, Mesh
 from allneg.scoring.distributed import NO_GROUP, Group, Pending, World
 
 _TIMEOUT = timedelta(minutes=30)  # one process may read or save while the others wait
 _POLL_SECONDS = 0.02
+_TORCHRUN = "start the processes with `torchrun`, or unset the variable"
 _SAVE = 1 << 16  # greater than every signal number
 
 
 @contextlib.contextmanager
-def join_processes(settings: Hardware) -> Iterator[World]:
-    """The world of this process, in the mesh of the settings."""
+def join_processes(settings: Hardware, given: Mapping[str, object]) -> Iterator[World]:
+    """The world of this process, in the mesh of the settings.
+
+    `given` are the arguments that all processes must have in common.
+    """
     size = n_processes()
     mesh = Mesh.of(settings.mesh, size)
     if size == 1:
@@ -39,6 +45,8 @@ def join_processes(settings: Hardware) -> Iterator[World]:
         store, rank, _ = next(rendezvous("env://", timeout=_TIMEOUT))
         store = attempt_store(store, rank, size)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
+        everyone = World(everyone=Group(rank, size, dist.group.WORLD))
+        _check_equal(everyone.gather_texts(json.dumps(given, default=str)))
         world = make_world(mesh, rank)
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
@@ -46,6 +54,18 @@ def join_processes(settings: Hardware) -> Iterator[World]:
     yield world
     # Not after an error: other processes may have ended, and this call would wait for them.
     dist.destroy_process_group()
+
+
+def _check_equal(arguments: list[str]) -> None:
+    """Raise a `UsageError` in every process if one of them has other arguments than rank zero."""
+    first, *others = map(json.loads, arguments)
+    for rank, other in enumerate(others, start=1):
+        for name in first | other:
+            if (ours := other.get(name)) != (expected := first.get(name)):
+                raise UsageError(
+                    f"process {rank} has {name} {ours}, but process 0 has {expected}; "
+                    "start all processes with the same command"
+                )
 
 
 def attempt_store(store: Store, rank: int, size: int) -> Store:
@@ -127,13 +147,26 @@ class StepDecision:
 
 def n_processes() -> int:
     """The number of processes that torchrun started together."""
-    return int(os.environ.get("WORLD_SIZE", 1))
+    if not (size := _launcher_number("WORLD_SIZE", 1)):
+        raise UsageError(f"WORLD_SIZE is 0; {_TORCHRUN}")
+    return size
 
 
 def is_rank_zero() -> bool:
-    return int(os.environ.get("RANK", 0)) == 0
+    rank, size = _launcher_number("RANK", 0), n_processes()
+    if rank >= size:
+        raise UsageError(f"RANK is {rank}, but WORLD_SIZE is {size}; {_TORCHRUN}")
+    return rank == 0
 
 
 def may_restart() -> bool:
     """Whether torchrun restarts the processes after a failure."""
-    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) > 0
+    return _launcher_number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
+
+
+def _launcher_number(variable: str, default: int) -> int:
+    """A number that torchrun sets for its processes."""
+    text = os.environ.get(variable, str(default))
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise UsageError(f"{variable} is {printable(text)}, not a number; {_TORCHRUN}")
+    return int(text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 import torch
 
@@ -15,7 +15,7 @@ from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
-from allneg.scoring.tables import MULTIPLE
+from allneg.scoring.tables import MULTIPLE, ROWS_PER_SEED
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import OPTIMIZERS
 
@@ -23,6 +23,7 @@ _FLOAT = 4
 _ID = 8
 _BF16 = 2
 _SINGLE = Mesh()
+_TOLERANCE = 1.15  # a plan is within 15 % of the measured peak
 _SORTED = 2  # known answers are sorted into a second copy
 _ROW_COPIES = 14  # of a batch's rows: gathered, query, penalty, and the gradients of each
 
@@ -52,6 +53,7 @@ class MemoryPlan:
     kept: Mapping[str, int]
     training: Mapping[str, int]
     ranking: Mapping[str, int]
+    saved: int  # by a process, in each checkpoint
 
     captured: bool = False  # a captured step also keeps its memory during rankings
     host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables are there
@@ -60,6 +62,15 @@ class MemoryPlan:
     def peak(self) -> int:
         phases = (sum(self.training.values()), sum(self.ranking.values()))
         return sum(self.kept.values()) + (sum(phases) if self.captured else max(phases))
+
+    def too_large(self, available: int) -> str | None:
+        """What to lower so that the plan fits in `available` bytes; None if it fits."""
+        if self.peak <= available:
+            return None
+        if sum(self.kept.values()) > available:
+            return "model.dim"
+        phases = {"training": "training.micro_batch or loss.block", "ranking": "evaluation.block"}
+        return phases[max(phases, key=lambda phase: sum(getattr(self, phase).values()))]
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "peak": self.peak}
@@ -104,22 +115,36 @@ def plan(
             "scores": _ranked(recipe, counts, n) * _FLOAT,
             "known answers": _SORTED * known if counts.valid or counts.test else 0,
         },
+        saved=table * (1 + OPTIMIZERS[recipe.optimizer.name].state_tables + bool(counts.valid)),
         captured=execution.is_captured,
         host=learnt if on_host else {},
     )
 
 
-def refuse_if_too_large(recipe: Recipe, graph: Graph, device: torch.device, parts: int) -> None:
-    """Raise an error if the tables, split into `parts`, do not fit in memory."""
+def check_memory(recipe: Recipe, graph: Graph, device: torch.device, mesh: Mesh) -> MemoryPlan:
+    """The plan of a training; an `OutOfMemoryError` if it cannot fit in memory."""
+    # No batch is larger than an epoch.
+    batch = min(recipe.training.batch_size, 2 * len(graph.train))
+    recipe = replace(recipe, training=replace(recipe.training, batch_size=batch))
+    # A ranking that runs out of memory continues with smaller blocks.
+    made = replace(plan(recipe, graph, device, mesh), ranking={})
+    available = memory(device)
+    if available is not None and (lower := made.too_large(int(available * _TOLERANCE))):
+        _refuse(made.peak, device, available, lower)
+    host, available = torch.device("cpu"), memory(torch.device("cpu"))
     model = make_model(recipe)
-    holder = torch.device("cpu") if recipe.hardware.table == "host" else device
-    size = _FLOAT * graph.n_entities * model.entity_width // parts
-    available = memory(holder)
+    initial = _FLOAT * ROWS_PER_SEED * max(model.entity_width, model.relation_width)
+    size = initial + sum((made.kept if device == host else made.host).values())
     if available is not None and size > available:
-        raise OutOfMemoryError(
-            f"the entity rows alone need {size / 2**30:,.1f} GiB, but {holder} has "
-            f"{available / 2**30:,.1f}; lower model.dim (`allneg plan` prints the whole plan)"
-        )
+        _refuse(size, host, available, "model.dim")
+    return made
+
+
+def _refuse(size: int, device: torch.device, available: int, lower: str) -> NoReturn:
+    raise OutOfMemoryError(
+        f"training needs {size / 2**30:,.1f} GiB, but {device} has {available / 2**30:,.1f}; "
+        f"lower {lower} (`allneg plan` prints the whole plan)"
+    )
 
 
 def _other_parameters(recipe: Recipe, model: Model, counts: Counts) -> int:

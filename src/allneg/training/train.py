@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from allneg.errors import UsageError
-from allneg.graph import read_graph
+from allneg.graph.read import check_source, read_graph
 from allneg.hardware import find_device
+from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, new_folder
-from allneg.runs.folder import is_ours
+from allneg.runs.files import need_bytes
+from allneg.runs.folder import existing_parent, is_ours
+from allneg.scoring import Shard
 from allneg.training.callbacks import Callbacks
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
-from allneg.training.memory import refuse_if_too_large
+from allneg.training.memory import check_memory
 
 
 def train(
@@ -39,12 +42,14 @@ def train(
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
+    check_engine(plan.hardware.engine, device)
     folder = new_folder(plan) if out is None else Path(out)
     if is_rank_zero() and not is_ours(folder):  # the others do not know the launcher's id
         check_new(folder)
     if out is None and may_restart():
         raise UsageError("torchrun may restart this training; give --out so that it can continue")
-    with join_processes(plan.hardware) as world, contextlib.ExitStack() as stack:
+    given = {"--out": out, **plan.to_settings()}
+    with join_processes(plan.hardware, given) as world, contextlib.ExitStack() as stack:
         callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
 
         def create() -> None:
@@ -53,9 +58,12 @@ def train(
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     callbacks.on_message(line)
-                refuse_if_too_large(plan, graph, device, world.rows.size)
+                Shard.of(graph.n_entities, world)
+                mesh = Mesh(world.rows.size, world.batch.size)
+                needed = check_memory(plan, graph, device, mesh)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
+                need_bytes(existing_parent(folder), mesh.rows * needed.saved)
                 Run.create(folder, plan, graph)
             stack.enter_context(Run.open(folder).locked())
 
@@ -84,7 +92,9 @@ def resume(
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
     if mesh is None and not changed:
         mesh = hardware.mesh
-    with join_processes(replace(hardware, mesh=mesh)) as world, contextlib.ExitStack() as stack:
+    given = {"RUN": folder, **run.recipe.to_settings(), "--mesh": mesh}
+    chosen = replace(hardware, mesh=mesh)
+    with join_processes(chosen, given) as world, contextlib.ExitStack() as stack:
         world.on_rank_zero(lambda: stack.enter_context(run.locked()))
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
@@ -102,6 +112,7 @@ def planned(
     settings: Iterable[str] | Mapping[str, object] = (),
 ) -> Recipe:
     """The complete, checked recipe of these arguments."""
+    check_source(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()

@@ -60,7 +60,7 @@ class Trainer:
         self.class_weights: Tensor | None = None  # (N,)
         if recipe.loss.class_weights:
             self.class_weights = class_weights(graph).to(device)
-        batch = recipe.training.batch_size
+        batch = min(recipe.training.batch_size, 2 * len(graph.train))
         self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
         self._captured = CapturedStep() if self.plan.is_captured else None

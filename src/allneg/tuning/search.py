@@ -20,6 +20,7 @@ from allneg.graph import read_graph
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
+from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
@@ -207,7 +208,7 @@ class Search:
     def check(self) -> Graph:
         """Check devices, data and folder; return the graph."""
         for hardware in {trial.recipe.hardware for trial in self.space.trials}:
-            find_device(hardware.device)
+            check_engine(hardware.engine, find_device(hardware.device))
             Mesh.of(hardware.mesh, 1)  # one process trains a trial
         data = self.space.recipe.data
         graph = read_graph(data.name, data)

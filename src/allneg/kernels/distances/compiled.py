@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from allneg.errors import RecipeError
-from allneg.kernels.compiler import built
+from allneg.kernels.compiler import load
 
 _NAMES = {1: "l1", 2: "modulus"}
 _TILE = 64  # rows; the length of a span is a multiple of it
@@ -99,11 +98,4 @@ def _function(parts: int, name: str) -> Callable[..., None]:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    path = built("pairs")
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise RecipeError(
-            f"hardware.engine is 'compiled', but its library does not load: {error}\n"
-            "set ALLNEG_HOME to a folder where programs may run, or set hardware.engine to 'cpu'"
-        ) from None
+    return load("pairs")
