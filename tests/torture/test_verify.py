@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -277,7 +278,7 @@ def test_an_error_names_what_verify_cannot_read(
     run: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for files of another user; root could read those."""
-    opened, listed = Path.open, Path.iterdir
+    opened, listed = os.open, Path.iterdir
 
     def refused(path: Path) -> None:
         if path == run / name:
@@ -291,7 +292,7 @@ def test_an_error_names_what_verify_cannot_read(
         refused(path)
         return listed(path)
 
-    monkeypatch.setattr(Path, "open", refused_open)
+    monkeypatch.setattr(os, "open", refused_open)
     monkeypatch.setattr(Path, "iterdir", refused_list)
     if name == "checkpoints":
         with pytest.raises(RunError, match="cannot be read"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from allneg.errors import AllnegError, RunError
 from allneg.evaluation import evaluate
-from allneg.runs import checkpoint, shards
+from allneg.runs import checkpoint, plain, shards
 from allneg.runs.folder import is_free, leftovers
 from allneg.runs.run import Run
 
@@ -79,11 +79,11 @@ def _check_end(run: Run) -> None:
 
 
 def _check_checkpoint(run: Run, folder: Path) -> None:
-    if not folder.exists():
+    if not plain.exists(folder):
         return  # a training has replaced it meanwhile
-    kinds = checkpoint.verify(folder)
+    kinds = checkpoint.verify(folder, run.id)
     expected = {folder / "manifest.json", folder / "state.json"}.union(*kinds.values())
-    if extra := sorted(set(folder.iterdir()) - expected):
+    if extra := sorted(set(plain.entries(folder)) - expected):
         raise RunError(f"{extra[0]}: not in the manifest; move it away")
     for kind, paths in kinds.items():
         tensors = shards.read(paths)
