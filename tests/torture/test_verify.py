@@ -100,7 +100,8 @@ def test_one_flipped_bit_is_found_in_every_file_with_weights_or_names(
     _flip(run / file)
     found = wrong(run)
     assert check in found
-    assert Path(file).name in found[check]
+    # A changed manifest does not fit one of the checkpoint's files.
+    assert Path(LAST if "manifest" in file else file).name in found[check]
 
 
 @pytest.mark.battery(26)

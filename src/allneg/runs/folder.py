@@ -100,8 +100,8 @@ def training_lock(folder: Path) -> Iterator[None]:
         return f"is being trained by {owner}; wait for it"
 
     with locked(folder, reason, seconds=1):  # `is_free` holds the lock for a moment
+        files.write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
         try:
-            files.write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
             with files.write_errors(folder):
                 for path in leftovers(folder):
                     disk.remove(path)

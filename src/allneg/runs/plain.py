@@ -67,8 +67,11 @@ def read(path: Path, limit: int) -> bytes:
         return file.read(size)
 
 
-def lock(path: Path, seconds: float) -> BaseFileLock:
-    """A lock that waits up to `seconds`, not held yet. Old versions of filelock empty its file."""
+def lock(path: Path, seconds: float = -1) -> BaseFileLock:
+    """A lock that is not held yet; it waits up to `seconds`, or for ever.
+
+    Some versions of filelock empty the file that they lock, so it must have no other name.
+    """
     if exists(path) and check_file(path).st_nlink > 1:
         raise OSError(errno.EMLINK, "a file with several names, not a lock", str(path))
     return FileLock(path, timeout=seconds)
