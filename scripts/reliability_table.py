@@ -56,6 +56,21 @@ CASES = {
     38: "server: unusual paths, hosts and bodies",
     39: "server: slow, many and disconnecting clients",
     40: "server: headers and start-up",
+    41: "a stranger's run: links instead of files and folders",
+    42: "a user's own files and folders among the checkpoints",
+    43: "a stranger's run: locks that are links or have a second name",
+    44: "a stranger's run: pipes and devices instead of files",
+    45: "a stranger's run: files that are too large or nested too deeply",
+    46: "a stranger's run: numbers of hundreds of digits",
+    47: "a recipe that was changed after the run was started",
+    48: "checkpoints, names or triples of another run",
+    49: "a run.json without its hashes, or turned into an earlier format",
+    50: "state of another optimizer, or missing or misshapen state",
+    51: "weights and ids of types that cannot be used",
+    52: "resuming with other settings",
+    53: "a stranger's run: control characters in any text that is printed",
+    54: "paths that are not UTF-8",
+    55: "a stranger's run: anything in place of any file",
 }
 
 

@@ -67,6 +67,7 @@ class Fuzzer:
 
     def __init__(self, home: Path) -> None:
         torch.set_num_threads(1)
+        home = home.resolve()
         self.home, self.folder, self.canary = home, home / "run", home / "canary"
         self.templates = [home / "one", home / "other"]
         make_template(self.templates[0])
@@ -84,6 +85,7 @@ class Fuzzer:
             if path.name != ".lock"
         )
         self.outcomes: Counter[str] = Counter()
+        self.changes: Counter[str] = Counter()  # those that could be made
 
     def run(self, seed: int) -> None:
         """One input; an exception unless the run is used or refused."""
@@ -94,10 +96,10 @@ class Fuzzer:
         if rng.random() < 0.5:
             with contextlib.suppress(Exception):  # it is too damaged
                 forge(self.folder)
-        name = rng.choice(list(_ACTIONS))
+        name = rng.choice(list(ACTIONS))
         try:
             with _time_limit(), contextlib.redirect_stdout(io.StringIO()) as out:
-                _ACTIONS[name](self.folder)
+                ACTIONS[name](self.folder)
             result = "used"
         except AllnegError as error:
             result = f"refused with {error.exit_code}"
@@ -108,10 +110,13 @@ class Fuzzer:
     def _change(self, rng: random.Random) -> str:
         extra = (".lock", ".holder", ".tmp-x", "checkpoints/.tmp-x", "checkpoints/mine")
         name = rng.choice([*self.files, *extra])
-        kind = rng.choice(list(_CHANGES))
+        kind = rng.choice(list(CHANGES))
         path = self.folder / name
+        if path.parent.resolve() != path.parent:
+            return "nothing"  # an earlier change made a link: the file is outside
         with contextlib.suppress(Exception):  # the change does not apply to this file
-            _CHANGES[kind](path, rng, self)
+            CHANGES[kind](path, rng, self)
+            self.changes[kind] += 1
         return f"{name}: {kind}"
 
     def _canary_hash(self) -> str:
@@ -257,7 +262,7 @@ def _tensor(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
     _write(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
 
 
-_CHANGES: dict[str, Callable[[Path, random.Random, Fuzzer], None]] = {
+CHANGES: dict[str, Callable[[Path, random.Random, Fuzzer], None]] = {
     "random bytes": _bytes,
     "some bytes changed": _flip,
     "truncated": _cut,
@@ -293,7 +298,7 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 def _load(folder: Path) -> None:
     run = Run.open(folder)
-    run.tables(), run.last(), run.metrics(), run.live_status, run.environment
+    assert run.tables() and run.last() and run.environment
     if run.has_report:
         print_run(run, as_json=False)
 
@@ -312,7 +317,7 @@ def _export(folder: Path) -> None:
         export(Run.open(folder), Path(out) / "exported")
 
 
-_ACTIONS: dict[str, Callable[[Path], object]] = {
+ACTIONS: dict[str, Callable[[Path], object]] = {
     "load": _load,
     "verify": lambda folder: verify(folder, rank=True),
     "resume": _resume,

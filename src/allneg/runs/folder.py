@@ -27,7 +27,7 @@ from allneg.runs import disk, files, plain
 
 _LOCK = ".lock"
 _TRIPLES = "triples.safetensors"
-_FILES = ("entities.txt", "relations.txt", _TRIPLES)
+GRAPH_FILES = ("entities.txt", "relations.txt", _TRIPLES)
 _HOLDER_BYTES = 1 << 10  # of .holder, which names the process that trains
 _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
 
@@ -44,6 +44,8 @@ def new_folder(recipe: Recipe) -> Path:
 
 def check_new(folder: Path) -> None:
     """Raise an `AllnegError` unless a run can be created in a folder; nothing is written."""
+    if not plain.is_utf8(folder):
+        raise RecipeError(f"{folder}: not a name in UTF-8; choose another --out")
     with files.write_errors(folder):
         if folder.is_symlink():
             raise RecipeError(f"{folder}: is a link; choose another --out, or the link's target")
@@ -179,14 +181,14 @@ def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
         # Half the bytes. The triples of a large graph are mapped, and stay 64 bits wide.
         splits = {name: triples.to(torch.int32) for name, triples in splits.items()}
     files.write_tensors(folder / _TRIPLES, splits)
-    return {name: files.checksum(folder / name) for name in _FILES}
+    return {name: files.checksum(folder / name) for name in GRAPH_FILES}
 
 
 def read_graph(folder: Path) -> Graph:
     """The graph of a run, after checking that files have their checksums and ids have names."""
     about = files.read_json(folder / "run.json")
     recorded: Any = about.get("files")
-    if not files.are_checksums(recorded) or recorded.keys() != set(_FILES):
+    if not files.are_checksums(recorded) or recorded.keys() != set(GRAPH_FILES):
         raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
     files.check_files(folder, recorded)
     names = Vocabulary(

@@ -23,6 +23,11 @@ def exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def is_utf8(path: Path) -> bool:
+    """Whether safetensors can open files of this path."""
+    return not any("\ud800" <= c <= "\udfff" for c in str(path))
+
+
 def is_folder(path: Path) -> bool:
     return exists(path) and stat.S_ISDIR(path.lstat().st_mode)
 

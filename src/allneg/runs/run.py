@@ -18,7 +18,15 @@ from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
 from allneg.runs import checkpoint, disk, files, plain
-from allneg.runs.folder import claim, environment, is_free, read_graph, training_lock, write_graph
+from allneg.runs.folder import (
+    GRAPH_FILES,
+    claim,
+    environment,
+    is_free,
+    read_graph,
+    training_lock,
+    write_graph,
+)
 from allneg.runs.shards import StoredTensor, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
@@ -33,9 +41,9 @@ _NO_REPORT = {
     "finished": "it has neither valid nor test, so there is no report",
     "diverged": "diverged, so there is no report; train again",
 }
+# run.json is last, since it makes a folder a run.
 _COPIED = (
-    "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
-    "metrics.jsonl", "status.json", "report.json", "run.json",
+    "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
 _BLOCK = 1 << 24  # bytes copied at once
 
@@ -71,6 +79,8 @@ class Run:
         path = folder / "run.json"
         if not plain.exists(path):
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
+        if not plain.is_utf8(folder):
+            raise RunError(f"{folder}: not a name in UTF-8; rename the folder")
         about = files.read_json(path)
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
@@ -244,7 +254,8 @@ class Run:
         """The last checkpoint, checked; see `checkpoint.load` for `warn` and `shard`."""
         saved = checkpoint.load(self.folder / "checkpoints", shard, warn, self.id)
         if saved is not None:
-            self.check_shapes(saved.tables, None if shard is None else len(shard))
+            for tables in (saved.tables, saved.best or saved.tables):
+                self.check_shapes(tables, None if shard is None else len(shard))
         return saved
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
@@ -293,6 +304,8 @@ def export(run: Run, out: Path) -> None:
 
     Only one block of rows is in memory at a time, however many processes trained the run.
     """
+    if not plain.is_utf8(out):
+        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
     if plain.exists(out):
         raise RecipeError(f"{out}: already exists; choose another --out")
     run.need_weights()
@@ -305,20 +318,22 @@ def export(run: Run, out: Path) -> None:
             out.parent.mkdir(parents=True, exist_ok=True)
         _join(kinds.get("best", kinds["tables"]), out)
         return
-    # A run as one process would have written it; run.json is last, since it makes a folder a run.
+    # A run as one process would have written it.
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
     with files.removed_on_error(out):
         for kind, shards in kinds.items():
             _join(shards, target / f"{kind}.safetensors")
-        _copy(last / "state.json", target / "state.json")
+        _copy_small(last / "state.json", target)
         checksums = {path.name: files.checksum(path) for path in target.iterdir()}
         checkpoint.write_manifest(target, checksums, run.id)
         files.write_text(target.parent / "last", f"{last.name}\n")
+        for name in GRAPH_FILES:
+            _copy(run.folder / name, out / name)
         for name in _COPIED:
             if plain.exists(run.folder / name):
-                _copy(run.folder / name, out / name)
+                _copy_small(run.folder / name, out)
         files.sync(out)
         files.sync(out.parent)
 
@@ -329,6 +344,10 @@ def _join(shards: list[Path], out: Path) -> None:
     with opened(shards) as tensors:
         about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
         files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
+
+
+def _copy_small(path: Path, folder: Path) -> None:
+    files.write_parts(folder / path.name, [files.read_bytes(path, files.LARGE)])
 
 
 def _copy(old: Path, new: Path) -> None:

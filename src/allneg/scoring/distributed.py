@@ -122,13 +122,11 @@ class World:
 
     def gather_texts(self, text: str) -> list[str]:
         """Every process's text, by rank."""
-        data = text.encode(errors="surrogateescape")  # a path need not be UTF-8
+        data = text.encode()
         length = self.max(len(data))
         padded = torch.frombuffer(bytearray(data.ljust(length, b"\0") or b"\0"), dtype=torch.uint8)
         texts = self.everyone.all_gather(padded)
-        return [
-            each.numpy().tobytes().rstrip(b"\0").decode(errors="surrogateescape") for each in texts
-        ]
+        return [each.numpy().tobytes().rstrip(b"\0").decode() for each in texts]
 
     def raise_together(self, work: Callable[[], T]) -> T:
         """What `work` returns; an error in one process is raised in all of them."""
