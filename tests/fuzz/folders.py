@@ -298,7 +298,9 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 def _load(folder: Path) -> None:
     run = Run.open(folder)
-    assert run.tables() and run.last() and run.environment
+    for read in (run.tables, run.last, run.metrics):
+        read()
+    assert isinstance(run.environment, dict)
     if run.has_report:
         print_run(run, as_json=False)
 

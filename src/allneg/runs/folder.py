@@ -102,6 +102,9 @@ def training_lock(folder: Path) -> Iterator[None]:
         return f"is being trained by {owner}; wait for it"
 
     with locked(folder, reason, seconds=1):  # `is_free` holds the lock for a moment
+        with files.read_errors(holder):
+            if plain.exists(holder):
+                plain.check_file(holder)  # left by a killed process
         files.write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
         try:
             with files.write_errors(folder):
