@@ -350,6 +350,8 @@ def main(count: int, first: int = 0) -> int:
     with tempfile.TemporaryDirectory(prefix="allneg-fuzz-") as home:
         fuzzer = Fuzzer(Path(home))
         for seed in range(first, first + count):
+            if seed > first and (seed - first) % 10_000 == 0:
+                print(f"{seed - first:,} inputs, {failures} failures", flush=True)
             try:
                 fuzzer.run(seed)
             except Exception:

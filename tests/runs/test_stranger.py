@@ -313,11 +313,13 @@ def test_epochs_patience_and_hardware_may_be_edited(run: Path) -> None:
     assert wrong(run) == ""
 
 
-@pytest.fixture
-def other(tmp_path: Path, quick: Callable[..., Recipe], tiny_graph: Graph) -> Run:
+@pytest.fixture(scope="module")
+def other(
+    tmp_path_factory: pytest.TempPathFactory, quick: Callable[..., Recipe], tiny_graph: Graph
+) -> Run:
     """A run that differs in its seed only."""
-    settings = ("training.epochs=12", "training.save_seconds=0", "data.name=tiny")
-    made = Run.create(tmp_path / "other", quick(*settings, "training.seed=1"), tiny_graph)
+    recipe = quick("training.epochs=12", "training.seed=1", "data.name=tiny")
+    made = Run.create(tmp_path_factory.mktemp("other") / "run", recipe, tiny_graph)
     fit(made)
     return made
 
@@ -579,6 +581,15 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return out + err
 
     return of
+
+
+@pytest.mark.battery(52)
+def test_the_command_resume_takes_settings(run: Path, printed: Callable[..., str]) -> None:
+    assert "already finished" in printed("resume", run, "--set", "training.epochs=12")
+    shown = printed("resume", run, "--set", "training.epochs=13", "--quiet")
+    assert "MRR" in shown
+    assert "already finished" not in shown
+    assert len(Run.open(run).metrics()) == 13
 
 
 @pytest.mark.battery(53)
