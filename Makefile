@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo explore test lint types format torture fuzz audit clean
+.PHONY: demo explore test lint types format torture fuzz fuzz-folders audit clean
 
 demo: $(READY)  ## train on the embedded graph and answer three queries
 	@rm -rf runs/demo
@@ -35,10 +35,13 @@ format: $(READY)
 torture: $(READY)  ## kill 100 trainings and 100 saves
 	$(BIN)/python tests/torture/kills.py 100 100
 
-fuzz: fuzz-triples fuzz-recipe fuzz-manifest  ## ten minutes per target; make -j3 runs all at once
+fuzz: fuzz-triples fuzz-recipe fuzz-manifest fuzz-folders  ## ten minutes per target; -j4 for all at once
 
 fuzz-%: .venv/.atheris
 	$(BIN)/python tests/fuzz/fuzz.py $* -max_total_time=600
+
+fuzz-folders: $(READY)  ## 100,000 changed run folders; a file system in memory is faster
+	TMPDIR=$(firstword $(wildcard /dev/shm) /tmp) $(BIN)/python tests/fuzz/folders.py 100000
 
 .venv/.atheris: $(READY)  # only for fuzzing
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check atheris==3.0.0

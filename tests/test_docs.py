@@ -72,6 +72,18 @@ def test_named_files_exist() -> None:
     assert not wrong
 
 
+def test_named_tests_exist() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {
+        name
+        for text in TEXTS.values()
+        for name in INLINE.findall(text)
+        if re.fullmatch(r"test_\w+", name)
+    }
+    assert len(named) > 15  # the promises of SECURITY.md
+    assert sorted(name for name in named if f"def {name}(" not in tests) == []
+
+
 def test_settings_exist() -> None:
     setting = re.compile(rf"(?<![\w./])({'|'.join(PARTS)})\.([a-z]\w*)(?![\w(/])")
     code = {"model": Model, "loss": Loss}  # in CONTRIBUTING.md, names of methods

@@ -105,8 +105,10 @@ def recipe(data: bytes) -> None:
         _check_message(error)
 
 
+_NAME = "epoch-000001-step-00000000"
 _FILES = (
-    "a/manifest.json", "a/state.json", "a/tables.safetensors", "a/optimizer.safetensors", "last",
+    f"{_NAME}/manifest.json", f"{_NAME}/state.json", f"{_NAME}/tables.safetensors",
+    f"{_NAME}/optimizer.safetensors", "last",
 )  # fmt: skip
 
 
@@ -116,14 +118,14 @@ def manifest(data: bytes) -> None:
         return
     folder, name = _checkpoint(), _FILES[data[0] % len(_FILES)]
     path, new = folder / name, data[1:]
-    old, honest = path.read_bytes(), json.loads((folder / "a/manifest.json").read_text())
+    old, honest = path.read_bytes(), json.loads((folder / _FILES[0]).read_text())
     try:
         path.write_bytes(new)
         if name == "last":
-            assert _loads(folder) is (new.strip(b"\r\n") == b"a")
+            assert _loads(folder) is (new.strip(b"\r\n") == _NAME.encode())
         else:
             # Only identical bytes pass. A manifest passes if it means the same.
-            same = new == old or (name == "a/manifest.json" and _means(new) == honest)
+            same = new == old or (name == _FILES[0] and _means(new) == honest)
             assert _loads(folder) is same
         if name.endswith("safetensors"):
             try:
@@ -154,7 +156,7 @@ def _means(data: bytes) -> object:
 def _checkpoint() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="allneg-fuzz-"))
     rows = {"entities": torch.zeros(2, 2), "relations": torch.zeros(1, 2)}
-    save(folder, "a", Checkpoint(State(), rows, rows))
+    save(folder, _NAME, Checkpoint(State(), rows, rows))
     return folder
 
 

@@ -125,10 +125,9 @@ def test_processes_write_their_rows_and_rank_zero_the_rest(sharded: Run) -> None
     tables = [load_file(last(sharded) / f"tables-{i}-of-3.safetensors") for i in (1, 2, 3)]
     assert [len(each["entities"]) for each in tables] == [100, 100, 101]
     assert ["relations" in each for each in tables] == [True, False, False]
-    assert (
-        names - {"manifest.json"}
-        == json.loads((last(sharded) / "manifest.json").read_text()).keys()
-    )
+    manifest = json.loads((last(sharded) / "manifest.json").read_text())
+    assert manifest.pop("run") == sharded.id
+    assert names - {"manifest.json"} == manifest.keys()
 
 
 def test_a_missing_or_changed_shard_is_named(sharded: Run) -> None:

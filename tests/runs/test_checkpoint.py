@@ -11,6 +11,8 @@ import torch
 from allneg.errors import ResourceError, RunError
 from allneg.runs.checkpoint import Checkpoint, State, load, load_best, save
 
+ONE, TWO, THREE = (f"epoch-{epoch:06d}-step-00000000" for epoch in (1, 2, 3))
+
 
 def made(epoch: int, best: bool = False) -> Checkpoint:
     rows = {"entities": torch.full((3, 2), float(epoch)), "relations": torch.zeros(1, 2)}
@@ -23,8 +25,8 @@ def made(epoch: int, best: bool = False) -> Checkpoint:
 def folder(tmp_path: Path) -> Path:
     """Checkpoints after epochs 1 and 2."""
     folder = tmp_path / "checkpoints"
-    save(folder, "one", made(1))
-    save(folder, "two", made(2))
+    save(folder, ONE, made(1))
+    save(folder, TWO, made(2))
     return folder
 
 
@@ -36,7 +38,7 @@ def epoch_of(folder: Path) -> int:
 
 
 def test_a_checkpoint_survives(tmp_path: Path) -> None:
-    save(tmp_path, "one", made(1, best=True))
+    save(tmp_path, ONE, made(1, best=True))
     saved = load(tmp_path)
     assert saved is not None
     assert saved.state == made(1).state
@@ -53,8 +55,8 @@ def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
 
 
 def test_without_last_several_checkpoints_are_an_error(tmp_path: Path) -> None:
-    save(tmp_path, "one", made(1))
-    save(tmp_path, "two", made(2))
+    save(tmp_path, ONE, made(1))
+    save(tmp_path, TWO, made(2))
     (tmp_path / "last").unlink()
     for read in (load, load_best):
         with pytest.raises(RunError, match="last: missing, so the last checkpoint is unknown"):
@@ -62,26 +64,26 @@ def test_without_last_several_checkpoints_are_an_error(tmp_path: Path) -> None:
 
 
 def test_the_best_tables_are_the_last_ones_if_no_others_are_saved(tmp_path: Path) -> None:
-    save(tmp_path, "one", made(1))
+    save(tmp_path, ONE, made(1))
     assert load_best(tmp_path)["entities"].eq(1).all()
-    save(tmp_path, "two", made(2, best=True))
+    save(tmp_path, TWO, made(2, best=True))
     assert load_best(tmp_path)["entities"].eq(102).all()
 
 
 def test_only_the_last_two_are_kept(folder: Path) -> None:
-    save(folder, "three", made(3))
-    assert sorted(path.name for path in folder.iterdir()) == ["last", "three", "two"]
+    save(folder, THREE, made(3))
+    assert sorted(path.name for path in folder.iterdir()) == [TWO, THREE, "last"]
     assert epoch_of(folder) == 3
 
 
 def test_the_same_step_can_be_saved_repeatedly(folder: Path) -> None:
     for _ in range(3):
-        save(folder, "two", made(2))
+        save(folder, TWO, made(2))
         assert epoch_of(folder) == 2
 
 
 @pytest.mark.battery(25)
-@pytest.mark.parametrize("name", ["two", "three"])
+@pytest.mark.parametrize("name", [TWO, THREE])
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_save_that_fails_anywhere_keeps_the_last_one_complete(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
@@ -116,7 +118,7 @@ def test_a_save_that_fails_anywhere_keeps_the_last_one_complete(
 
 
 @pytest.mark.battery(22)
-@pytest.mark.parametrize("name", ["two", "three"])
+@pytest.mark.parametrize("name", [TWO, THREE])
 def test_a_process_killed_while_saving_leaves_a_complete_checkpoint(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -146,7 +148,7 @@ def test_a_process_killed_while_saving_leaves_a_complete_checkpoint(
 @pytest.mark.parametrize("file", ["tables.safetensors", "optimizer.safetensors", "state.json"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "flipped", "longer"])
 def test_damage_is_noticed_and_the_file_named(folder: Path, file: str, damage: str) -> None:
-    path = folder / "two" / file
+    path = folder / TWO / file
     content = path.read_bytes()
     middle = len(content) // 2
     if damage == "missing":
@@ -166,14 +168,14 @@ def test_damage_is_noticed_and_the_file_named(folder: Path, file: str, damage: s
 @pytest.mark.battery(26)
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"tables.safetensors": 3}'])
 def test_an_edited_manifest_is_noticed(folder: Path, text: str) -> None:
-    (folder / "two" / "manifest.json").write_text(text)
+    (folder / TWO / "manifest.json").write_text(text)
     with pytest.raises(RunError, match=r"manifest\.json"):
         load(folder)
 
 
 @pytest.mark.battery(26)
 def test_a_manifest_that_leaves_a_file_out_is_noticed(folder: Path) -> None:
-    manifest = folder / "two" / "manifest.json"
+    manifest = folder / TWO / "manifest.json"
     text = manifest.read_text()
     manifest.write_text(text.replace("tables.safetensors", "others.safetensors"))
     with pytest.raises(RunError, match=r"manifest\.json: does not list"):
@@ -181,12 +183,12 @@ def test_a_manifest_that_leaves_a_file_out_is_noticed(folder: Path) -> None:
 
 
 def test_files_that_are_not_in_the_manifest_are_not_read(folder: Path) -> None:
-    (folder / "two" / "tables-1-of-2.safetensors").write_bytes(b"of another save")
+    (folder / TWO / "tables-1-of-2.safetensors").write_bytes(b"of another save")
     assert epoch_of(folder) == 2
 
 
 @pytest.mark.battery(26)
 def test_a_last_that_names_nothing_is_noticed(folder: Path) -> None:
-    (folder / "last").write_text("seven\n")
-    with pytest.raises(RunError, match=r"seven/manifest\.json: cannot be read"):
+    (folder / "last").write_text("epoch-000007-step-00000000\n")
+    with pytest.raises(RunError, match=r"epoch-000007-step-00000000: cannot be read"):
         load(folder)

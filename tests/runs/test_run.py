@@ -17,7 +17,10 @@ from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, new_folder
+from allneg.runs.files import checksum
 from allneg.training import fit
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -128,8 +131,8 @@ def test_other_folders_are_not_runs(tmp_path: Path) -> None:
 
 @pytest.mark.battery(27)
 def test_a_newer_format_is_refused_with_both_versions(toy_copy: Run) -> None:
-    edit(toy_copy.folder / "run.json", '"format_version": 1', '"format_version": 99')
-    with pytest.raises(RunError, match=r"format version 99, .* up to 1") as caught:
+    edit(toy_copy.folder / "run.json", '"format_version": 2', '"format_version": 99')
+    with pytest.raises(RunError, match=r"format version 99, .* up to 2") as caught:
         Run.open(toy_copy.folder)
     assert caught.value.exit_code == 4
 
@@ -144,10 +147,12 @@ def test_a_newer_format_is_refused_with_both_versions(toy_copy: Run) -> None:
     ],
 )
 def test_weights_of_other_shapes_are_refused_with_both_shapes(
-    toy_copy: Run, old: str, new: str, shapes: str
+    tmp_path: Path, old: str, new: str, shapes: str
 ) -> None:
-    edit(toy_copy.folder / "recipe.toml", old, new)
-    run = Run.open(toy_copy.folder)
+    """In a run of format 1, which does not record its recipe."""
+    folder = shutil.copytree(GOLDEN / "v1", tmp_path / "run")
+    edit(folder / "recipe.toml", old, new)
+    run = Run.open(folder)
     for read in (run.tables, run.last, lambda: fit(run)):
         with pytest.raises(RunError, match=shapes):
             read()
@@ -220,7 +225,7 @@ def test_an_id_outside_the_vocabulary_is_noticed(toy_copy: Run) -> None:
     path = toy_copy.folder / "entities.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     about = json.loads((toy_copy.folder / "run.json").read_text())
-    del about["files"]  # as in the first runs, which had no checksums
+    about["files"]["entities.txt"] = checksum(path)
     (toy_copy.folder / "run.json").write_text(json.dumps(about))
     with pytest.raises(RunError, match="triples"):
         assert Run.open(toy_copy.folder).graph

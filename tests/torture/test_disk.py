@@ -206,7 +206,9 @@ def test_only_plain_files_are_replaced(tmp_path: Path, what: str) -> None:
         path.mkdir()
     before = path.lstat()
     for write in (write_text, append_text):
-        with pytest.raises(ResourceError, match=r"report\.json: not a plain file") as caught:
+        with pytest.raises(
+            ResourceError, match=rf"report\.json: {what}, not a plain file"
+        ) as caught:
             write(path, "new")
         assert caught.value.exit_code == 6
     assert path.lstat().st_ino == before.st_ino

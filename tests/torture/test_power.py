@@ -20,6 +20,8 @@ from allneg.training import fit
 
 Cut = Callable[..., Any]  # (action, folder, number of calls) -> the disk after the cut
 
+ONE, TWO, THREE = (f"epoch-{epoch:06d}-step-00000000" for epoch in (1, 2, 3))
+
 
 @pytest.fixture(autouse=True)
 def fast_sync(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +48,14 @@ def test_a_power_cut_during_a_save_leaves_the_old_or_the_new_checkpoint(
     seen, states = set(), set()
     for calls in itertools.count():
         folder = tmp_path / str(calls)
-        save(folder, "one", made(1))
-        save(folder, "two", made(2))
-        disk = cut_disk(lambda folder=folder: save(folder, "three", made(3)), folder, calls)
+        save(folder, ONE, made(1))
+        save(folder, TWO, made(2))
+        disk = cut_disk(lambda folder=folder: save(folder, THREE, made(3)), folder, calls)
         if disk is None:
             break
         for left in disk.all_after_the_cut(tmp_path / f"left-{calls}", states):
             seen.add(epoch_of(left))
-            save(left, "three", made(3))
+            save(left, THREE, made(3))
             assert epoch_of(left) == 3
     assert calls > 15
     assert len(states) > 30
@@ -68,7 +70,7 @@ def test_a_power_cut_during_the_first_save_leaves_it_or_nothing(
     for calls in itertools.count():
         folder = tmp_path / str(calls)
         folder.mkdir()
-        disk = cut_disk(lambda folder=folder: save(folder, "one", made(1)), folder, calls)
+        disk = cut_disk(lambda folder=folder: save(folder, ONE, made(1)), folder, calls)
         if disk is None:
             break
         for left in disk.all_after_the_cut(tmp_path / f"left-{calls}", states):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -99,7 +100,8 @@ def test_one_flipped_bit_is_found_in_every_file_with_weights_or_names(
     _flip(run / file)
     found = wrong(run)
     assert check in found
-    assert Path(file).name in found[check]
+    # A changed manifest does not fit one of the checkpoint's files.
+    assert Path(LAST if "manifest" in file else file).name in found[check]
 
 
 @pytest.mark.battery(26)
@@ -277,7 +279,7 @@ def test_an_error_names_what_verify_cannot_read(
     run: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for files of another user; root could read those."""
-    opened, listed = Path.open, Path.iterdir
+    opened, listed = os.open, Path.iterdir
 
     def refused(path: Path) -> None:
         if path == run / name:
@@ -291,7 +293,7 @@ def test_an_error_names_what_verify_cannot_read(
         refused(path)
         return listed(path)
 
-    monkeypatch.setattr(Path, "open", refused_open)
+    monkeypatch.setattr(os, "open", refused_open)
     monkeypatch.setattr(Path, "iterdir", refused_list)
     if name == "checkpoints":
         with pytest.raises(RunError, match="cannot be read"):

@@ -22,8 +22,9 @@ def json_document(value: Any) -> None:
     if isinstance(value, dict):
         value = {"schema_version": SCHEMA_VERSION, **value}
     is_utf8 = (sys.stdout.encoding or "utf-8").lower() in ("utf-8", "utf8")
-    json.dump(_finite(value), sys.stdout, ensure_ascii=not is_utf8, indent=2)
-    sys.stdout.write("\n")
+    text = json.dumps(_finite(value), ensure_ascii=not is_utf8, indent=2)
+    # JSON leaves some control characters as they are; a terminal may obey them.
+    print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def table(
@@ -33,7 +34,8 @@ def table(
     out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
         is_right = column.endswith("#")
-        out.add_column(column.rstrip("#"), justify="right" if is_right else "left", overflow="fold")
+        name = Text(clean(column.rstrip("#")))
+        out.add_column(name, justify="right" if is_right else "left", overflow="fold")
     cells = [[Text(clean(_format(cell))) for cell in row] for row in rows]
     for row in cells[:most]:
         out.add_row(*row)
@@ -50,6 +52,12 @@ class _Console(Console):
 def is_rank_zero() -> bool:
     """Only this process prints if torchrun started several."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def echo(text: str) -> None:
+    """Print lines on stdout."""
+    for line in text.splitlines():
+        print(clean(line))
 
 
 def note(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.output import clean, is_rank_zero, json_document, note, table
+from allneg.cli.output import clean, echo, is_rank_zero, json_document, note, table
 from allneg.errors import counted
 from allneg.evaluation import Report
 from allneg.evaluation.report import by_heading
@@ -162,15 +162,15 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     rows = [(name, *_cells(metrics)) for name, metrics in report.by_relation.items()]
     rows.sort(key=lambda row: -row[-1])
     table("by relation", ("relation", *columns), rows, most=20)
-    print(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
+    echo(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
-    print(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
+    echo(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:
-        print(
+        echo(
             f"{counted(unseen['triples'], 'triple')} with entities not in train; "
             f"{unseen['dropped']:,} left out for entities or relations not in train"
         )
-    print(f"run: {run.folder}")
+    echo(f"run: {run.folder}")
 
 
 def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli import options
-from allneg.cli.output import clean, json_document, note, table
+from allneg.cli.output import clean, echo, json_document, note, table
 from allneg.errors import DataError, RunError, counted, printable
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
         json_document({"runs": [str(one), str(other)], **found.to_json()})
         return
     for letter, run, mrr in zip("AB", (one, other), found.mrr, strict=True):
-        print(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
+        echo(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
     whole = found.difference
     print(f"{whole.in_words('A', 'B')} ({counted(whole.triples, 'triple')}, both sides)")
     rows = []
@@ -249,7 +249,7 @@ def info_command(run: Path, as_json: bool) -> None:
     if "reason" in status:
         rows.append(("reason", status["reason"]))
     table(str(run), ("", "value"), rows)
-    print(opened.recipe.to_toml(), end="")
+    echo(opened.recipe.to_toml())
 
 
 @click.command()
@@ -301,4 +301,4 @@ def export_command(run: Path, out: Path, as_json: bool) -> None:
     if as_json:
         json_document({"run": str(run), "out": str(out)})
     else:
-        print(out)
+        echo(str(out))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import json_document, note, table
+from allneg.cli.output import echo, json_document, note, table
 from allneg.cli.workers import Worker, environments, wait_for_trials
 from allneg.errors import Diverged, OutOfMemoryError, UsageError, counted
 
@@ -111,10 +111,10 @@ def _print(search: Search, as_json: bool) -> None:
         print(f"{counted(repeated, 'suggestion')} of Optuna repeated an earlier one")
     if large := [status for status in statuses if status.state == "too large"]:
         folder = shlex.quote(str(search.out / "trials" / large[0].trial.id))
-        print(f"{large[0].reason}\nTo run this trial again, remove {folder} first.")
+        echo(f"{large[0].reason}\nTo run this trial again, remove {folder} first.")
     if statuses and statuses[0].state == "finished":
         best = shlex.quote(str(search.out / "trials" / statuses[0].trial.id))
-        print(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has used")
+        echo(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has used")
 
 
 def _progress(search: Search, quiet: bool) -> Callable[[], None]:

@@ -86,27 +86,38 @@ def train_command(
 
 @click.command()
 @options.run
+@options.settings
 @options.mesh
 @options.as_json
 @options.quiet
 @options.parent
 def resume_command(
-    run: Path, mesh: str | None, as_json: bool, quiet: bool, parent: int | None
+    run: Path,
+    settings: tuple[str, ...],
+    mesh: str | None,
+    as_json: bool,
+    quiet: bool,
+    parent: int | None,
 ) -> None:
     """Continue RUN from its last checkpoint.
 
-    The result is bit-identical to that of an uninterrupted run.
+    The result is bit-identical to that of an uninterrupted run. --set changes how long to train
+    (training.epochs, evaluation.patience) and the hardware; with it, a finished run continues,
+    too. The other settings of a run stay.
     """
     from allneg.cli.reports import print_run, training_progress
     from allneg.runs import Run
     from allneg.training.train import resume
 
     opened = Run.open(run)
-    if not opened.finished:
+    if opened.finished and opened.with_settings(settings).recipe == opened.recipe:
+        if is_rank_zero():
+            note("the run is already finished")
+    else:
         with training_progress(quiet, parent) as (callbacks, stopped_by):
-            resume(run, mesh=mesh, callbacks=callbacks, stopped_by=stopped_by)
-    elif is_rank_zero():
-        note("the run is already finished")
+            opened = resume(
+                run, mesh=mesh, settings=settings, callbacks=callbacks, stopped_by=stopped_by
+            )
     if is_rank_zero():
         print_run(opened, as_json)
 

@@ -122,7 +122,7 @@ class Report:
             numbers += [table["hits"][k] for table in tables for k in ("1", "3", "10")]
             numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
             texts = [group["category"] for group in content["by_relation"].values()]
-            texts += [content["protocol"]["split"], content["protocol"]["in_words"]]
+            texts += [content["protocol"][name] for name in ("name", "split", "in_words")]
         except (KeyError, AttributeError, TypeError) as error:
             raise TypeError(f"not a report: {error}") from None
         if not all(map(is_number, numbers)) or not all(isinstance(text, str) for text in texts):
@@ -145,8 +145,10 @@ def evaluate(
 
 
 def is_number(value: Any) -> bool:
-    """Is a value from a file a finite number?"""
-    return type(value) in (int, float) and math.isfinite(value)
+    """Is a value from a file a finite number of at most 64 bits?"""
+    if type(value) is int:
+        return abs(value) < 1 << 63
+    return type(value) is float and math.isfinite(value)
 
 
 def _by_group(ranks: Ranks, group: npt.NDArray[np.int64]) -> dict[int, dict[str, Any]]:

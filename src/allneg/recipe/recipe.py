@@ -27,6 +27,12 @@ _SHARES = {
     "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",
     "data.test_share",
 }  # fmt: skip
+# What may change when a run is resumed: when training ends, and what depends on the hardware.
+_CHANGEABLE = {
+    "training.epochs", "evaluation.patience", "training.micro_batch", "training.save_seconds",
+    "loss.block", "evaluation.block",
+}  # fmt: skip
+MAY_CHANGE = ", ".join([*sorted(_CHANGEABLE), "hardware"])
 _OF_SOME_LOSSES = ("correction", "label_smoothing", "margin", "temperature")
 
 
@@ -77,6 +83,25 @@ class Recipe:
             name: {key: value for key, value in table.items() if value is not None}
             for name, table in dataclasses.asdict(self).items()
         }
+
+    def fixed_tables(self) -> dict[str, dict[str, Any]]:
+        """`to_tables` without the settings that may change when a run is resumed."""
+        return {
+            part: {name: table[name] for name in table if f"{part}.{name}" not in _CHANGEABLE}
+            for part, table in self.to_tables().items()
+            if part != "hardware"
+        }
+
+    def fixed_changes(self, earlier: "Recipe") -> list[str]:
+        """What differs from an earlier recipe of the same run, except what may change."""
+        now, before = self.fixed_tables(), earlier.fixed_tables()
+        return [
+            f"{part}.{name} is {text.shown(now[part].get(name))}, "
+            f"but the run was started with {text.shown(before[part].get(name))}"
+            for part in now
+            for name in sorted(now[part].keys() | before[part].keys())
+            if now[part].get(name) != before[part].get(name)
+        ]
 
     def to_toml(self) -> str:
         lines = []

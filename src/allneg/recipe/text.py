@@ -9,7 +9,7 @@ from typing import Any
 
 from allneg.errors import RecipeError
 
-_LARGEST_FILE = 1 << 14  # bytes; a key of 16 KiB of dots already takes a second to parse
+LARGEST_FILE = 1 << 14  # bytes; a key of 16 KiB of dots already takes a second to parse
 
 
 def parse_settings(settings: Iterable[str] | Mapping[str, object]) -> dict[str, dict[str, Any]]:
@@ -82,12 +82,17 @@ def load_tables(path: Path | str) -> dict[str, Any]:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            text = file.read(_LARGEST_FILE + 1)
-        if len(text) > _LARGEST_FILE:
-            raise RecipeError(f"{path}: larger than {_LARGEST_FILE:,} bytes; not a recipe")
-        return tomllib.loads(text.decode())
+            return parse_tables(file.read(LARGEST_FILE + 1), path)
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def parse_tables(text: bytes, path: Path) -> dict[str, Any]:
+    """The nested tables in the text of a TOML file."""
+    if len(text) > LARGEST_FILE:
+        raise RecipeError(f"{path}: larger than {LARGEST_FILE:,} bytes; not a recipe")
+    try:
+        return tomllib.loads(text.decode())
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise RecipeError(f"{path}: not TOML: {error}") from None
     except RecursionError:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-import stat
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from allneg.errors import ResourceError, RunError
-from allneg.runs import disk
+from allneg.errors import ResourceError, RunError, printable
+from allneg.runs import disk, plain
 
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
-_MAX_JSON_BYTES = 1 << 28  # ten times the report of a graph with 100,000 relations
-DTYPES = {
+SMALL = 1 << 20  # bytes; most files of a run are smaller
+LARGE = 1 << 28  # bytes; ten times the report of a graph with 100,000 relations
+_MAX_DEPTH = 32  # of nested JSON; a report has 4 levels
+DTYPES = {  # by their names in safetensors
     "F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "I64": torch.int64,
     "I32": torch.int32,
 }  # fmt: skip
@@ -34,7 +36,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """Replace `path` by JSON. Bytes of a path that are not UTF-8 become text such as \\udcff."""
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    write_text(path, re.sub("[\ud800-\udfff]", lambda match: rf"\\u{ord(match[0]):04x}", text))
 
 
 def write_parts(path: Path, parts: Iterable[disk.Bytes], size: int = 0) -> None:
@@ -63,18 +67,44 @@ def sync(path: Path) -> None:
         disk.sync(path)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_bytes(path: Path, limit: int = SMALL) -> bytes:
+    """The content of a plain file; a `RunError` that names the file if there is none."""
+    with read_errors(path):
+        return plain.read(path, limit)
+
+
+def read_json(path: Path, limit: int = SMALL) -> dict[str, Any]:
     """The JSON object in `path`; a `RunError` that names the file if there is none."""
     try:
-        with read_errors(path):
-            if path.stat().st_size > _MAX_JSON_BYTES:
-                raise RunError(f"{path}: larger than {_MAX_JSON_BYTES:,} bytes; not a run's file")
-            content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = parse_json(read_bytes(path, limit))
+    except ValueError as error:
         raise RunError(f"{path}: not JSON ({error}); the file is damaged") from None
     if not isinstance(content, dict):
         raise RunError(f"{path}: not a JSON object; the file is damaged")
     return content
+
+
+def parse_json(data: bytes) -> Any:
+    """The value of a JSON text; a `ValueError` if it is malformed or nested too deeply."""
+    try:
+        content = json.loads(data.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    _check_value(content, _MAX_DEPTH)
+    return content
+
+
+def _check_value(value: Any, levels: int) -> None:
+    """Raise a `ValueError` for deeper nesting, and for text that UTF-8 cannot express."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, dict | list):
+        if not levels:
+            raise ValueError("nested too deeply")
+        for item in value:
+            _check_value(item, levels - 1)
+        for item in value.values() if isinstance(value, dict) else ():
+            _check_value(item, levels - 1)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -87,8 +117,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
     def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
-        names = {dtype: name for name, dtype in DTYPES.items()}
-        about = {name: (names[tensor.dtype], tensor.shape) for name, tensor in tensors.items()}
+        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
         for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
             size += len(part)
             digest.update(part)
@@ -101,16 +130,18 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def tensor_bytes(
-    tensors: Mapping[str, tuple[str, Sequence[int]]], blocks: Callable[[str], Iterable[Tensor]]
+    tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]],
+    blocks: Callable[[str], Iterable[Tensor]],
 ) -> Iterator[disk.Bytes]:
     """The bytes of a safetensors file; only one block of rows is copied at a time."""
     # Wide numbers first, so that every tensor is aligned; then by name.
-    order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
+    order = sorted(tensors, key=lambda name: (-tensors[name][0].itemsize, name))
+    words = {dtype: word for word, dtype in DTYPES.items()}
     entries, end = {}, 0
     for name in order:
         dtype, shape = tensors[name]
-        start, end = end, end + math.prod(shape) * DTYPES[dtype].itemsize
-        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": words[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
@@ -122,20 +153,26 @@ def tensor_bytes(
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     with read_errors(path):
-        return load_file(path)
+        plain.check_file(path)
+        tensors = load_file(path)
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES.values():
+            raise RunError(f"{path}: {printable(name)} is {tensor.dtype}; not written by allneg")
+    return tensors
 
 
 def checksum(path: Path) -> dict[str, Any]:
-    """The size and SHA-256 of a file."""
-    with path.open("rb") as file:
+    """The size and SHA-256 of a plain file."""
+    with plain.open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+        return {"bytes": file.tell(), "sha256": digest}
 
 
 def are_checksums(content: Any) -> bool:
     """Is this a table of file names and their checksums?"""
     return isinstance(content, dict) and all(
-        isinstance(entry, dict) and entry.keys() == {"bytes", "sha256"}
+        isinstance(entry, dict)
+        and {name: type(value) for name, value in entry.items()} == {"bytes": int, "sha256": str}
         for entry in content.values()
     )
 
@@ -144,16 +181,16 @@ def check_files(folder: Path, expected: Mapping[str, Mapping[str, Any]]) -> None
     """Raise a `RunError` that names the first file without its expected checksum."""
     for name, recorded in expected.items():
         path = folder / name
-        if not path.is_file():
+        if not plain.exists(path):
             raise RunError(f"{path}: missing; the run is not complete")
         with read_errors(path):
-            size = path.stat().st_size
+            size = plain.check_file(path).st_size
             if size != recorded["bytes"]:
                 raise RunError(f"{path}: {size:,} bytes instead of {recorded['bytes']}; damaged")
             digest = checksum(path)["sha256"]
         if digest != recorded["sha256"]:
             raise RunError(
-                f"{path}: its SHA-256 is {digest[:12]}… instead of {str(recorded['sha256'])[:12]}…;"
+                f"{path}: its SHA-256 is {digest[:12]}… instead of {recorded['sha256'][:12]}…;"
                 " the file is damaged or from another run"
             )
 
@@ -214,6 +251,10 @@ def _disk_full(path: Path, needed: str) -> str:
 
 def _check_plain_file(path: Path) -> None:
     """Raise a `ResourceError` if `path` is a link, a device or a folder: those stay untouched."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise ResourceError(f"{path}: not a plain file, so it is not replaced; move it away")
+    try:
+        plain.check_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        message = f"{path}: {error.strerror}, so it is not replaced; move it away"
+        raise ResourceError(message) from None

@@ -1,5 +1,6 @@
 """The folder of a run: its name, its locks, its environment, and the graph in it."""
 
+import codecs
 import contextlib
 import os
 import platform
@@ -14,19 +15,20 @@ from typing import Any
 import numpy as np
 import safetensors
 import torch
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from allneg import __version__
-from allneg.errors import AllnegError, DataError, RecipeError, ResourceError, RunError, printable
+from allneg.errors import DataError, RecipeError, ResourceError, RunError, printable
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
 from allneg.graph.mapped import MappedNames
 from allneg.hardware import find_device
 from allneg.recipe import Hardware, Recipe
-from allneg.runs import disk, files
+from allneg.runs import disk, files, plain
 
 _LOCK = ".lock"
 _TRIPLES = "triples.safetensors"
-_FILES = ("entities.txt", "relations.txt", _TRIPLES)
+GRAPH_FILES = ("entities.txt", "relations.txt", _TRIPLES)
+_HOLDER_BYTES = 1 << 10  # of .holder, which names the process that trains
 _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
 
 
@@ -42,6 +44,8 @@ def new_folder(recipe: Recipe) -> Path:
 
 def check_new(folder: Path) -> None:
     """Raise an `AllnegError` unless a run can be created in a folder; nothing is written."""
+    if not plain.is_utf8(folder):
+        raise RecipeError(f"{folder}: not a name in UTF-8; choose another --out")
     with files.write_errors(folder):
         if folder.is_symlink():
             raise RecipeError(f"{folder}: is a link; choose another --out, or the link's target")
@@ -73,7 +77,7 @@ def claim(folder: Path) -> None:
 
 
 def _taken(folder: Path) -> RecipeError:
-    if not (folder / "run.json").exists():
+    if not plain.exists(folder / "run.json"):
         return RecipeError(f"{folder}: not empty and not a run; choose another --out")
     return RecipeError(
         f"{folder}: already exists; continue it with `allneg resume`, or choose another --out"
@@ -82,12 +86,12 @@ def _taken(folder: Path) -> RecipeError:
 
 def is_free(folder: Path) -> bool:
     """Is no process training the run in a folder?"""
-    if not (folder / _LOCK).exists():
+    if not plain.exists(folder / _LOCK):
         return True
     try:
         with locked(folder, str):
             return True
-    except AllnegError:  # locked, or another user's file
+    except (RecipeError, ResourceError):  # locked, or another user's file
         return False
 
 
@@ -97,13 +101,18 @@ def training_lock(folder: Path) -> Iterator[None]:
     holder = folder / ".holder"
 
     def reason() -> str:
-        owner = holder.read_text().strip() if holder.exists() else "another process"
+        owner = "another process"
+        if plain.exists(holder):
+            owner = files.read_bytes(holder, _HOLDER_BYTES).decode(errors="replace")
         return f"is being trained by {owner}; wait for it"
 
     with locked(folder, reason, seconds=1):  # `is_free` holds the lock for a moment
+        with files.read_errors(holder):
+            if plain.exists(holder):
+                plain.check_file(holder)  # left by a killed process
+        files.write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
         try:
-            with files.write_errors(holder):
-                holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            with files.write_errors(folder):
                 for path in leftovers(folder):
                     disk.remove(path)
             yield
@@ -114,20 +123,26 @@ def training_lock(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked(folder: Path, reason: Callable[[], str], seconds: float = 0) -> Iterator[None]:
     """Lock a folder, waiting up to `seconds`; `reason` completes the message if it is taken."""
+    path = folder / _LOCK
+    with files.read_errors(path):
+        lock = plain.lock(path, seconds)
     try:
-        lock = FileLock(folder / _LOCK).acquire(timeout=seconds)
+        lock.acquire()
     except Timeout:
         raise RecipeError(f"{folder}: {reason()}") from None
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be written ({error.strerror})") from None
-    with lock:
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def leftovers(folder: Path) -> list[Path]:
     """Files and folders that a killed process did not finish."""
-    prefixes = (files.TEMPORARY, f"checkpoints/{files.TEMPORARY}")
-    return sorted(path for prefix in prefixes for path in folder.glob(prefix + "*"))
+    with files.read_errors(folder / "checkpoints"):
+        found = [*plain.entries(folder), *plain.entries(folder / "checkpoints")]
+    return [path for path in found if path.name.startswith(files.TEMPORARY)]
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
@@ -151,7 +166,7 @@ def environment(hardware: Hardware) -> dict[str, Any]:
 
 def is_ours(folder: Path) -> bool:
     """Has the torchrun that started the run in a folder restarted it after a failure?"""
-    if _launcher() is None or not (folder / "run.json").exists():
+    if _launcher() is None or not plain.exists(folder / "run.json"):
         return False
     return bool(files.read_json(folder / "environment.json").get("launcher") == _launcher())
 
@@ -174,28 +189,30 @@ def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
         # Half the bytes. The triples of a large graph are mapped, and stay 64 bits wide.
         splits = {name: triples.to(torch.int32) for name, triples in splits.items()}
     files.write_tensors(folder / _TRIPLES, splits)
-    return {name: files.checksum(folder / name) for name in _FILES}
+    return {name: files.checksum(folder / name) for name in GRAPH_FILES}
 
 
 def read_graph(folder: Path) -> Graph:
     """The graph of a run, after checking that files have their checksums and ids have names."""
     about = files.read_json(folder / "run.json")
-    recorded = about.get("files", {})  # the first runs have none
-    if not files.are_checksums(recorded):
+    recorded: Any = about.get("files")
+    if not files.are_checksums(recorded) or recorded.keys() != set(GRAPH_FILES):
         raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
-    files.check_files(folder, {name: recorded[name] for name in _FILES if name in recorded})
+    files.check_files(folder, recorded)
     names = Vocabulary(
         _read_names(folder / "entities.txt"), tuple(_read_names(folder / "relations.txt"))
     )
     splits = files.read_tensors(folder / _TRIPLES)
-    missing = [name for name in SPLITS if name not in splits]
-    if missing:
-        raise RunError(f"{folder / _TRIPLES}: has no split {missing[0]}")
+    for name in SPLITS:
+        if name not in splits or splits[name].dtype not in (torch.int32, torch.int64):
+            raise RunError(f"{folder / _TRIPLES}: has no split {name}, or not as ids")
     # int64 triples are not copied: they stay on the disk until they are used.
     train, valid, test = (splits[name].numpy().astype(np.int64, copy=False) for name in SPLITS)
     graph = Graph(about["data"], names, train, valid, test)
     if not _has_valid_ids(graph):
         raise RunError(f"{folder / _TRIPLES}: has ids that the vocabulary does not have; damaged")
+    if not len(train):
+        raise RunError(f"{folder / _TRIPLES}: train is empty; damaged")
     return graph
 
 
@@ -216,18 +233,28 @@ def _check_writable(graph: Graph) -> None:
 
 
 def _read_names(path: Path) -> Sequence[str]:
-    # Many names are not read one by one; the checksum shows that they are unchanged.
-    if path.is_file() and path.stat().st_size > _LARGE:
-        return MappedNames.open(path)
-    # Only a line feed ends a name: other characters that split lines may be part of one.
     try:
-        names = path.read_bytes().decode().split("\n")[:-1]
-    except (OSError, UnicodeDecodeError) as error:
+        with files.read_errors(path):
+            if plain.check_file(path).st_size > _LARGE:
+                _check_utf8(path)
+                return MappedNames.open(path)
+            # Only a line feed ends a name: other characters that split lines may be part of one.
+            names = plain.read(path, _LARGE).decode().split("\n")[:-1]
+    except UnicodeDecodeError as error:
         raise RunError(f"{path}: cannot be read ({error})") from None
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RunError(f"{path}: {printable(twice)} occurs twice; the file is damaged")
     return tuple(names)
+
+
+def _check_utf8(path: Path) -> None:
+    """Raise a `UnicodeDecodeError` if a large file is not UTF-8; its names are read later."""
+    with plain.open_file(path) as file:
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+        for block in iter(lambda: file.read(1 << 24), b""):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
 
 
 def _has_valid_ids(graph: Graph) -> bool:

@@ -1,27 +1,37 @@
 """A run: recipe, vocabulary, triples, checkpoints, metrics, report; and its export."""
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from allneg.errors import RecipeError, RunError
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
-from allneg.recipe import Recipe
-from allneg.runs import checkpoint, files
-from allneg.runs.folder import claim, environment, is_free, read_graph, training_lock, write_graph
+from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
+from allneg.runs import checkpoint, disk, files, plain
+from allneg.runs.folder import (
+    GRAPH_FILES,
+    claim,
+    environment,
+    is_free,
+    read_graph,
+    training_lock,
+    write_graph,
+)
 from allneg.runs.shards import StoredTensor, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
     "finished": "its weights are missing; copy them from a backup, or train again",
@@ -31,9 +41,9 @@ _NO_REPORT = {
     "finished": "it has neither valid nor test, so there is no report",
     "diverged": "diverged, so there is no report; train again",
 }
+# run.json is last, since it makes a folder a run.
 _COPIED = (
-    "recipe.toml", "entities.txt", "relations.txt", "triples.safetensors", "environment.json",
-    "metrics.jsonl", "status.json", "report.json", "run.json",
+    "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
 _BLOCK = 1 << 24  # bytes copied at once
 
@@ -45,6 +55,7 @@ class Run:
     folder: Path
     recipe: Recipe
     writes: bool = True  # False in processes that leave metrics and status to rank zero
+    id: str | None = None  # SHA-256 of run.json, which every checkpoint names; None in format 1
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
@@ -55,10 +66,11 @@ class Run:
             files.write_json(folder / "environment.json", environment(recipe.hardware))
             files.write_text(folder / "recipe.toml", recipe.to_toml())
             # Last: a folder without this file is not a run.
-            about = {"format_version": FORMAT_VERSION, "data": graph.name, "files": checksums}
+            about = {"format_version": FORMAT_VERSION, "data": graph.name}
+            about |= {"recipe": recipe.fixed_tables(), "files": checksums}
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        return cls(folder, recipe)
+        return cls(folder, recipe, id=_hash(about))
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
@@ -69,8 +81,10 @@ class Run:
                 f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"
             )
         path = folder / "run.json"
-        if not path.is_file():
+        if not plain.exists(path):
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
+        if not plain.is_utf8(folder):
+            raise RunError(f"{folder}: not a name in UTF-8; rename the folder")
         about = files.read_json(path)
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
@@ -80,10 +94,33 @@ class Run:
                 f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
                 " install a newer allneg"
             )
+        recipe = _read_recipe(folder / "recipe.toml")
+        if version == 1:  # such a run records neither its recipe nor, in checkpoints, its id
+            return cls(folder, recipe, writes)
+        if not isinstance(about.get("recipe"), dict):
+            raise RunError(f"{path}: does not record the run's recipe; damaged")
         try:
-            return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
+            changes = recipe.fixed_changes(Recipe.from_tables(about["recipe"], str(path)))
         except RecipeError as error:
             raise RunError(str(error)) from None
+        if changes:
+            raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
+        return cls(folder, recipe, writes, _hash(about))
+
+    def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
+        """This run with other settings, of those that may change; nothing is written yet."""
+        recipe = self.recipe.with_settings(settings)
+        if changes := recipe.fixed_changes(self.recipe):
+            raise RecipeError(f"--set {changes[0]}; only {MAY_CHANGE} may change")
+        return replace(self, recipe=recipe)
+
+    def write_recipe(self) -> None:
+        """Write the recipe of `with_settings`; a finished run becomes an unfinished one."""
+        if self.finished:
+            self.set_status("interrupted")
+        with files.write_errors(self.folder):
+            disk.remove(self.folder / "report.json")  # of the old recipe
+        files.write_text(self.folder / "recipe.toml", self.recipe.to_toml())
 
     @cached_property
     def graph(self) -> Graph:
@@ -97,7 +134,7 @@ class Run:
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, after checking that they fit recipe and graph."""
         self.need_weights()
-        found = checkpoint.load_best(self.folder / "checkpoints")
+        found = checkpoint.load_best(self.folder / "checkpoints", self.id)
         self.check_shapes(found)
         shard = Shard.whole(self.graph.n_entities)
         rows = found["entities"], found["relations"]
@@ -115,30 +152,36 @@ class Run:
         """Raise a `RunError` unless tables have their shapes; `n_entities` is that of a shard."""
         n_relations = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
         rows = self.graph.n_entities if n_entities is None else n_entities
-        expected = {
+        expected: dict[str, tuple[int, ...]] = {
             "entities": (rows, self.model.entity_width),
             "relations": (n_relations, self.model.relation_width),
         }
+        if self.model.shared_shape is not None:
+            expected["shared"] = self.model.shared_shape
         for name, shape in expected.items():
             have = tuple(found[name].shape) if name in found else None
             if have != shape:
                 raise RunError(f"{self.folder}: {name} in the weights are {have}, not {shape}")
+        dtypes = {tensor.dtype for tensor in found.values()}
+        if dtypes not in ({torch.float32}, {torch.float64}):
+            kinds = ", ".join(sorted(map(str, dtypes)))
+            raise RunError(f"{self.folder}: the weights are {kinds}, not torch.float32")
 
     @property
     def report(self) -> Report:
         """The report on test, or on valid if there is no test. Training must be finished."""
         path = self.folder / "report.json"
-        if not path.exists():
+        if not plain.exists(path):
             unfinished = "not finished, so there is no report; run `allneg resume`"
             raise RunError(f"{self.folder}: {_NO_REPORT.get(self.status['state'], unfinished)}")
         try:
-            return Report.from_json(files.read_json(path))
+            return Report.from_json(files.read_json(path, files.LARGE))
         except TypeError:
             raise RunError(f"{path}: not a report; `allneg evaluate` ranks again") from None
 
     @property
     def has_report(self) -> bool:
-        return (self.folder / "report.json").exists()
+        return plain.exists(self.folder / "report.json")
 
     @property
     def finished(self) -> bool:
@@ -150,8 +193,8 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         path = self.folder / "status.json"
-        content = files.read_json(path) if path.exists() else {"state": "new"}
-        if content.get("state") not in _STATES:
+        content = files.read_json(path) if plain.exists(path) else {"state": "new"}
+        if content.get("state") not in _STATES or not isinstance(content.get("reason", ""), str):
             raise RunError(f"{path}: has an unknown state; the file is damaged")
         return content
 
@@ -171,10 +214,9 @@ class Run:
         """One entry per epoch: loss, learning rate, seconds and, if it was evaluated, valid."""
         path = self.folder / "metrics.jsonl"
         try:
-            with files.read_errors(path):
-                lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            data = files.read_bytes(path, files.LARGE) if plain.exists(path) else b""
             # A line without its end was cut by a full disk or a kill; that epoch is trained again.
-            entries = [json.loads(line) for line in lines if line.endswith("\n")]
+            entries = [files.parse_json(line) for line in data.split(b"\n")[:-1]]
         except ValueError as error:
             raise RunError(f"{path}: not JSON lines ({error}); the file is damaged") from None
         if not all(map(_is_epoch, entries)):
@@ -206,22 +248,37 @@ class Run:
     def save(self, saved: checkpoint.Checkpoint, world: World = SINGLE_PROCESS) -> None:
         """Write a checkpoint, after syncing the metrics of its epochs."""
         metrics = self.folder / "metrics.jsonl"
-        world.on_rank_zero(lambda: files.sync(metrics) if metrics.exists() else None)
+        world.on_rank_zero(lambda: files.sync(metrics) if plain.exists(metrics) else None)
         name = f"epoch-{saved.state.epoch:06d}-step-{saved.state.step:08d}"
-        checkpoint.save(self.folder / "checkpoints", name, saved, world)
+        checkpoint.save(self.folder / "checkpoints", name, saved, world, self.id)
 
     def last(
         self, warn: Callable[[str], None] | None = None, shard: Shard | None = None
     ) -> checkpoint.Checkpoint | None:
         """The last checkpoint, checked; see `checkpoint.load` for `warn` and `shard`."""
-        saved = checkpoint.load(self.folder / "checkpoints", shard, warn)
+        saved = checkpoint.load(self.folder / "checkpoints", shard, warn, self.id)
         if saved is not None:
-            self.check_shapes(saved.tables, None if shard is None else len(shard))
+            for tables in (saved.tables, saved.best or saved.tables):
+                self.check_shapes(tables, None if shard is None else len(shard))
         return saved
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the run for training, and delete what a killed process left behind."""
         return training_lock(self.folder)
+
+
+def _hash(about: Mapping[str, Any]) -> str:
+    """The SHA-256 of the content of run.json: the run's recipe, and its names and triples."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _read_recipe(path: Path) -> Recipe:
+    try:
+        return Recipe.from_tables(
+            parse_tables(files.read_bytes(path, LARGEST_FILE), path), str(path)
+        )
+    except RecipeError as error:
+        raise RunError(str(error)) from None
 
 
 def make_model(recipe: Recipe) -> Model:
@@ -251,11 +308,13 @@ def export(run: Run, out: Path) -> None:
 
     Only one block of rows is in memory at a time, however many processes trained the run.
     """
-    if out.exists() or out.is_symlink():
+    if not plain.is_utf8(out):
+        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
+    if plain.exists(out):
         raise RecipeError(f"{out}: already exists; choose another --out")
     run.need_weights()
     last = checkpoint.last_folder(run.folder / "checkpoints")
-    kinds = checkpoint.verify(last)
+    kinds = checkpoint.verify(last, run.id)
     with opened(kinds["tables"]) as tensors:
         run.check_shapes(tensors)
     if out.suffix == ".safetensors":
@@ -263,20 +322,22 @@ def export(run: Run, out: Path) -> None:
             out.parent.mkdir(parents=True, exist_ok=True)
         _join(kinds.get("best", kinds["tables"]), out)
         return
-    # A run as one process would have written it; run.json is last, since it makes a folder a run.
+    # A run as one process would have written it.
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
     with files.removed_on_error(out):
         for kind, shards in kinds.items():
             _join(shards, target / f"{kind}.safetensors")
-        _copy(last / "state.json", target / "state.json")
-        manifest = {path.name: files.checksum(path) for path in target.iterdir()}
-        files.write_json(target / "manifest.json", manifest)
+        _copy_small(last / "state.json", target)
+        checksums = {path.name: files.checksum(path) for path in target.iterdir()}
+        checkpoint.write_manifest(target, checksums, run.id)
         files.write_text(target.parent / "last", f"{last.name}\n")
+        for name in GRAPH_FILES:
+            _copy(run.folder / name, out / name)
         for name in _COPIED:
-            if (run.folder / name).exists():
-                _copy(run.folder / name, out / name)
+            if plain.exists(run.folder / name):
+                _copy_small(run.folder / name, out)
         files.sync(out)
         files.sync(out.parent)
 
@@ -289,8 +350,12 @@ def _join(shards: list[Path], out: Path) -> None:
         files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
 
 
+def _copy_small(path: Path, folder: Path) -> None:
+    files.write_parts(folder / path.name, [files.read_bytes(path, files.LARGE)])
+
+
 def _copy(old: Path, new: Path) -> None:
     with files.read_errors(old):
-        file = old.open("rb")
+        file = plain.open_file(old)
     with file:
         files.write_parts(new, iter(lambda: file.read(_BLOCK), b""))

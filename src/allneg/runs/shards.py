@@ -14,6 +14,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from allneg.errors import RunError, printable
+from allneg.runs import plain
 from allneg.runs.files import DTYPES, read_errors, read_tensors
 from allneg.scoring.distributed import Group
 
@@ -74,9 +76,16 @@ class StoredTensor:
         return [sum(shape[0] for shape in shapes), *shapes[0][1:]] if shapes[0] else []
 
     @property
-    def dtype(self) -> str:
-        """In the words of safetensors: F32, I64, …"""
-        return str(self.files[0].get_slice(self.name).get_dtype())
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.files[0].get_slice(self.name).get_dtype()]
+
+    @property
+    def is_consistent(self) -> bool:
+        """Do the files agree on a type that is read, and on the shape of a row?"""
+        parts = [file.get_slice(self.name) for file in self.files]
+        kinds = {(part.get_dtype(), tuple(part.get_shape()[1:])) for part in parts}
+        are_rows = len(parts) == 1 or all(part.get_shape() for part in parts)
+        return are_rows and len(kinds) == 1 and next(iter(kinds))[0] in DTYPES
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
         """The rows from `start` to `stop` in blocks; a scalar as it is."""
@@ -98,7 +107,7 @@ class StoredTensor:
             return next(self.blocks())
         start, stop = span or (0, self.shape[0])
         size = max(0, min(stop, self.shape[0]) - start)
-        out, row = torch.empty(size, *self.shape[1:], dtype=DTYPES[self.dtype]), 0
+        out, row = torch.empty(size, *self.shape[1:], dtype=self.dtype), 0
         for block in self.blocks(start, stop):
             out[row : row + len(block)] = block
             row += len(block)
@@ -112,7 +121,11 @@ def opened(paths: Iterable[Path]) -> Iterator[dict[str, StoredTensor]]:
     with ExitStack() as stack:
         for path in paths:
             with read_errors(path):
+                plain.check_file(path)
                 file = stack.enter_context(safe_open(path, "pt"))
             for name in file.keys():  # noqa: SIM118 (not a mapping)
-                tensors.setdefault(name, StoredTensor(name, [])).files.append(file)
+                tensor = tensors.setdefault(name, StoredTensor(name, []))
+                tensor.files.append(file)
+                if not tensor.is_consistent:
+                    raise RunError(f"{path}: {printable(name)} has a type or shape of another run")
         yield tensors

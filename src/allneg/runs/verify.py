@@ -8,9 +8,9 @@ from typing import Any
 
 from allneg.errors import AllnegError, RunError
 from allneg.evaluation import evaluate
-from allneg.runs import checkpoint, shards
+from allneg.runs import checkpoint, plain, shards
 from allneg.runs.folder import is_free, leftovers
-from allneg.runs.run import Run
+from allneg.runs.run import Run, best_of
 
 _TRIES = 5  # for files that a running training may be changing
 _TOLERANCE = 1e-3  # difference of means that another device or kernel may cause
@@ -57,7 +57,8 @@ def _make(what: str, check: Callable[[], object], tries: int) -> Check:
 
 def _check_metrics(run: Run) -> None:
     path = run.folder / "metrics.jsonl"
-    epochs = [entry["epoch"] for entry in run.metrics()]
+    metrics = run.metrics()
+    epochs = [entry["epoch"] for entry in metrics]
     if epochs != list(range(1, len(epochs) + 1)):
         raise RunError(f"{path}: epochs are missing, repeated or out of order")
     saved = run.last()
@@ -65,6 +66,13 @@ def _check_metrics(run: Run) -> None:
         raise RunError(
             f"{path}: {len(epochs)} epochs, but the last checkpoint is after {saved.state.epoch}"
         )
+    if saved and saved.state.best_epoch:
+        found, kept = best_of(metrics[: saved.state.epoch]), saved.state
+        if found != (kept.best_mrr, kept.best_epoch):
+            raise RunError(
+                f"{path}: the best valid MRR is {found[0]}, epoch {found[1]}, but in the last "
+                f"checkpoint {kept.best_mrr}, epoch {kept.best_epoch}"
+            )
 
 
 def _check_end(run: Run) -> None:
@@ -79,11 +87,11 @@ def _check_end(run: Run) -> None:
 
 
 def _check_checkpoint(run: Run, folder: Path) -> None:
-    if not folder.exists():
+    if not plain.exists(folder):
         return  # a training has replaced it meanwhile
-    kinds = checkpoint.verify(folder)
+    kinds = checkpoint.verify(folder, run.id)
     expected = {folder / "manifest.json", folder / "state.json"}.union(*kinds.values())
-    if extra := sorted(set(folder.iterdir()) - expected):
+    if extra := sorted(set(plain.entries(folder)) - expected):
         raise RunError(f"{extra[0]}: not in the manifest; move it away")
     for kind, paths in kinds.items():
         tensors = shards.read(paths)

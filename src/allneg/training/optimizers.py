@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.errors import RunError
+from allneg.errors import RunError, printable
 from allneg.kernels.fused import adagrad
 from allneg.recipe import Optimizer as Settings
 from allneg.runs.checkpoint import State
-from allneg.scoring import Tables
+from allneg.scoring import Shard, Tables
 
 
 @dataclass(frozen=True)
@@ -105,30 +105,58 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, tables: Tables) -> dict[
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tables: Tables, tensors: Mapping[str, Tensor]
+    settings: Settings,
+    optimizer: torch.optim.Optimizer,
+    tables: Tables,
+    tensors: Mapping[str, Tensor],
 ) -> None:
-    """Restore what `optimizer_tensors` gave."""
+    """Restore what `optimizer_tensors` gave; a `RunError` if another optimizer gave it."""
+    expected = _expected_state(settings, tables)
+    if wrong := sorted(expected.keys() ^ tensors.keys()):
+        what = "has no" if wrong[0] in expected else "has an unknown"
+        raise RunError(
+            f"the checkpoint {what} {printable(wrong[0])} of the optimizer; another optimizer than "
+            f"{settings.name} wrote it, or it is damaged"
+        )
     for name, parameter in tables.named_parameters():
         state = dict(optimizer.state.get(parameter, {}))
-        for key, value in tensors.items():
-            table, _, part = key.rpartition(".")
-            if table != name:
-                continue
-            if value.dim() and len(value) == len(tables.shard):  # one entry or row per entity
-                padding = (0, 0) * (value.dim() - 1) + (0, len(parameter) - len(value))
-                value = F.pad(value, padding) if name == "entities" else value
-            # Fused steps read as many numbers as the table has; other optimizers may keep fewer.
-            old = state.get(part)
-            is_strict = isinstance(old, Tensor) or optimizer.defaults.get("fused")
-            fits = value.shape == (old.shape if isinstance(old, Tensor) else parameter.shape)
-            may_be_smaller = not is_strict and value.dim() and len(value) in (1, len(parameter))
-            if value.dim() and not (fits or may_be_smaller):
+        for key in (key for key in expected if key.rpartition(".")[0] == name):
+            value, (dtype, shape) = tensors[key], expected[key]
+            if value.dtype != dtype or value.shape != shape:
                 raise RunError(
-                    f"the optimizer's {key} is {tuple(value.shape)}, unlike its table "
-                    f"{tuple(parameter.shape)}"
+                    f"the optimizer's {key} is {value.dtype} {tuple(value.shape)}, not {dtype} "
+                    f"{tuple(shape)}; the checkpoint is damaged"
                 )
+            if name == "entities" and value.dim() and len(value) == len(tables.shard):
+                value = F.pad(value, (0, 0) * (value.dim() - 1) + (0, len(parameter) - len(value)))
             # Counters stay on the device where a new optimizer has them; other state is on the
             # device of the table.
+            part = key.rpartition(".")[2]
+            old = state.get(part)
             state[part] = value.to(old.device if isinstance(old, Tensor) else parameter.device)
         if state:
             optimizer.state[parameter] = state
+
+
+def _expected_state(
+    settings: Settings, tables: Tables
+) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """The types and shapes of what `optimizer_tensors` gives after a step.
+
+    Found by a step on at most two rows per table. Fused steps do not check shapes themselves.
+    """
+    weights = tables.weights()
+    rows = {name: len(weight) for name, weight in weights.items()}
+    few = {name: torch.zeros_like(weight[:2], device="cpu") for name, weight in weights.items()}
+    shard = Shard.whole(len(few["entities"]))
+    small = Tables(few["entities"], few["relations"], shard, False, few.get("shared"))
+    optimizer = make_optimizer(settings, small)
+    for parameter in small.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    expected = {}
+    for key, value in optimizer_tensors(optimizer, small).items():
+        table, shape = key.rpartition(".")[0], tuple(value.shape)
+        has_rows = shape[:1] == (len(few[table]),)
+        expected[key] = value.dtype, (rows[table], *shape[1:]) if has_rows else shape
+    return expected

@@ -78,29 +78,41 @@ def resume(
     folder: str | Path,
     *,
     mesh: str | None = None,
+    settings: Iterable[str] | Mapping[str, object] = (),
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] = lambda: 0,
 ) -> Run:
     """Continue a run with the processes that were started; a finished run does not change.
 
     Without `mesh`, the mesh of the recipe is used if its number of processes is the same.
+    `settings` change the recipe: how long to train, and the hardware. With them, a finished run
+    continues, too.
     """
-    run = Run.open(folder)
-    if run.finished:
+    opened = Run.open(folder)
+    run = opened.with_settings(settings)
+    if opened.finished and run.recipe == opened.recipe:
         return run
     hardware, size = run.recipe.hardware, n_processes()
+    find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
     if mesh is None and not changed:
         mesh = hardware.mesh
     given = {"RUN": folder, **run.recipe.to_settings(), "--mesh": mesh}
     chosen = replace(hardware, mesh=mesh)
     with join_processes(chosen, given) as world, contextlib.ExitStack() as stack:
-        world.on_rank_zero(lambda: stack.enter_context(run.locked()))
+        run = replace(run, writes=world.is_rank_zero)
+
+        def lock() -> None:
+            stack.enter_context(run.locked())
+            if run.recipe != opened.recipe:
+                run.write_recipe()
+
+        world.on_rank_zero(lock)
         callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
         if changed:
             now = Mesh.of(mesh, size)
             callbacks.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
-        run_training(replace(run, writes=world.is_rank_zero), callbacks, stopped_by, world=world)
+        run_training(run, callbacks, stopped_by, world=world)
     return run
 
 

@@ -261,7 +261,8 @@ class Trainer:
 
     def restore(self, saved: Checkpoint) -> None:
         self.tables.load(saved.tables)
-        restore_optimizer(self.optimizer, self.tables, saved.optimizer)
+        settings = self.recipe.optimizer
+        restore_optimizer(settings, self.optimizer, self.tables, saved.optimizer)
         if saved.state.best_epoch:
             best, device = saved.best or saved.tables, self.tables.entities.device
             self.best = {name: tensor.to(device) for name, tensor in best.items()}

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from allneg.errors import DataError, Diverged, Interrupted, OutOfMemoryError, RunError, UsageError
 from allneg.evaluation import Report
@@ -22,7 +22,7 @@ from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh
-from allneg.runs import Run, disk
+from allneg.runs import Run, disk, plain
 from allneg.runs.checkpoint import State
 from allneg.runs.files import read_json, write_errors, write_json
 from allneg.runs.run import best_of
@@ -86,7 +86,7 @@ class TrialFolder:
         state = "paused" if metrics else "waiting"
         if self.lock.exists():
             try:
-                with FileLock(self.lock, timeout=0):
+                with plain.lock(self.lock, seconds=0):
                     pass
             except Timeout:
                 state = "running"
@@ -261,7 +261,7 @@ class Search:
         """Run a trial until it ends or a signal arrives; False if another process has it."""
         folder = TrialFolder(self.out, trial)
         try:
-            with FileLock(folder.lock, timeout=0), contextlib.suppress(Interrupted):
+            with plain.lock(folder.lock, seconds=0), contextlib.suppress(Interrupted):
                 if self._result(trial) is None:  # no other process has run it meanwhile
                     record = self.study.record(trial) if self.halving else None
                     folder.train(graph, stopped_by, PruneCallback(record))
@@ -271,5 +271,5 @@ class Search:
         return True
 
     def _write_results(self) -> None:
-        with FileLock(self.out / "locks" / "results.lock"):
+        with plain.lock(self.out / "locks" / "results.lock"):
             write_json(self.out / "results.json", self.results())

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from allneg.errors import RunError, UsageError
+from allneg.runs import plain
 from allneg.runs.files import write_parts, write_text
 from allneg.tuning.space import Range, Space, Trial, TrialStatus
 
@@ -49,7 +48,7 @@ class Study:
         optuna = self._optuna = _import_optuna()
         self._space, self._file, self._axes = space, out / JOURNAL, _distributions(space)
         # The system releases this lock when its process is killed; Optuna's own lock stays.
-        self._lock = FileLock(out / "locks" / "study.lock")
+        self._lock = plain.lock(out / "locks" / "study.lock")
         pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], _KEEP) if halving else None
         with self._lock:
             _cut_half_line(self._file)
