@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 
 from allneg.cli.output import clean, is_rank_zero, json_document, note, table
 from allneg.errors import counted
-from allneg.evaluation import Report
+from allneg.evaluation import Report, selection_protocol
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
@@ -163,6 +163,11 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     rows.sort(key=lambda row: -row[-1])
     table("by relation", ("relation", *columns), rows, most=20)
     print(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
+    if len(run.graph.valid):
+        rules = selection_protocol(run.recipe.evaluation)
+        note_seen = "" if rules.filter == "all" else "; its MRR is not comparable with that of test"
+        splits = " + ".join(rules.filter_splits("valid"))
+        print(f"weights selected by MRR on valid, filtered by {splits}{note_seen}")
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     print(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:

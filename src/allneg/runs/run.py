@@ -14,7 +14,7 @@ from allneg.errors import RecipeError, RunError
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
-from allneg.recipe import Recipe
+from allneg.recipe import Recipe, load_tables
 from allneg.runs import checkpoint, files
 from allneg.runs.folder import claim, environment, is_free, read_graph, training_lock, write_graph
 from allneg.runs.shards import StoredTensor, opened
@@ -77,7 +77,8 @@ class Run:
                 " install a newer allneg"
             )
         try:
-            return cls(folder, Recipe.read(folder / "recipe.toml"), writes)
+            path = folder / "recipe.toml"
+            return cls(folder, Recipe.from_saved(load_tables(path), str(path)), writes)
         except RecipeError as error:
             raise RunError(str(error)) from None
 

@@ -11,7 +11,7 @@ import torch
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
-from allneg.evaluation import Report, evaluate
+from allneg.evaluation import Report, evaluate, selection_protocol
 from allneg.graph.queries import batches
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
@@ -165,9 +165,10 @@ class _Loop:
         return report
 
     def _report(self, split: str) -> Report:
-        trainer, block = self.trainer, self.recipe.evaluation.block
+        trainer, settings = self.trainer, self.recipe.evaluation
+        rules, block = selection_protocol(settings), settings.block
         try:
-            return evaluate(trainer.model, trainer.tables, self.graph, split, block=block)
+            return evaluate(trainer.model, trainer.tables, self.graph, split, rules, block)
         except Diverged:
             self._diverge(f"a score of {split} after epoch {self.state.epoch}")
 
