@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def evaluate_command(
 ) -> None:
     """Rank a split with the best weights of RUN and print the report."""
     from allneg.cli.reports import print_report
-    from allneg.evaluation import PROTOCOLS, Report, selection_protocol
+    from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
     from allneg.runs import Run
 
     opened = Run.open(run)
@@ -45,6 +46,7 @@ def evaluate_command(
     if protocol == "allneg":
         rules = selection_protocol(opened.recipe.evaluation)
     report = Report.of(_ranked(opened, split, device, rules), opened.graph)
+    report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
     print_report(report, opened, as_json)
 
 

@@ -95,6 +95,17 @@ class Ranking:
         return np.asarray(1.0 + self.better + ties[self.protocol.ties], dtype=np.float64)
 
 
+def to_rank(graph: Graph, split: str, protocol: Protocol) -> tuple[Triples, npt.NDArray[np.bool_]]:
+    """The triples of a split that a protocol ranks, and which entities are candidates: (N,)."""
+    triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=np.bool_)
+    if protocol.unseen == "dropped":
+        candidates, in_train = graph.seen, np.isin(triples[:, 1], graph.train[:, 1])
+        triples = triples[candidates[triples[:, 0]] & candidates[triples[:, 2]] & in_train]
+    if not len(triples):
+        raise DataError(f"{graph.name}: {split} has no triples to rank")
+    return triples, candidates
+
+
 @torch.no_grad()
 def rank(
     model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
@@ -102,12 +113,7 @@ def rank(
     """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out."""
     shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
-    triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=bool)
-    if protocol.unseen == "dropped":
-        candidates, in_train = graph.seen, np.isin(triples[:, 1], graph.train[:, 1])
-        triples = triples[candidates[triples[:, 0]] & candidates[triples[:, 2]] & in_train]
-    if not len(triples):
-        raise DataError(f"{graph.name}: {split} has no triples to rank")
+    triples, candidates = to_rank(graph, split, protocol)
     excluded = torch.from_numpy(~candidates[shard.start : shard.stop]).to(tables.device)
 
     def rank_block(queries: Queries) -> tuple[Tensor, Tensor]:

@@ -54,7 +54,12 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
         curves(runs, "valid_mrr", "MRR on valid"),
       ),
     ),
-    el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
+    el(
+      "section",
+      { class: "card" },
+      el("h2", {}, "By relation"),
+      heatMap(heat, Object.values(report?.baselines ?? {})),
+    ),
     el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
   ];
 }
@@ -105,7 +110,7 @@ function sides(report) {
   return el(
     "table",
     { class: "narrow" },
-    el("caption", { class: "unseen" }, "By side"),
+    el("caption", { class: "unseen" }, "By side, and baselines"),
     el(
       "thead",
       {},
@@ -117,7 +122,13 @@ function sides(report) {
         ),
       ),
     ),
-    el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
+    el(
+      "tbody",
+      {},
+      row("tail", report.by_side.tail),
+      row("head", report.by_side.head),
+      Object.entries(report.baselines).map(([name, item]) => row(`baseline: ${name}`, item)),
+    ),
   );
 }
 
@@ -138,8 +149,8 @@ function list(rules) {
   );
 }
 
-/** Relation × metric, for each side; darker is better. */
-function heatMap(heat) {
+/** Relation × metric, for each side, and the MRR of the best baseline; darker is better. */
+function heatMap(heat, baselines) {
   const metrics = [
     ["MRR", (item) => item.mrr],
     ...HITS.map((k) => [`H@${k}`, (item) => item.hits[k]]),
@@ -147,6 +158,10 @@ function heatMap(heat) {
   const cell = (value) =>
     el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
   const none = el("td", { class: "heat" }, "–");
+  const best = (relation, side) =>
+    baselines.length > 0
+      ? cell(Math.max(...baselines.map((item) => item.by_relation[relation][side])))
+      : none.cloneNode(true);
   const cells = (item) =>
     metrics.map(([, pick]) => (item && item.count ? cell(pick(item)) : none.cloneNode(true)));
   const rows = heat.map(({ relation, category, head, tail }) =>
@@ -156,10 +171,14 @@ function heatMap(heat) {
       el("th", { scope: "row", class: "name" }, relation, " ", el("small", {}, category)),
       el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)),
       cells(tail),
+      best(relation, "tail"),
       cells(head),
+      best(relation, "head"),
     ),
   );
-  const names = metrics.map(([name]) => el("th", { scope: "col", class: "number" }, name));
+  const names = [...metrics.map(([name]) => name), "baseline"].map((name) =>
+    el("th", { scope: "col", class: "number" }, name),
+  );
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by relation" },
@@ -174,8 +193,8 @@ function heatMap(heat) {
           {},
           el("th", { scope: "col", rowspan: 2 }, "relation"),
           el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"),
-          el("th", { scope: "colgroup", colspan: 4 }, "tail queries"),
-          el("th", { scope: "colgroup", colspan: 4 }, "head queries"),
+          el("th", { scope: "colgroup", colspan: 5 }, "tail queries"),
+          el("th", { scope: "colgroup", colspan: 5 }, "head queries"),
         ),
         el(
           "tr",
