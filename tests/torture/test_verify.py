@@ -191,6 +191,17 @@ def test_a_run_trained_by_any_engine_passes(
     assert wrong(made.folder, rank=True) == {}
 
 
+def test_baselines_are_counted_again(toy_copy: Run) -> None:
+    path = toy_copy.folder / "report.json"
+    content = json.loads(path.read_text())
+    content["baselines"]["rules"]["by_relation"]["in"]["head"] = 0.99
+    path.write_text(json.dumps(content))
+    assert "baselines is different" in wrong(toy_copy.folder, rank=True)["report, ranked again"]
+    content["baselines"] = {"rules": {}}
+    path.write_text(json.dumps(content))
+    assert "not a report" in wrong(toy_copy.folder)["report"]
+
+
 def test_rounding_differences_in_a_report_pass(run: Path) -> None:
     """A GPU may give one query of many another rank."""
     content = json.loads((run / "report.json").read_text())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import Diverged, Interrupted, RecipeError, RunError
-from allneg.evaluation import Report, evaluate, selection_protocol
+from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
 from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.runs import Run
@@ -79,6 +79,17 @@ def test_valid_is_ranked_with_the_filter_of_the_recipe(trained: Trained, tiny_gr
         assert run.report.protocol["valid_filter"] == rule
     # Test has two more answers to (?, in, Europe), of which one ranks above that of valid.
     assert mrrs["all"] > mrrs["seen"]
+
+
+def test_the_report_on_test_has_baselines(
+    trained: Trained, made: Trained, tiny_graph: Graph
+) -> None:
+    run = trained("training.epochs=1")
+    assert run.report.baselines == evaluate_baselines(tiny_graph, "test")
+    searched = made("training.epochs=1")
+    fit(searched, split="valid")
+    assert searched.report.protocol["split"] == "valid"
+    assert searched.report.baselines == {}
 
 
 def test_the_best_weights_are_kept_and_not_the_last(trained: Trained, tiny_graph: Graph) -> None:
