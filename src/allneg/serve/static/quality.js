@@ -98,6 +98,7 @@ function card(model, report) {
 }
 
 function sides(report) {
+  const baselines = Object.entries(report.baselines);
   const row = (name, item) =>
     el(
       "tr",
@@ -108,26 +109,31 @@ function sides(report) {
       ),
     );
   return el(
-    "table",
-    { class: "narrow" },
-    el("caption", { class: "unseen" }, "By side, and baselines"),
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by side" },
     el(
-      "thead",
-      {},
+      "table",
+      { class: "narrow" },
+      el("caption", { class: "unseen" }, "By side, and baselines"),
       el(
-        "tr",
+        "thead",
         {},
-        ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
-          el("th", { scope: "col", class: i > 0 && "number" }, text),
+        el(
+          "tr",
+          {},
+          ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
+            el("th", { scope: "col", class: i > 0 && "number" }, text),
+          ),
         ),
       ),
-    ),
-    el(
-      "tbody",
-      {},
-      row("tail", report.by_side.tail),
-      row("head", report.by_side.head),
-      Object.entries(report.baselines).map(([name, item]) => row(`baseline: ${name}`, item)),
+      el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
+      baselines.length > 0 &&
+        el(
+          "tbody",
+          {},
+          el("tr", {}, el("th", { scope: "rowgroup", colspan: 5 }, "baselines, without a model")),
+          baselines.map(([name, item]) => row(name, item)),
+        ),
     ),
   );
 }
