@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +111,7 @@ class Ours:
 
     cell: Cell
     result: Result | None = None
+    earlier: Result | None = None  # the result with the earlier filter, if it is not `result`
     mrr: float | None = None
     spread: float | None = None  # standard deviation over seeds
     hits: Mapping[str, float] = field(default_factory=dict)
@@ -119,8 +119,8 @@ class Ours:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, cell: Cell, result: Result | None) -> Ours:
-        return cls(cell, result, **result.summary()) if result is not None else cls(cell)
+    def of(cls, cell: Cell, result: Result | None, earlier: Result | None = None) -> Ours:
+        return cls(cell, result, earlier, **result.summary()) if result is not None else cls(cell)
 
     @property
     def title(self) -> str:
@@ -132,7 +132,12 @@ class Ours:
 
     @property
     def recipe(self) -> Recipe | None:
-        return Recipe.from_tables(tomllib.loads(self.result.recipe)) if self.result else None
+        return self.result.made_by if self.result is not None else None
+
+    @property
+    def filter(self) -> str:
+        """The filter of valid by which the weights were selected; nothing without a result."""
+        return self.recipe.evaluation.filter if self.recipe is not None else ""
 
     @property
     def difference(self) -> float | None:
@@ -155,11 +160,19 @@ class Ours:
 
 @dataclass(frozen=True)
 class Published:
-    """A folder of result files, the cells they belong to, and the pages that link to them."""
+    """A folder of result files, the cells they belong to, and the pages that link to them.
+
+    Its subfolder `seen` has the results of the earlier filter of valid, in the same layout. They
+    are published until there is a newer one.
+    """
 
     results: Results
     cells: Sequence[Cell]
     docs: Path
+
+    @property
+    def earlier(self) -> Results:
+        return Results(self.results.folder / "seen")
 
     def get(self, data: str, row: str) -> Ours | None:
         """Our numbers for a cell; None if there is no such cell."""
@@ -167,15 +180,23 @@ class Published:
         return self.ours(found[0]) if found else None
 
     def ours(self, cell: Cell) -> Ours:
-        return Ours.of(cell, self.results.get(cell))
+        result, earlier = self.results.get(cell), self.earlier.get(cell)
+        return Ours.of(cell, earlier) if result is None else Ours.of(cell, result, earlier)
+
+    def home(self, cell: Cell) -> Results:
+        """The folder with the published result of a cell."""
+        return self.results if self.results.get(cell) is not None else self.earlier
+
+    def path(self, cell: Cell) -> Path:
+        """The file with the published result of a cell."""
+        return self.home(cell).path(cell)
 
     def tried(self, cell: Cell) -> dict[Path, Result]:
         """The results of other configurations than the published one, by file."""
-        paths = (self.results.folder / "tried" / cell.data).glob(f"{cell.row}-[0-9]*.json")
-        return {path: Result.read(path) for path in sorted(paths)}
+        return tried(self.home(cell), cell)
 
     def cite(self, *cells: Cell) -> str:
-        return ", ".join(link(cell.name, self.results.path(cell), self.docs) for cell in cells)
+        return ", ".join(link(cell.name, self.path(cell), self.docs) for cell in cells)
 
     def curves(self) -> dict[str, list[Ours]]:
         """The points of figure 1 with a result, for every dataset with at least two."""
@@ -184,6 +205,12 @@ class Published:
             if is_point(cell) and (ours := self.ours(cell)).mrr is not None:
                 found.setdefault(cell.data, []).append(ours)
         return {data: points for data, points in found.items() if len(points) > 1}
+
+
+def tried(results: Results, cell: Cell) -> dict[Path, Result]:
+    """The results of other configurations than the one that was selected, by file."""
+    paths = (results.folder / "tried" / cell.data).glob(f"{cell.row}-[0-9]*.json")
+    return {path: Result.read(path) for path in sorted(paths)}
 
 
 def is_point(cell: Cell) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from allneg import recipes
 from allneg.reproduce import UNAVAILABLE, Cell
@@ -17,13 +18,20 @@ _TOP = """# Results
 - Each of our numbers links to its result file, which holds the whole recipe. Each row links to its
   recipe. Cells with the same recipe share its runs.
 - ± is the standard deviation over seeds.
-- Checkpoints and recipes were selected by validation MRR only. Two recipes were compared by their
-  means over the seeds that both were trained with. The configurations that were not selected are in
-  results/tried.
-- If a recipe evaluates on the validation set only at the end, its weights are those of the last
-  epoch.
-- Validation MRR is filtered by train and valid, not by test, and is therefore lower than test MRR.
+- Weights are selected by MRR on valid. "Filter" says which known answers are left out when valid
+  is ranked: those in train, valid and test (`all`), or those in train and valid (`seen`). With
+  `all`, test has one influence on the selection: its facts do not count as wrong answers. How a
+  model ranks test has none. [The rule and its reasons](evaluation.md#how-weights-are-selected).
+- `seen` is the earlier rule. Its results are in results/seen and come from earlier recipes, which
+  the files hold. Each is shown until its cell is trained with `all`. Then both are shown.
+- With `seen`, validation MRR is lower than test MRR, because the answers in test count as wrong.
   The gap is large on FB15k and WN18, where test holds inverses of training triples.
+- Recipes were selected by the mean validation MRR over the seeds that both recipes were trained
+  with: with `seen`, unless results/tried has other configurations of the cell with `all`. The
+  configurations that were not selected with `seen` are in results/seen/tried.
+- Some earlier recipes of FB15k ranked valid only after the last epoch, and so used the last
+  weights. This was decided after the test MRR of such runs was known. The present recipes do not
+  do it.
 - "Not run yet" marks a recipe without a result. Several runs may have shared a GPU when the seconds
   were measured. Where the peak is empty, it was not measured.
 """
@@ -34,10 +42,12 @@ _HEADINGS = {
     "norms": "TransE and RotatE on FB15k with L1 and L2",
 }
 _COLUMNS = (
-    "", "MRR: paper", "MRR: ours", "difference", "Hits@1: paper", "Hits@1: ours", "Hits@3: ours",
-    "Hits@10: paper", "Hits@10: ours", "seeds", "seconds per seed", "peak GiB", "device",
+    "", "MRR: paper", "MRR: ours", "filter", "MRR: ours, filter seen", "difference",
+    "Hits@1: paper", "Hits@1: ours", "Hits@3: ours", "Hits@10: paper", "Hits@10: ours", "seeds",
+    "seconds per seed", "peak GiB", "device",
 )  # fmt: skip
-_PAPER_COLUMNS = (1, 3, 4, 7)
+_EARLIER_COLUMNS = {4}
+_PAPER_COLUMNS = {1, 5, 6, 9}
 
 
 def results_page(published: Published) -> str:
@@ -87,7 +97,8 @@ def _overview(published: Published) -> Iterator[str]:
     # A row of the norms on one dataset may be a row of its own on another.
     by_name = {cell.name.replace("/norms/", "/"): cell for cell in published.cells}
     datasets = dict.fromkeys(cell.data for cell in shown)
-    yield "\n## Overview\n\nOur test MRR, with the paper's in parentheses.\n\n"
+    yield "\n## Overview\n\n"
+    yield "Our test MRR, with the paper's in parentheses. \\* marks filter `seen`.\n\n"
     yield line(["", *(TITLES[data] for data in datasets)])
     yield line(["---", *["---:"] * len(datasets)])
     for row in dict.fromkeys(cell.row for cell in shown):
@@ -99,7 +110,9 @@ def _overview(published: Published) -> Iterator[str]:
 
 def _brief(published: Published, cell: Cell) -> str:
     paper = f" ({digits(cell.paper.mrr, 2)})" if cell.paper else ""
-    return (digits(published.ours(cell).mrr, 3) or "not run yet") + paper
+    ours = published.ours(cell)
+    star = "\\*" if ours.filter == "seen" else ""
+    return (digits(ours.mrr, 3) or "not run yet") + star + paper
 
 
 def _title(cell: Cell) -> str:
@@ -121,9 +134,12 @@ def _table(
     published: Published, cells: Sequence[Cell], title: Callable[[Cell], str] = _title
 ) -> Iterator[str]:
     has_paper = any(cell.paper for cell in cells)
+    has_earlier = any(published.ours(cell).earlier for cell in cells)
+    hidden = set() if has_paper else _PAPER_COLUMNS
+    hidden = hidden if has_earlier else hidden | _EARLIER_COLUMNS
 
     def shown(texts: Sequence[str]) -> list[str]:
-        return [text for i, text in enumerate(texts) if has_paper or i not in _PAPER_COLUMNS]
+        return [text for i, text in enumerate(texts) if i not in hidden]
 
     columns = shown(_COLUMNS)
     yield "\n" + line(columns)
@@ -149,16 +165,20 @@ def _row(published: Published, cell: Cell, title: str, notes: list[str]) -> list
     name = link(title, recipes.FOLDER / f"{cell.name}.toml", docs)
     if ours.result is None:
         why = UNAVAILABLE.get(cell.data, "not run yet")
-        return [name, paper[0], why, "", paper[1], "", "", paper[2], *[""] * 5]
-    mrr = link(digits(ours.mrr, 4), published.results.path(cell), docs)
-    mrr += mean(None, ours.spread, 4)
-    if not ours.result.is_of(cell.recipe()):
+        return [name, paper[0], why, "", "", "", paper[1], "", "", paper[2], *[""] * 5]
+    mrr = _linked(ours, published.path(cell), docs)
+    earlier = ""
+    if ours.earlier is not None:
+        earlier = _linked(Ours.of(cell, ours.earlier), published.earlier.path(cell), docs)
+    if ours.filter == "all" and not ours.result.is_of(cell.recipe()):
         mrr = with_note(mrr, "made by an earlier recipe, which its result file holds")
     peaks = ours.values("peak_bytes")
     return [
         name,
         paper[0],
         mrr,
+        ours.filter,
+        earlier,
         signed(ours.difference),
         paper[1],
         digits(ours.hits["1"], 4),
@@ -170,6 +190,10 @@ def _row(published: Published, cell: Cell, title: str, notes: list[str]) -> list
         f"{max(peaks) / 2**30:.1f}" if peaks else "",
         ", ".join(sorted({machine["device"] for machine in ours.values("machine")})),
     ]
+
+
+def _linked(ours: Ours, path: Path, docs: Path) -> str:
+    return link(digits(ours.mrr, 4), path, docs) + mean(None, ours.spread, 4)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
@@ -195,14 +219,14 @@ def _targets(published: Published) -> Iterator[str]:
         "three digits where there is one.\nThe goal is the best public number of that kind, or "
         "more.\n\n"
     )
-    yield line(["", "data", "floor", "goal", "ours", ""])
-    yield line(["---"] * 2 + ["---:"] * 3 + ["---"])
+    yield line(["", "data", "floor", "goal", "ours", "filter", ""])
+    yield line(["---"] * 2 + ["---:"] * 3 + ["---"] * 2)
     for cell in published.cells:
         ours = published.ours(cell)
         floor, goal = ours.target.floor, ours.target.goal
         if floor or goal:
             numbers = digits(floor, 3), digits(goal, 3), digits(ours.mrr, 4)
-            yield line([ours.title, TITLES[cell.data], *numbers, _verdict(ours)])
+            yield line([ours.title, TITLES[cell.data], *numbers, ours.filter, _verdict(ours)])
 
 
 def _verdict(ours: Ours) -> str:

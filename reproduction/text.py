@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
@@ -20,6 +19,7 @@ _NAMES = {  # of settings whose field alone is unclear
     "regularizer.weight": "regularizer weight",
     "optimizer.name": "optimizer",
     "optimizer.every": "schedule interval",
+    "evaluation.filter": "filter of valid",
 }
 
 
@@ -79,9 +79,11 @@ def other_differences(one: Recipe | None, other: Recipe | None, expected: Set[st
     if one is None or other is None:
         return ""
     mine, theirs = comparable(one).to_tables(), comparable(other).to_tables()
+    for tables in (mine, theirs):
+        tables["evaluation"] = {"filter": tables["evaluation"]["filter"]}
     names = [
         _NAMES.get(f"{part}.{name}", name)
-        for part in ("model", "loss", "regularizer", "optimizer", "training")
+        for part in ("model", "loss", "regularizer", "optimizer", "training", "evaluation")
         for name in {**mine[part], **theirs[part]}
         if mine[part].get(name) != theirs[part].get(name) and f"{part}.{name}" not in expected
     ]
@@ -90,7 +92,7 @@ def other_differences(one: Recipe | None, other: Recipe | None, expected: Set[st
 
 def in_words(result: Result) -> str:
     """The main settings of a result's recipe, its best epochs and its validation MRR."""
-    recipe = Recipe.from_tables(tomllib.loads(result.recipe))
+    recipe = result.made_by
     model, loss, regularizer = recipe.model, recipe.loss, recipe.regularizer
     optimizer, training = recipe.optimizer, recipe.training
     words = [f"dim {model.dim}"]
@@ -108,6 +110,6 @@ def in_words(result: Result) -> str:
         f"{optimizer.name} {optimizer.learning_rate:g}",
         f"batches of {training.batch_size:,}",
         f"epoch {per_seed(result, 'best_epoch', 0)} of {training.epochs}",
-        f"validation MRR {per_seed(result, 'valid_mrr', 4)}",
+        f"validation MRR {per_seed(result, 'valid_mrr', 4)} with filter {recipe.evaluation.filter}",
     ]
     return ", ".join(words)

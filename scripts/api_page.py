@@ -30,7 +30,7 @@ CLASSES = {
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",
-        "candidates", "protocol", "mrr", "mr", "hits", "count", "to_json", "from_json",
+        "candidates", "protocol", "baselines", "mrr", "mr", "hits", "count", "to_json", "from_json",
     ),
     "Predictor": (
         "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",

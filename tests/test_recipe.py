@@ -329,6 +329,17 @@ def test_names_of_earlier_versions_are_read() -> None:
     assert again.with_settings(["penalty.weight=0.25"]).regularizer.weight == 0.25
 
 
+def test_a_saved_recipe_without_a_filter_was_made_with_seen() -> None:
+    tables = Recipe().to_tables()
+    assert Recipe.from_saved(tables) == Recipe()
+    del tables["evaluation"]["filter"]
+    assert Recipe.from_saved(tables).evaluation.filter == "seen"
+    assert Recipe.from_saved({}).evaluation.filter == "seen"
+    assert Recipe.from_tables(tables).evaluation.filter == "all"
+    with pytest.raises(RecipeError, match="evaluation is a table of settings, not 3"):
+        Recipe.from_saved({"evaluation": 3})
+
+
 @pytest.mark.parametrize(
     "setting, dictionary",
     [

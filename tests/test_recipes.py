@@ -58,6 +58,7 @@ def test_every_recipe_can_be_read_and_every_search_space_has_trials() -> None:
         else:
             recipe = Recipe.read(find_recipe(name))
             assert name.startswith("plans/") or recipe.data.name == name.split("/")[0], name
+            assert recipe.evaluation.filter == "all", name
 
 
 def test_every_cell_has_a_recipe_of_its_own_and_every_recipe_a_cell() -> None:
@@ -73,6 +74,7 @@ def test_rows_differ_as_the_paper_describes() -> None:
     for cell in CELLS:
         recipe = cell.recipe()
         loss, row = recipe.loss, cell.row
+        assert recipe.evaluation.every < recipe.training.epochs, cell.name  # valid selects
         if row in ("simple", "complex", "rotate"):
             assert loss.negatives == "per_query", cell.name
         if row.endswith("-v2"):

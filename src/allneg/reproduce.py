@@ -129,13 +129,17 @@ class Result:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"schema_version": _VERSION, **vars(self)})
 
+    @property
+    def made_by(self) -> Recipe:
+        """The recipe; a `RecipeError` if it has settings of another version."""
+        return Recipe.from_saved(tomllib.loads(self.recipe))
+
     def is_of(self, recipe: Recipe) -> bool:
         """Does `recipe` give the same results as the one of this file?"""
         try:
-            mine = Recipe.from_tables(tomllib.loads(self.recipe))
-        except RecipeError:  # settings of another version
+            return comparable(self.made_by) == comparable(recipe)
+        except RecipeError:
             return False
-        return comparable(mine) == comparable(recipe)
 
     def seed(self, seed: int) -> Mapping[str, Any] | None:
         return next((entry for entry in self.seeds if entry["seed"] == seed), None)

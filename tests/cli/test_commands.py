@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import tomllib
@@ -91,8 +92,38 @@ def test_evaluate_json_has_its_documented_fields(allneg: Command, toy_run: Run) 
     assert all(metrics.keys() >= METRICS for metrics in shown["by_relation"].values())
     assert shown["count"] == 6
     assert shown["mrr"] == toy_run.report.mrr
+    assert list(shown["baselines"]) == ["frequency", "rules", "combined"]
+    assert shown["baselines"] == toy_run.report.to_json()["baselines"]
+    for table in shown["baselines"].values():
+        assert table.keys() == {*METRICS, "by_side", "by_relation"}
+        assert table["by_relation"].keys() == shown["by_relation"].keys()
     assert shown["protocol"]["name"] == "allneg"
     assert shown["protocol"]["split"] == "test"
+
+
+def test_a_report_shows_baselines_and_both_sides_of_each_relation(
+    allneg: Command, toy_copy: Run
+) -> None:
+    report = toy_copy.report
+    lines = allneg("evaluate", toy_copy.folder).out.splitlines()
+    for name, table in report.baselines.items():
+        (line,) = [line for line in lines if f"baseline: {name}" in line]
+        assert f"{table['mrr']:.4f}" in line
+    behind = 0
+    for side in ("tail", "head"):
+        (line,) = [line for line in lines if "capital_of" in line and f"? {side}" in line]
+        assert f"{report.by_relation['capital_of'][side]['mrr']:.4f}" in line
+        assert f"{report.best_baseline('capital_of', side):.4f}" in line
+        for relation, table in report.by_relation.items():
+            best = report.best_baseline(relation, side)
+            behind += best is not None and best >= table[side]["mrr"]
+    assert f"a baseline is as good or better in {behind} of 4 rows by relation" in lines
+    # The report of an earlier version.
+    path = toy_copy.folder / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "baselines": {}}))
+    earlier = allneg("resume", toy_copy.folder).out
+    assert "baseline:" not in earlier
+    assert "best baseline" not in earlier
 
 
 @pytest.mark.parametrize("name", ["allneg", "kbc", "libkge", "pykeen"])

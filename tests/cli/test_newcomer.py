@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -146,18 +147,26 @@ def test_choices_ignore_case_and_typos_get_a_suggestion(allneg: Command, toy_run
     assert "No such command 'Trian'; close names: 'train'" in command.err
 
 
-def test_training_explains_why_valid_and_test_mrr_differ(
+def test_a_report_says_how_weights_were_selected(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
-    quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu")
-    word = "filtered by train and valid only"
-    assert word in allneg("train", tiny_folder, "--out", tmp_path / "one", *quick).err
-    assert allneg("train", tiny_folder, "--out", tmp_path / "two", "--quiet", *quick).err == ""
+    quick = ("--set", "training.epochs=1", "--set", "model.dim=2", "--device", "cpu", "--quiet")
+    word = "weights selected by MRR on valid, filtered by train + valid"
+    done = allneg("train", tiny_folder, "--out", tmp_path / "one", *quick)
+    assert f"{word} + test\n" in done.out
+    assert done.err == ""
+    seen = ("--set", "evaluation.filter=seen")
+    done = allneg("train", tiny_folder, "--out", tmp_path / "two", *quick, *seen)
+    assert f"{word}; its MRR is not comparable with that of test\n" in done.out
+    assert allneg("evaluate", tmp_path / "two").out == done.out
+    for name, splits in (("one", 3), ("two", 2)):
+        shown = allneg("evaluate", tmp_path / name, "--split", "valid", "--json")
+        assert len(json.loads(shown.out)["protocol"]["filter"]) == splits
     alone = tmp_path / "train-only"
     alone.mkdir()
     shutil.copy(tiny_folder / "train.tsv", alone)
     shutil.copy(tiny_folder / "test.tsv", alone)
-    assert word not in allneg("train", alone, "--out", tmp_path / "three", *quick).err
+    assert word not in allneg("train", alone, "--out", tmp_path / "three", *quick).out
 
 
 def test_a_printed_recipe_lists_unset_settings(allneg: Command) -> None:

@@ -42,7 +42,7 @@ def pykeen_rank(answer: float, others: list[float]) -> float:
 
 # name: its rank, does valid's filter know test, are unseen entities dropped
 RULES: dict[str, tuple[Rank, bool, bool]] = {
-    "allneg": (allneg_rank, False, False),
+    "allneg": (allneg_rank, True, False),
     "kbc": (kbc_rank, True, False),
     "libkge": (libkge_rank, True, False),
     "pykeen": (pykeen_rank, False, True),
@@ -116,6 +116,7 @@ def test_a_protocol_says_its_rules(name: str) -> None:
     assert fields["split"] == "valid"
     knows_test, drops = RULES[name][1:]
     assert fields["filter"] == ["train", "valid", *(["test"] if knows_test else [])]
+    assert fields["valid_filter"] == ("all" if knows_test else "seen")
     assert fields["unseen"] == ("dropped" if drops else "kept")
     words = PROTOCOLS[name].in_words("test")
     assert words.startswith("filtered by train + valid + test; ties ")

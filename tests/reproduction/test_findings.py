@@ -66,7 +66,7 @@ def test_several_seeds_have_a_spread(
     text = page((FEW, 0.8), (EVERY, 0.94))
     assert "ComplEx rises from .800 to .940 ± .010, +.140" in text
     assert "ComplEx-V2 has .9400 ± .0100; its floor is .950." in text
-    assert "epoch 4, 4 and 4 of 100, validation MRR .9500, .9400 and .9600." in text
+    assert "epoch 4, 4 and 4 of 100, validation MRR .9500, .9400 and .9600 with filter all" in text
     assert " 1 of 3 seeds reach the floor on test." in text
 
 
@@ -167,7 +167,7 @@ def test_a_missed_floor_is_listed_with_the_other_configurations(
     text = page((FEW, 0.8), (EVERY, 0.9))
     assert "ComplEx-V2 has .9000; its floor is .950. " in text
     assert "Recipe: dim 100, n3 0.01, adagrad 0.1" in text
-    assert "epoch 4 of 100, validation MRR .9100. File: [wn18/complex-v2](" in text
+    assert "epoch 4 of 100, validation MRR .9100 with filter all. File: [wn18/complex-v2](" in text
     assert "two digits" not in text
     assert "Rounded to the paper's two digits it is .95." in page((EVERY, 0.9471))
     assert "- None of the results.\n" in page((FEW, 0.8), (EVERY, 0.96))

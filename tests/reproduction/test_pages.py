@@ -86,10 +86,27 @@ def test_a_row_has_the_papers_number_ours_and_the_difference(
     results.add(COMPLEX, RECIPE, entry(0.64, 1))
     text = page()
     assert row(text, "[ComplEx-V2](../recipes/wn18/complex-v2.toml)")[1:] == [
-        ".60", "[.6300](../results/wn18/complex-v2.json) ± .0141", "+.030", ".50", ".5800", ".6300",
-        ".80", ".7300", "2 (0, 1)", "12", "3.0", "a machine",
+        ".60", "[.6300](../results/wn18/complex-v2.json) ± .0141", "all", "+.030", ".50", ".5800",
+        ".6300", ".80", ".7300", "2 (0, 1)", "12", "3.0", "a machine",
     ]  # fmt: skip
     assert "Protocol: filtered; both sides." in text
+
+
+def test_an_earlier_result_is_shown_with_its_filter_and_later_beside_the_new_one(
+    page: Callable[[], str], results: Results, entry: Entry
+) -> None:
+    seen = RECIPE.with_settings(["evaluation.filter=seen", "model.dim=3"])
+    earlier = "[.6200](../results/seen/wn18/complex-v2.json)"
+    Results(results.folder / "seen").add(COMPLEX, seen, entry(0.62))
+    text = page()
+    assert row(text, "[ComplEx-V2](../recipes/wn18")[1:4] == [".60", earlier, "seen"]
+    assert row(text, "ComplEx-V2 | .620")[1] == ".620\\* (.60)"
+    assert "filter seen |" not in text
+    results.add(COMPLEX, RECIPE, entry(0.64))
+    text = page()
+    new = "[.6400](../results/wn18/complex-v2.json)"
+    assert row(text, "[ComplEx-V2](../recipes/wn18")[1:6] == [".60", new, "all", earlier, "+.040"]
+    assert "| MRR: ours, filter seen |" in text
 
 
 def test_the_overview_has_one_row_per_model(
@@ -132,7 +149,7 @@ def test_floors_and_goals_are_judged(
     page: Callable[[], str], results: Results, entry: Entry, mrr: float, verdict: str
 ) -> None:
     results.add(SIMPLE, RECIPE, entry(mrr))
-    expected = ["SimplE-V2", "WN18", ".500", ".600", f"{mrr:.4f}"[1:], verdict]
+    expected = ["SimplE-V2", "WN18", ".500", ".600", f"{mrr:.4f}"[1:], "all", verdict]
     assert row(page(), "SimplE-V2 | WN18") == expected
 
 

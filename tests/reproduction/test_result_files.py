@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from reproduction.__main__ import ROOT
-from reproduction.published import Published
+from reproduction.published import Published, tried
 
 from allneg.errors import RunError
 from allneg.recipe import Recipe
@@ -24,6 +24,7 @@ Entry = Callable[..., dict[str, Any]]
 CELL = Cell("table1", "tiny", "complex")
 RECIPE = Recipe()
 COMMITTED = Published(Results(ROOT / "results"), CELLS, ROOT / "docs")
+FILTERS = {COMMITTED.results: "all", COMMITTED.earlier: "seen"}  # evaluation.filter of its files
 
 
 @pytest.fixture
@@ -34,23 +35,24 @@ def results(tmp_path: Path) -> Results:
 def test_every_committed_file_belongs_to_a_cell_and_can_be_read() -> None:
     paths = set()
     for cell in CELLS:
-        found = COMMITTED.tried(cell)
-        if (result := COMMITTED.results.get(cell)) is not None:
-            found[COMMITTED.results.path(cell)] = result
-            assert result.is_of(cell.recipe()), cell.name
-        for path, result in found.items():
-            assert not result.quick, path
-            assert (result.data, result.row) == (cell.data, cell.row), path
-            Recipe.from_tables(tomllib.loads(result.recipe))
-        paths |= found.keys()
+        for results, rule in FILTERS.items():
+            found = tried(results, cell)
+            if (result := results.get(cell)) is not None:
+                found[results.path(cell)] = result
+                assert rule == "seen" or result.is_of(cell.recipe()), cell.name
+            for path, result in found.items():
+                assert not result.quick, path
+                assert (result.data, result.row) == (cell.data, cell.row), path
+                assert result.made_by.evaluation.filter == rule, path
+            paths |= found.keys()
     assert paths == set(COMMITTED.results.folder.rglob("*.json"))
 
 
 def test_the_published_recipe_has_the_best_validation_mrr() -> None:
     """Measured on the seeds that both recipes were trained with."""
-    for cell in CELLS:
-        for path, other in COMMITTED.tried(cell).items():
-            chosen = COMMITTED.results.get(cell)
+    for cell, results in itertools.product(CELLS, FILTERS):
+        for path, other in tried(results, cell).items():
+            chosen = results.get(cell)
             assert chosen is not None
             pairs = [
                 (mine["valid_mrr"], entry["valid_mrr"])
@@ -63,9 +65,9 @@ def test_the_published_recipe_has_the_best_validation_mrr() -> None:
 
 def test_cells_with_the_same_recipe_have_the_same_runs() -> None:
     found = dict[tuple[str, Recipe], Result]()
-    for cell in CELLS:
-        if (result := COMMITTED.results.get(cell)) is not None:
-            other = found.setdefault((cell.data, comparable(cell.recipe())), result)
+    for cell, results in itertools.product(CELLS, FILTERS):
+        if (result := results.get(cell)) is not None:
+            other = found.setdefault((cell.data, comparable(result.made_by)), result)
             assert other.seeds == result.seeds, cell.name
 
 
@@ -128,6 +130,9 @@ def test_recipes_of_other_versions_can_be_compared() -> None:
     text = RECIPE.to_toml()
     without = "\n".join(line for line in text.splitlines() if "class_weights" not in line)
     assert Result("tiny", "complex", without, []).is_of(RECIPE)  # a setting that came later
+    before = Result("tiny", "complex", text.replace('filter = "all"\n', ""), [])
+    assert not before.is_of(RECIPE)  # the default was another
+    assert before.is_of(RECIPE.with_settings(["evaluation.filter=seen"]))
     renamed = text.replace("[regularizer]", "[penalty]").replace("label_smoothing", "smoothing")
     assert renamed != text
     assert Result("tiny", "complex", renamed, []).is_of(RECIPE)

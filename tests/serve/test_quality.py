@@ -34,6 +34,13 @@ def test_an_unfinished_run_is_evaluated_on_request(toy_copy: Run) -> None:
     assert found.card.mrr is None
     assert quality(found).report is not None
     assert quality(found).report["mrr"] == pytest.approx(before["mrr"])
+    assert quality(found).report["baselines"] == before["baselines"]
+
+
+def test_a_report_of_an_earlier_version_gets_baselines(toy_copy: Run) -> None:
+    before, path = toy_copy.report.to_json(), toy_copy.folder / "report.json"
+    path.write_text(json.dumps({name: before[name] for name in before if name != "baselines"}))
+    assert quality(LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")).report == before
 
 
 def test_curves_are_the_metrics_of_every_epoch(loaded: LoadedRun) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import Diverged, Interrupted, RecipeError, RunError
-from allneg.evaluation import Report, evaluate
+from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
 from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.runs import Run
@@ -67,6 +67,29 @@ def test_training_stops_when_patience_runs_out(trained: Trained) -> None:
 def test_the_last_epoch_is_always_evaluated(trained: Trained) -> None:
     run = trained("training.epochs=5", "evaluation.every=3")
     assert list(valid_mrrs(run)) == [3, 5]
+
+
+def test_valid_is_ranked_with_the_filter_of_the_recipe(trained: Trained, tiny_graph: Graph) -> None:
+    mrrs = {}
+    for rule in ("all", "seen"):
+        run = trained("training.seed=1", "training.epochs=1", f"evaluation.filter={rule}")
+        rules = selection_protocol(run.recipe.evaluation)
+        mrrs[rule] = evaluate(run.model, run.tables(), tiny_graph, "valid", rules).mrr
+        assert valid_mrrs(run) == {1: mrrs[rule]}
+        assert run.report.protocol["valid_filter"] == rule
+    # Test has two more answers to (?, in, Europe), of which one ranks above that of valid.
+    assert mrrs["all"] > mrrs["seen"]
+
+
+def test_the_report_on_test_has_baselines(
+    trained: Trained, made: Trained, tiny_graph: Graph
+) -> None:
+    run = trained("training.epochs=1")
+    assert run.report.baselines == evaluate_baselines(tiny_graph, "test")
+    searched = made("training.epochs=1")
+    fit(searched, split="valid")
+    assert searched.report.protocol["split"] == "valid"
+    assert searched.report.baselines == {}
 
 
 def test_the_best_weights_are_kept_and_not_the_last(trained: Trained, tiny_graph: Graph) -> None:

@@ -71,6 +71,7 @@ MANY = ", ".join(map(str, range(1, 400)))
         (WEIGHT + "{low = 1, high = inf}", "a finite high, not 1 and inf"),
         (WEIGHT + "{low = 0, high = 1, log = true}", "must have a low above 0 for log = true"),
         ('"model" = [0.1]', "search.model is not a setting: write its part, too"),
+        ('"evaluation.filter" = ["all", "seen"]', r"evaluation\.filter cannot be searched"),
         ('"data.name" = ["a", "b"]', r"data\.name cannot be searched"),
         ('"data.split_seed" = { low = 1, high = 4 }', r"data\.split_seed cannot be searched"),
         ('"model.dim" = [4, -1]', r"model\.dim must be more than 0.*\(in model\.dim -1\)"),

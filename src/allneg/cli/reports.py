@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 
 from allneg.cli.output import clean, echo, is_rank_zero, json_document, note, table
 from allneg.errors import counted
-from allneg.evaluation import Report
+from allneg.evaluation import Report, selection_protocol
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
@@ -155,14 +155,18 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
         ("all", *_cells(report.to_json())),
         *((f"? {side}", *_cells(report.by_side[side])) for side in ("tail", "head")),
         *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
+        *((f"baseline: {name}", *_cells(metrics)) for name, metrics in report.baselines.items()),
     ]
     title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
     table(title, ("", *columns), rows)
-    rows = [(name, *_cells(metrics)) for name, metrics in report.by_relation.items()]
-    rows.sort(key=lambda row: -row[-1])
-    table("by relation", ("relation", *columns), rows, most=20)
+    _print_relations(report, columns)
     echo(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
+    if len(run.graph.valid):
+        rules = selection_protocol(run.recipe.evaluation)
+        note_seen = "" if rules.filter == "all" else "; its MRR is not comparable with that of test"
+        splits = " + ".join(rules.filter_splits("valid"))
+        echo(f"weights selected by MRR on valid, filtered by {splits}{note_seen}")
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     echo(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:
@@ -171,6 +175,23 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
             f"{unseen['dropped']:,} left out for entities or relations not in train"
         )
     echo(f"run: {run.folder}")
+
+
+def _print_relations(report: Report, columns: Sequence[str]) -> None:
+    """Print both sides of each relation, beside the MRR of the best baseline."""
+    rows, n_behind, n_rows = [], 0, 0
+    largest = sorted(report.by_relation.items(), key=lambda item: -item[1]["count"])
+    for name, metrics in largest:
+        for side in ("tail", "head"):
+            best = report.best_baseline(name, side)
+            n_rows += 1
+            n_behind += best is not None and best >= metrics[side]["mrr"]
+            cells = (name, f"? {side}", *_cells(metrics[side]))
+            rows.append(cells if best is None else (*cells, best))
+    last = ["best baseline: MRR#"] if report.baselines else []
+    table("by relation", ("relation", "", *columns, *last), rows, most=40)
+    if report.baselines:
+        echo(f"a baseline is as good or better in {n_behind} of {n_rows} rows by relation")
 
 
 def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from allneg.cli.output import clean, echo, json_document, note, table
 from allneg.errors import DataError, RunError, counted, printable
 
 if TYPE_CHECKING:
-    from allneg.evaluation.ranks import Ranking
+    from allneg.evaluation.ranks import Protocol, Ranking
     from allneg.graph.queries import Side
     from allneg.predict.predictor import Prediction
     from allneg.runs import Run
@@ -37,11 +38,15 @@ def evaluate_command(
 ) -> None:
     """Rank a split with the best weights of RUN and print the report."""
     from allneg.cli.reports import print_report
-    from allneg.evaluation import Report
+    from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
     from allneg.runs import Run
 
     opened = Run.open(run)
-    report = Report.of(_ranked(opened, split, device, protocol), opened.graph)
+    rules = PROTOCOLS[protocol]
+    if protocol == "allneg":
+        rules = selection_protocol(opened.recipe.evaluation)
+    report = Report.of(_ranked(opened, split, device, rules), opened.graph)
+    report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
     print_report(report, opened, as_json)
 
 
@@ -57,12 +62,14 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     Both answer the same queries. The interval is a bootstrap over triples, and p is from a
     permutation test that flips signs; both use 10,000 samples.
     """
+    from allneg.evaluation import PROTOCOLS
     from allneg.evaluation.compare import compare, same_data
     from allneg.runs import Run
 
     first, second = Run.open(one), Run.open(other)
     same_data((str(one), str(other)), (first.graph, second.graph))
-    found = compare(_ranked(first, split, device), _ranked(second, split, device), first.graph)
+    ranked = [_ranked(run, split, device, PROTOCOLS["allneg"]) for run in (first, second)]
+    found = compare(ranked[0], ranked[1], first.graph)
     if as_json:
         json_document({"runs": [str(one), str(other)], **found.to_json()})
         return
@@ -80,9 +87,8 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
 
 
-def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") -> Ranking:
+def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ranking:
     from allneg.cli.reports import note_if_unfinished
-    from allneg.evaluation import PROTOCOLS
     from allneg.evaluation.ranks import rank
     from allneg.hardware import device_errors, find_device
 
@@ -90,7 +96,7 @@ def _ranked(run: Run, split: str, device: str | None, protocol: str = "allneg") 
     with device_errors(chosen):
         tables = run.tables().to(chosen)
         note_if_unfinished(run)
-        return rank(run.model, tables, run.graph, split, PROTOCOLS[protocol], block)
+        return rank(run.model, tables, run.graph, split, protocol, block)
 
 
 @click.command()

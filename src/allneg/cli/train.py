@@ -76,12 +76,6 @@ def train_command(
     if not is_rank_zero():
         return
     print_run(run, as_json)
-    is_test = run.has_report and run.report.protocol["split"] == "test"
-    if is_test and len(run.graph.valid) and not quiet:
-        note(
-            "valid and test MRR are not comparable: their queries differ, and valid is filtered by "
-            "train and valid only"
-        )
 
 
 @click.command()

@@ -1,6 +1,10 @@
 """Scores → ranks → report."""
 
-from allneg.evaluation.ranks import PROTOCOLS, Protocol, protocol
+from allneg.evaluation.baselines import evaluate_baselines
+from allneg.evaluation.ranks import PROTOCOLS, Protocol, protocol, selection_protocol
 from allneg.evaluation.report import METRICS, Report, evaluate
 
-__all__ = ["METRICS", "PROTOCOLS", "Protocol", "Report", "evaluate", "protocol"]
+__all__ = [
+    "METRICS", "PROTOCOLS", "Protocol", "Report", "evaluate", "evaluate_baselines", "protocol",
+    "selection_protocol",
+]  # fmt: skip

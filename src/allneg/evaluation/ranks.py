@@ -3,7 +3,7 @@
 A protocol decides which answers are filtered, how ties count, and which entities are candidates.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.fused import count_ranks, mask_out
 from allneg.models import Model
+from allneg.recipe import Evaluation
 from allneg.scoring.distributed import Shard
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
@@ -32,18 +33,17 @@ class Protocol:
     ties: Literal["middle", "middle-up", "last"]  # the rank of an answer among equal scores
     relative: float = 0.0  # scores this close to the answer's, relative to it, count as equal
     absolute: float = 0.0  # likewise, in absolute terms
-    filter_by_test: bool = False  # valid is also filtered by the answers in test
+    filter: Literal["all", "seen"] = "all"  # of valid: by all splits; seen: not by test
     unseen: Literal["kept", "dropped"] = "kept"  # queries about entities that are not in train
 
     def filter_splits(self, split: str) -> tuple[str, ...]:
         """The splits whose answers are filtered out when `split` is ranked."""
-        return SPLITS if split == "test" or self.filter_by_test else ("train", "valid")
+        return SPLITS if split == "test" or self.filter == "all" else ("train", "valid")
 
     def to_json(self, split: str) -> dict[str, Any]:
-        fields = asdict(self)
-        del fields["filter_by_test"]
-        splits = list(self.filter_splits(split))
-        return {**fields, "split": split, "filter": splits, "in_words": self.in_words(split)}
+        splits = {"split": split, "filter": list(self.filter_splits(split))}
+        words = {"valid_filter": self.filter, "in_words": self.in_words(split)}
+        return {**asdict(self), **splits, **words}
 
     def in_words(self, split: str) -> str:
         ties = {
@@ -57,10 +57,10 @@ class Protocol:
 
 PROTOCOLS = {
     "allneg": Protocol("allneg", "middle"),
-    "kbc": Protocol("kbc", "last", filter_by_test=True),
-    "libkge": Protocol("libkge", "middle-up", relative=1e-4, absolute=1e-5, filter_by_test=True),
+    "kbc": Protocol("kbc", "last"),
+    "libkge": Protocol("libkge", "middle-up", relative=1e-4, absolute=1e-5),
     # PyKEEN's vocabulary comes from train: unseen entities are neither queried nor candidates.
-    "pykeen": Protocol("pykeen", "middle", unseen="dropped"),
+    "pykeen": Protocol("pykeen", "middle", filter="seen", unseen="dropped"),
 }
 
 
@@ -68,6 +68,11 @@ def protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise RecipeError(f"no protocol is called {name!r}{close_names(name, PROTOCOLS)}")
     return PROTOCOLS[name]
+
+
+def selection_protocol(settings: Evaluation) -> Protocol:
+    """The protocol by which training ranks valid and reports."""
+    return replace(PROTOCOLS["allneg"], filter=settings.filter)
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,17 @@ class Ranking:
         return np.asarray(1.0 + self.better + ties[self.protocol.ties], dtype=np.float64)
 
 
+def to_rank(graph: Graph, split: str, protocol: Protocol) -> tuple[Triples, npt.NDArray[np.bool_]]:
+    """The triples of a split that a protocol ranks, and which entities are candidates: (N,)."""
+    triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=np.bool_)
+    if protocol.unseen == "dropped":
+        candidates, in_train = graph.seen, np.isin(triples[:, 1], graph.train[:, 1])
+        triples = triples[candidates[triples[:, 0]] & candidates[triples[:, 2]] & in_train]
+    if not len(triples):
+        raise DataError(f"{graph.name}: {split} has no triples to rank")
+    return triples, candidates
+
+
 @torch.no_grad()
 def rank(
     model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
@@ -97,12 +113,7 @@ def rank(
     """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out."""
     shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
-    triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=bool)
-    if protocol.unseen == "dropped":
-        candidates, in_train = graph.seen, np.isin(triples[:, 1], graph.train[:, 1])
-        triples = triples[candidates[triples[:, 0]] & candidates[triples[:, 2]] & in_train]
-    if not len(triples):
-        raise DataError(f"{graph.name}: {split} has no triples to rank")
+    triples, candidates = to_rank(graph, split, protocol)
     excluded = torch.from_numpy(~candidates[shard.start : shard.stop]).to(tables.device)
 
     def rank_block(queries: Queries) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -59,6 +59,8 @@ class Report:
     unseen: Mapping[str, Any]  # triples with entities that are not in train, and dropped ones
     candidates: int  # entities that can be an answer
     protocol: Mapping[str, Any]
+    # By name: a table with "by_side", and "by_relation" with only MRRs. Empty if not computed.
+    baselines: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mrr(self) -> float:
@@ -76,6 +78,11 @@ class Report:
     @property
     def count(self) -> int:
         return int(self.metrics["count"])
+
+    def best_baseline(self, relation: str, side: str) -> float | None:
+        """The MRR of the best baseline for one side of a relation; None without baselines."""
+        mrrs = [table["by_relation"][relation][side] for table in self.baselines.values()]
+        return max(mrrs, default=None)
 
     @classmethod
     def of(cls, ranking: Ranking, graph: Graph) -> Self:
@@ -112,15 +119,22 @@ class Report:
     def from_json(cls, content: Any) -> Self:
         """The report that `to_json` gave; a `TypeError` if it is none.
 
-        Files of earlier versions may lack metrics that were added later; unknown fields are kept.
+        Files of earlier versions may lack baselines and metrics that were added later; unknown
+        fields are kept.
         """
         try:
+            content = {"baselines": {}, **content}
+            baselines = content["baselines"].values()
             groups = [*content["by_relation"].values(), *content["by_category"].values()]
-            sides = [group[side] for group in (content["by_side"], *groups) for side in _COLUMNS]
-            tables = [content, content["optimistic"], content["pessimistic"], *groups, *sides]
+            both = (content["by_side"], *groups, *(table["by_side"] for table in baselines))
+            sides = [group[side] for group in both for side in _COLUMNS]
+            totals = [content, content["optimistic"], content["pessimistic"], *baselines]
+            tables = [*totals, *groups, *sides]
             numbers = [table[name] for table in tables for name in ("mrr", "mr", "count")]
             numbers += [table["hits"][k] for table in tables for k in ("1", "3", "10")]
             numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
+            mrrs = (mrr for table in baselines for mrr in table["by_relation"].values())
+            numbers += [mrr[name] for mrr in mrrs for name in ("mrr", *_COLUMNS)]
             texts = [group["category"] for group in content["by_relation"].values()]
             texts += [content["protocol"][name] for name in ("name", "split", "in_words")]
         except (KeyError, AttributeError, TypeError) as error:

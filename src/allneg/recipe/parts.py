@@ -92,6 +92,7 @@ class Training:
 class Evaluation:
     every: int = 5  # epochs between evaluations on valid
     patience: int = 5  # evaluations without improvement before training stops
+    filter: Literal["all", "seen"] = "all"  # of valid: by all splits; seen: not by test
     block: int = 1 << 26  # scores in memory during evaluation
 
 

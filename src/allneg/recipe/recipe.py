@@ -72,6 +72,11 @@ class Recipe:
         """A recipe from a TOML file."""
         return cls.from_tables(text.load_tables(path), str(path))
 
+    @classmethod
+    def from_saved(cls, tables: Mapping[str, Any], where: str = "recipe") -> Self:
+        """The recipe of a run or a result file, which an earlier version may have written."""
+        return cls.from_tables(text.with_earlier_defaults(tables), where)
+
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This recipe, changed by texts `part.field=value` or by names and values."""
         changes = text.parse_settings(settings)

@@ -77,6 +77,14 @@ def with_current_names(tables: Mapping[str, Any]) -> dict[str, Any]:
     return current
 
 
+def with_earlier_defaults(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The same tables; a setting that their version did not have gets the value it had then."""
+    evaluation = tables.get("evaluation", {})
+    if not isinstance(evaluation, Mapping):
+        return dict(tables)
+    return {**tables, "evaluation": {"filter": "seen", **evaluation}}
+
+
 def load_tables(path: Path | str) -> dict[str, Any]:
     """The nested tables of a TOML file, not yet checked."""
     path = Path(path)

@@ -100,7 +100,7 @@ class Run:
         if not isinstance(about.get("recipe"), dict):
             raise RunError(f"{path}: does not record the run's recipe; damaged")
         try:
-            changes = recipe.fixed_changes(Recipe.from_tables(about["recipe"], str(path)))
+            changes = recipe.fixed_changes(Recipe.from_saved(about["recipe"], str(path)))
         except RecipeError as error:
             raise RunError(str(error)) from None
         if changes:
@@ -274,7 +274,7 @@ def _hash(about: Mapping[str, Any]) -> str:
 
 def _read_recipe(path: Path) -> Recipe:
     try:
-        return Recipe.from_tables(
+        return Recipe.from_saved(
             parse_tables(files.read_bytes(path, LARGEST_FILE), path), str(path)
         )
     except RecipeError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import AllnegError, RunError
-from allneg.evaluation import evaluate
+from allneg.evaluation import evaluate, evaluate_baselines, selection_protocol
 from allneg.runs import checkpoint, plain, shards
 from allneg.runs.folder import is_free, leftovers
 from allneg.runs.run import Run, best_of
@@ -108,9 +108,10 @@ def _check_leftovers(run: Run) -> None:
 
 
 def _check_ranks(run: Run) -> None:
-    stored, block = run.report, run.recipe.evaluation.block
-    split = stored.protocol["split"]
-    new = evaluate(run.model, run.tables(), run.graph, split, block=block).to_json()
+    stored, settings = run.report, run.recipe.evaluation
+    split, rules = stored.protocol["split"], selection_protocol(settings)
+    new = evaluate(run.model, run.tables(), run.graph, split, rules, settings.block).to_json()
+    new["baselines"] = evaluate_baselines(run.graph, split, rules) if stored.baselines else {}
     for name, old in stored.to_json().items():
         if name in new and not _agree(old, new[name], stored.count):
             numbers = f"{old}, but {new[name]}" if isinstance(old, (int, float)) else "different"

@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 import numpy as np
 
 from allneg.errors import RunError
-from allneg.evaluation import PROTOCOLS, evaluate
+from allneg.evaluation import PROTOCOLS, evaluate, evaluate_baselines
 from allneg.evaluation.ranks import Ranking, rank
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
 from allneg.graph.queries import SIDES, Side
@@ -186,13 +186,14 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
 @cache
 def quality(run: LoadedRun) -> schemas.Quality:
     """The report, the curves and the worst queries. An unfinished run is evaluated first."""
-    split, report = _ranked_split(run.graph), None
-    if run.report is not None:
-        report = run.report.to_json()
-    elif split is not None:
+    split, found = _ranked_split(run.graph), run.report
+    if found is None and split is not None:
         block, predictor = run.run.recipe.evaluation.block, run.predictor
         found = evaluate(predictor.model, predictor.tables, run.graph, split, block=block)
-        report = found.to_json()
+    if found is not None and not found.baselines:
+        baselines = evaluate_baselines(run.graph, found.protocol["split"])
+        found = replace(found, baselines=baselines)
+    report = found.to_json() if found is not None else None
     worst, n_ranked = [], 0
     if split is not None:
         ranking = _rank_sample(run, split, _N_SCORES_WORST)

@@ -11,7 +11,7 @@ import torch
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
-from allneg.evaluation import Report, evaluate
+from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
 from allneg.graph.queries import batches
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
@@ -157,17 +157,22 @@ class _Loop:
     def finish(self, split: str) -> Report | None:
         """Report on a split with the best weights, or on valid if the split is empty."""
         self.trainer.return_to_best()
+        has_baselines = split == "test" and self.world.is_rank_zero  # no trial of a search
         split = split if len(self.graph.split(split)) else "valid"
         report = self._report(split) if len(self.graph.split(split)) else None
+        if report is not None and has_baselines:
+            rules = selection_protocol(self.recipe.evaluation)
+            report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
         state = self._with_costs()
         best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)
         return report
 
     def _report(self, split: str) -> Report:
-        trainer, block = self.trainer, self.recipe.evaluation.block
+        trainer, settings = self.trainer, self.recipe.evaluation
+        rules, block = selection_protocol(settings), settings.block
         try:
-            return evaluate(trainer.model, trainer.tables, self.graph, split, block=block)
+            return evaluate(trainer.model, trainer.tables, self.graph, split, rules, block)
         except Diverged:
             self._diverge(f"a score of {split} after epoch {self.state.epoch}")
 

@@ -188,6 +188,8 @@ def _axis_error(name: str, axis: Any) -> str | None:
         return 'is not a setting: write its part, too, such as "model.dim"'
     if name.startswith("data."):
         return "cannot be searched: MRRs on different data are not comparable"
+    if name == "evaluation.filter":
+        return "cannot be searched: validation MRRs with different filters are not comparable"
     if isinstance(axis, list):
         if not axis:
             return "has no values to try"

@@ -55,7 +55,12 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
         curves(runs, "valid_mrr", "MRR on valid"),
       ),
     ),
-    el("section", { class: "card" }, el("h2", {}, "By relation"), heatMap(heat)),
+    el(
+      "section",
+      { class: "card" },
+      el("h2", {}, "By relation"),
+      heatMap(heat, Object.values(report?.baselines ?? {})),
+    ),
     el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
   ];
 }
@@ -94,6 +99,7 @@ function card(model, report) {
 }
 
 function sides(report) {
+  const baselines = Object.entries(report.baselines);
   const row = (name, item) =>
     el(
       "tr",
@@ -104,21 +110,32 @@ function sides(report) {
       ),
     );
   return el(
-    "table",
-    { class: "narrow" },
-    el("caption", { class: "unseen" }, "By side"),
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by side" },
     el(
-      "thead",
-      {},
+      "table",
+      { class: "narrow" },
+      el("caption", { class: "unseen" }, "By side, and baselines"),
       el(
-        "tr",
+        "thead",
         {},
-        ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
-          el("th", { scope: "col", class: i > 0 && "number" }, text),
+        el(
+          "tr",
+          {},
+          ["answer", "MRR", "Hits@1", "Hits@3", "Hits@10"].map((text, i) =>
+            el("th", { scope: "col", class: i > 0 && "number" }, text),
+          ),
         ),
       ),
+      el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
+      baselines.length > 0 &&
+        el(
+          "tbody",
+          {},
+          el("tr", {}, el("th", { scope: "rowgroup", colspan: 5 }, "baselines, without a model")),
+          baselines.map(([name, item]) => row(name, item)),
+        ),
     ),
-    el("tbody", {}, row("tail", report.by_side.tail), row("head", report.by_side.head)),
   );
 }
 
@@ -139,8 +156,8 @@ function list(rules) {
   );
 }
 
-/** Relation × metric, for each side; darker is better. */
-function heatMap(heat) {
+/** Relation × metric, for each side, and the MRR of the best baseline; darker is better. */
+function heatMap(heat, baselines) {
   const metrics = [
     ["MRR", (item) => item.mrr],
     ...HITS.map((k) => [`H@${k}`, (item) => item.hits[k]]),
@@ -148,6 +165,10 @@ function heatMap(heat) {
   const cell = (value) =>
     el("td", { class: `heat heat-${Math.min(9, Math.floor(value * 10))}` }, numbers.metric(value));
   const none = el("td", { class: "heat" }, "–");
+  const best = (relation, side) =>
+    baselines.length > 0
+      ? cell(Math.max(...baselines.map((item) => item.by_relation[relation][side])))
+      : none.cloneNode(true);
   const cells = (item) =>
     metrics.map(([, pick]) => (item && item.count ? cell(pick(item)) : none.cloneNode(true)));
   const rows = heat.map(({ relation, category, head, tail }) =>
@@ -157,10 +178,14 @@ function heatMap(heat) {
       el("th", { scope: "row", class: "name" }, short(relation), " ", el("small", {}, category)),
       el("td", { class: "number" }, numbers.count((tail ?? head)?.count ?? 0)),
       cells(tail),
+      best(relation, "tail"),
       cells(head),
+      best(relation, "head"),
     ),
   );
-  const names = metrics.map(([name]) => el("th", { scope: "col", class: "number" }, name));
+  const names = [...metrics.map(([name]) => name), "baseline"].map((name) =>
+    el("th", { scope: "col", class: "number" }, name),
+  );
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by relation" },
@@ -175,8 +200,8 @@ function heatMap(heat) {
           {},
           el("th", { scope: "col", rowspan: 2 }, "relation"),
           el("th", { scope: "col", rowspan: 2, class: "number" }, "triples"),
-          el("th", { scope: "colgroup", colspan: 4 }, "tail queries"),
-          el("th", { scope: "colgroup", colspan: 4 }, "head queries"),
+          el("th", { scope: "colgroup", colspan: 5 }, "tail queries"),
+          el("th", { scope: "colgroup", colspan: 5 }, "head queries"),
         ),
         el(
           "tr",
