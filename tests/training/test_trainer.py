@@ -18,7 +18,6 @@ from allneg.recipe import Recipe
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.trainer import Trainer, class_weights
 from naive_losses import one_loss
-from toy_models import TOY_MODELS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
@@ -187,7 +186,7 @@ FORMS = {
     "transe-2": ["model.name=transe", "model.norm=2"],
     "rotate-2": ["model.name=rotate", "model.norm=2"],
     "transe-bias": ["model.name=transe", "model.norm=2", "model.squared=true", "model.bias=true"],
-    **{name: [f"model.name={name}"] for name in TOY_MODELS},
+    "rote-bias": ["model.name=rote", "model.norm=2", "model.squared=true", "model.bias=true"],
 }
 NOT_RECIPROCAL = "model.reciprocal=false"
 SHARED = ["loss.negatives=shared", "loss.n_negatives=4"]
@@ -229,16 +228,12 @@ RELATION = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.usefixtures("toy_models")
 def test_gradients_are_those_of_the_formulas(form: str, case: str, graph: Graph) -> None:
     check_gradients(graph, *FORMS[form], *CASES[case])
 
 
 @pytest.mark.parametrize("case", BILINEAR)
-@pytest.mark.parametrize(
-    "name", [name for name, m in {**MODELS, **TOY_MODELS}.items() if not m.is_distance]
-)
-@pytest.mark.usefixtures("toy_models")
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
 def test_gradients_of_dura_are_those_of_the_formula(name: str, case: str, graph: Graph) -> None:
     check_gradients(graph, f"model.name={name}", *BILINEAR[case])
 

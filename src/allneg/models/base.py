@@ -55,12 +55,14 @@ class Model(ABC):
         """The query vector of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
-        """The vector whose products with relation rows score (head, ?, tail): (B, V)."""
+        """The vector whose products with (combined) relation rows score (head, ?, tail): (B, V)."""
         raise TypeError(f"{type(self).__name__} has no relation query")
 
     @classmethod
     def supports_relation_query(cls) -> bool:
-        return cls.relation_query is not Model.relation_query
+        """Whether relation rows can be candidates; combined ones are not rows of a table."""
+        is_row = cls.shared_shape is Model.shared_shape
+        return is_row and cls.relation_query is not Model.relation_query
 
     def combine(self, relation: Tensor, shared: Tensor) -> Tensor:
         """Relation rows combined with the shared parameter, for models that have one."""

@@ -33,7 +33,7 @@ class Model:
     """The formula and the size of its rows."""
 
     name: str = "complex"  # a key of MODELS
-    dim: int = 100  # coordinates per row; complex numbers for complex and rotate
+    dim: int = 100  # coordinates per row; complex numbers in complex, rotate and rote
     norm: Literal[1, 2] = 1  # of distances: 1 is the sum of moduli, 2 is Euclidean
     squared: bool = False  # norm 2 without the square root
     bias: bool = False  # with squared: a learned number per entity, added to its scores
