@@ -147,6 +147,19 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
             "regularizer.name dura is for bilinear models, not transe",
         ),
         (
+            ["model.name=quate", "regularizer.name=ivr"],
+            "regularizer.name ivr needs a relation query; quate has none",
+        ),
+        (["regularizer.exponent=2.5"], "regularizer.exponent is for regularizer.name ivr, not n3"),
+        (
+            ["regularizer.name=ivr", "regularizer.exponent=1"],
+            "regularizer.exponent must be at least 2",
+        ),
+        (
+            ["model.name=tucker", "loss.relation_weight=0.1"],
+            "loss.relation_weight needs a relation query; tucker has none",
+        ),
+        (
             ["model.name=transe", "model.norm=2", "model.bias=true"],
             "model.bias needs model.squared",
         ),

@@ -19,6 +19,7 @@ SETTINGS = {
     "l2": ("regularizer.name=l2",),
     "dura": ("regularizer.name=dura",),
     "dura-w, not reciprocal": ("regularizer.name=dura-w", "model.reciprocal=false"),
+    "ivr": ("regularizer.name=ivr", "regularizer.exponent=2.5", "model.name=tucker"),
     "relation prediction": ("loss.relation_weight=0.5",),
     "relation prediction, not reciprocal": (
         "loss.relation_weight=0.5", "model.reciprocal=false",

@@ -53,6 +53,9 @@ SAMPLES = [
         "loss.subsampling=true",
     ],
     ["model.entity_dropout=0.5", "model.relation_dropout=0.5"],
+    ["regularizer.name=ivr", "model.name=tucker"],
+    ["model.name=quate"],
+    ["model.name=rote", "model.norm=2", "model.squared=true", "model.bias=true"],
 ]
 
 

@@ -218,6 +218,7 @@ BILINEAR = {
     "dura": ["regularizer.name=dura"],
     "dura-w not reciprocal": ["regularizer.name=dura-w", NOT_RECIPROCAL],
 }
+IVR = ["regularizer.name=ivr", "regularizer.exponent=2.5", "regularizer.product_weight=2"]
 RELATION = {
     "relation loss": ["loss.relation_weight=0.5"],
     "relation loss not reciprocal in parts": [
@@ -236,6 +237,11 @@ def test_gradients_are_those_of_the_formulas(form: str, case: str, graph: Graph)
 @pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
 def test_gradients_of_dura_are_those_of_the_formula(name: str, case: str, graph: Graph) -> None:
     check_gradients(graph, f"model.name={name}", *BILINEAR[case])
+
+
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if m.has_relation_query()])
+def test_gradients_of_ivr_are_those_of_the_formula(name: str, graph: Graph) -> None:
+    check_gradients(graph, f"model.name={name}", *IVR, NOT_RECIPROCAL)
 
 
 @pytest.mark.parametrize("case", RELATION)

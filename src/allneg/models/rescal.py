@@ -12,6 +12,8 @@ class RESCAL(Model):
     A relation row holds the dim × dim matrix R, row by row.
     """
 
+    mixes_coordinates = True
+
     @property
     def relation_width(self) -> int:
         return self.dim**2

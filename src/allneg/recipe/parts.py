@@ -68,6 +68,8 @@ class Regularizer:
 
     name: str = "n3"  # a key of REGULARIZERS
     weight: float = 0.01  # factor of the penalty
+    exponent: float = 3.0  # ivr: of the norms, at least 2
+    product_weight: float = 1.0  # ivr: factor of the products of rows
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,11 @@ _SHARES = {
     "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",
     "data.test_share",
 }  # fmt: skip
-_OF_SOME_LOSSES = ("correction", "label_smoothing", "margin", "temperature")
+# Settings that only those losses or regularizers have that name them in `uses`.
+_OF_SOME = {
+    "loss": ("correction", "label_smoothing", "margin", "temperature"),
+    "regularizer": ("exponent", "product_weight"),
+}
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,11 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
     penalty = registered("regularizer.name")[regularizer]
     if penalty is not None and penalty.bilinear_only and kind.is_distance:
         yield f"regularizer.name {regularizer} is for bilinear models, not {model.name}"
+    elif penalty is not None and penalty.uses_relation_query and not kind.has_relation_query():
+        yield f"regularizer.name {regularizer} needs a relation query; {model.name} has none"
+    if recipe.regularizer.exponent < 2:
+        yield "regularizer.exponent must be at least 2"
+    yield from _unused("regularizer", recipe.regularizer)
     yield from _loss_clashes(recipe.loss, kind.is_distance)
     if hardware.mesh is not None and not MESH_FORM.fullmatch(hardware.mesh):
         yield "hardware.mesh must have the form rows=4,batch=2"
@@ -173,13 +182,19 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
         yield "hardware.table host updates rows on the CPU; set hardware.engine to auto"
 
 
+def _unused(part: str, settings: parts.Loss | parts.Regularizer) -> Iterator[str]:
+    """Settings of a part that are set, but that its loss or regularizer does not use."""
+    uses = {name: getattr(kind, "uses", ()) for name, kind in registered(f"{part}.name").items()}
+    for name in _OF_SOME[part]:
+        is_set = getattr(settings, name) != getattr(type(settings), name)
+        if is_set and name not in uses[settings.name]:
+            users = ", ".join(other for other in uses if name in uses[other])
+            yield f"{part}.{name} is for {part}.name {users}, not {settings.name}"
+
+
 def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
-    losses = registered("loss.name")
-    kind = losses[loss.name]
-    for name in _OF_SOME_LOSSES:
-        if name not in kind.uses and getattr(loss, name) != getattr(parts.Loss, name):
-            users = ", ".join(other for other in losses if name in losses[other].uses)
-            yield f"loss.{name} is for loss.name {users}, not {loss.name}"
+    kind = registered("loss.name")[loss.name]
+    yield from _unused("loss", loss)
     if loss.margin <= 0 and kind.needs_margin == "always":
         yield f"loss.name {loss.name} needs a loss.margin above 0, such as 6"
     if loss.margin <= 0 and kind.needs_margin == "distance" and is_distance:

@@ -17,7 +17,7 @@ from allneg.scoring.contrast import contrast
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
-from allneg.scoring.regularizers import REGULARIZERS, Regularizer
+from allneg.scoring.regularizers import make_regularizer
 from allneg.scoring.tables import MULTIPLE, BatchRows
 from allneg.training.capture import CapturedStep
 from allneg.training.execution import ExecutionPlan
@@ -49,10 +49,7 @@ class Trainer:
             self.tables.keep_bf16_copy()
         self.kernel = self.model.kernel.bind(device)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
-        kind = REGULARIZERS[recipe.regularizer.name]
-        self.regularizer: Regularizer | None = None
-        if kind is not None:
-            self.regularizer = kind(recipe.regularizer.weight, reciprocal)
+        self.regularizer = make_regularizer(recipe.regularizer, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         self.known: KnownAnswers | None = None  # answers known in train
         if self.plan.needs_known:
