@@ -75,10 +75,11 @@ class Regularizer:
 @dataclass(frozen=True)
 class Optimizer:
     name: str = "adagrad"  # a key of OPTIMIZERS
-    learning_rate: float = 0.1  # at the start
-    schedule: Literal["none", "step", "plateau"] = "none"  # of the learning rate
+    learning_rate: float = 0.1  # at the start, after the warm-up
+    schedule: Literal["none", "step", "exponential", "cosine", "plateau"] = "none"
     decay: float = 0.1  # the schedule multiplies the learning rate by this
-    every: int = 50  # step: in epochs; plateau: in evaluations without improvement
+    every: int = 50  # step, exponential: in epochs; plateau: in evaluations without improvement
+    warmup: int = 0  # epochs in which the learning rate rises
 
 
 @dataclass(frozen=True)

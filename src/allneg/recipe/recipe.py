@@ -176,6 +176,8 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
         yield "regularizer.exponent must be at least 2"
     yield from _unused("regularizer", recipe.regularizer)
     yield from _loss_clashes(recipe.loss, kind.is_distance)
+    if recipe.optimizer.warmup >= recipe.training.epochs:
+        yield "optimizer.warmup must be less than training.epochs"
     if hardware.mesh is not None and not MESH_FORM.fullmatch(hardware.mesh):
         yield "hardware.mesh must have the form rows=4,batch=2"
     if hardware.table == "host" and hardware.engine == "gpu":

@@ -225,7 +225,7 @@ class Trainer:
 
     def set_rate(self, state: State) -> float:
         """Set and return the learning rate of the epoch after `state`."""
-        rate = rate_at(self.recipe.optimizer, state)
+        rate = rate_at(self.recipe.optimizer, state, self.recipe.training.epochs)
         set_rate(self.optimizer, rate)
         return rate
 
