@@ -150,6 +150,7 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
             ["model.name=quate", "regularizer.name=ivr"],
             "regularizer.name ivr needs a relation query; quate has none",
         ),
+        (["training.average=1.5"], "training.average must be at most 1"),
         (["optimizer.warmup=100"], "optimizer.warmup must be less than training.epochs"),
         (["regularizer.exponent=2.5"], "regularizer.exponent is for regularizer.name ivr, not n3"),
         (

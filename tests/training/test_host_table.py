@@ -115,7 +115,7 @@ def test_a_restored_trainer_takes_the_same_steps(
 ) -> None:
     recipe = quick(HOST, STREAMED)
     first = after_steps(recipe, tiny_graph, CPU)
-    first.keep_best()
+    first.keep_best(first.tables)
     second = Trainer(recipe, tiny_graph, CPU)
     saved = first.checkpoint(State(epoch=2, best_epoch=1))
     second.restore(copy.deepcopy(saved))  # as from a disk: the tensors are not shared

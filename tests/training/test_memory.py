@@ -50,7 +50,7 @@ def train(n, recipe):
     )
     graph = Graph("made up", names, train, valid, test)
     trainer = Trainer(recipe, graph, DEVICE)
-    trainer.keep_best()
+    trainer.keep_best(trainer.tables)
     size = recipe.training.batch_size
     train, order = torch.from_numpy(train).to(DEVICE), Generator(DEVICE)
     for _ in range(6 if CUDA else 1):

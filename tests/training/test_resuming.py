@@ -57,6 +57,7 @@ def test_resuming_changes_nothing(
         ("training.micro_batch=3",),
         ("optimizer.schedule=step", "optimizer.every=2"),
         ("optimizer.schedule=plateau", "optimizer.every=1", "evaluation.every=1"),
+        ("training.average=0.5", "evaluation.every=1", "optimizer.learning_rate=1"),
         ("optimizer.schedule=cosine", "optimizer.warmup=1"),
         ("hardware.deterministic=true",),
         ("hardware.precision=bf16",),

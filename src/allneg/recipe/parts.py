@@ -87,6 +87,7 @@ class Training:
     epochs: int = 100  # maximum number of epochs
     batch_size: int = 500  # queries per step
     micro_batch: int | None = None  # queries in memory at once; None: the whole batch
+    average: float = 0.0  # 1: also try the mean of all epochs; less: of the last 1/(1 - average)
     seed: int = 0  # of initial values, shuffling and sampling
     save_seconds: float = 60.0  # minimum time between two checkpoints
 

@@ -176,6 +176,8 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
         yield "regularizer.exponent must be at least 2"
     yield from _unused("regularizer", recipe.regularizer)
     yield from _loss_clashes(recipe.loss, kind.is_distance)
+    if recipe.training.average > 1:
+        yield "training.average must be at most 1"
     if recipe.optimizer.warmup >= recipe.training.epochs:
         yield "optimizer.warmup must be less than training.epochs"
     if hardware.mesh is not None and not MESH_FORM.fullmatch(hardware.mesh):

@@ -18,6 +18,7 @@ from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
+from allneg.scoring import Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
@@ -102,6 +103,7 @@ class _Loop:
             self.trainer.align()
             n_steps = self._epoch(triples, total)
             epoch = self.state.epoch + 1
+            self.trainer.update_average(epoch)
             self.state = replace(self.state, epoch=epoch, step=0, loss=0.0)
             metrics = {"epoch": epoch, "loss": float(total) / n_steps, "rate": rate}
             total.zero_()
@@ -143,13 +145,19 @@ class _Loop:
         epoch, is_last = self.state.epoch, self.state.epoch == self.recipe.training.epochs
         is_time = is_last or epoch % self.recipe.evaluation.every == 0
         if len(self.graph.valid) and is_time:
-            report = self._report("valid")
+            tables, average = self.trainer.tables, self.trainer.average()
+            report, more = self._report("valid", tables), {}
+            if average is not None:
+                of_average = self._report("valid", average)
+                if is_better := of_average.mrr > report.mrr:
+                    tables, report = average, of_average
+                more = {"averaged": is_better}
             self.state = update_best(self.state, report.mrr, self.recipe)
             if self.state.best_epoch == epoch:
-                self.trainer.keep_best()
+                self.trainer.keep_best(tables)
             self.callbacks.on_evaluation(self.state, report)
             metrics = report.metrics.items()
-            return {"valid": {name: value for name, value in metrics if name != "count"}}
+            return {"valid": {name: value for name, value in metrics if name != "count"}, **more}
         if is_last and not self._is_finite():
             self._diverge(f"a row after epoch {epoch}")
         return {}
@@ -158,16 +166,17 @@ class _Loop:
         """Report on a split with the best weights, or on valid if the split is empty."""
         self.trainer.return_to_best()
         split = split if len(self.graph.split(split)) else "valid"
-        report = self._report(split) if len(self.graph.split(split)) else None
+        is_empty = not len(self.graph.split(split))
+        report = None if is_empty else self._report(split, self.trainer.tables)
         state = self._with_costs()
         best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)
         return report
 
-    def _report(self, split: str) -> Report:
-        trainer, block = self.trainer, self.recipe.evaluation.block
+    def _report(self, split: str, tables: Tables) -> Report:
+        block = self.recipe.evaluation.block
         try:
-            return evaluate(trainer.model, trainer.tables, self.graph, split, block=block)
+            return evaluate(self.trainer.model, tables, self.graph, split, block=block)
         except Diverged:
             self._diverge(f"a score of {split} after epoch {self.state.epoch}")
 

@@ -81,6 +81,7 @@ def plan(
         "gradients": _pinned(table) if on_host else table,
         "optimizer": OPTIMIZERS[recipe.optimizer.name].state_tables * table,
         "best tables": table if counts.valid else 0,
+        "averaged tables": table if recipe.training.average else 0,
     }
     known, row = 2 * counts.train * 3 * _ID, model.entity_width * _FLOAT
     copy = _BF16 * padded * model.entity_width if execution.keeps_bf16_copy else 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from allneg.errors import UsageError
+from allneg.errors import RecipeError, UsageError
 from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
@@ -53,6 +53,10 @@ def train(
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     callbacks.on_message(line)
+                if plan.training.average and not len(graph.valid):
+                    raise RecipeError(
+                        f"training.average needs valid triples; {graph.name} has none"
+                    )
                 refuse_if_too_large(plan, graph, device, world.rows.size)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name

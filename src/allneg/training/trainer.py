@@ -242,9 +242,33 @@ class Trainer:
                         if isinstance(tensor, Tensor) and tensor.dim():
                             self.world.rows.broadcast(tensor)
 
-    def keep_best(self) -> None:
-        """Remember the tables as the best so far."""
-        self.best = {name: tensor.clone() for name, tensor in self.tables.weights().items()}
+    @torch.no_grad()
+    def update_average(self, epoch: int) -> None:
+        """Add the tables after an epoch to their weighted mean, if the recipe wants one.
+
+        An epoch counts `training.average` times the one after it. The mean is a part of the
+        optimizer's state, as in PyTorch's ASGD, so it is saved, restored and split with it.
+        """
+        decay = self.recipe.training.average
+        if not decay:
+            return
+        total = epoch if decay == 1 else (1 - decay**epoch) / (1 - decay)  # of all counts
+        for parameter in self.tables.parameters():
+            state = self.optimizer.state[parameter]
+            if epoch == 1:
+                state["average"] = torch.zeros_like(parameter, requires_grad=False)
+            state["average"].lerp_(parameter, 1 / total)
+
+    def average(self) -> Tables | None:
+        """The mean of the tables, if the recipe wants one."""
+        if not self.recipe.training.average:
+            return None
+        tables, states = self.tables.named_parameters(), self.optimizer.state
+        return self.tables.replaced({name: states[table]["average"] for name, table in tables})
+
+    def keep_best(self, tables: Tables) -> None:
+        """Remember these tables as the best so far."""
+        self.best = {name: tensor.clone() for name, tensor in tables.weights().items()}
 
     def return_to_best(self) -> None:
         """Restore the tables with the best validation MRR, if there are any."""
@@ -253,7 +277,8 @@ class Trainer:
 
     def checkpoint(self, state: State) -> Checkpoint:
         # Directly after the best ranking the tables are the best: no need to write them twice.
-        best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best
+        is_best = state.step == 0 and state.best_epoch == state.epoch
+        best = {} if is_best and not self.recipe.training.average else self.best
         tensors = optimizer_tensors(self.optimizer, self.tables)
         return Checkpoint(state, self.tables.weights(), tensors, best)
 
