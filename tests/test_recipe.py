@@ -150,6 +150,22 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
             ["model.name=quate", "regularizer.name=ivr"],
             "regularizer.name ivr needs a relation query; quate has none",
         ),
+        (
+            ["loss.grouped=true", "loss.name=margin", "loss.margin=1"],
+            "loss.grouped is for loss.name softmax, logistic, not margin",
+        ),
+        (
+            ["loss.grouped=true", "loss.negatives=shared", "loss.n_negatives=4"],
+            "loss.grouped needs loss.negatives all, not shared",
+        ),
+        (
+            ["loss.grouped=true", "loss.mask_known=true"],
+            "loss.mask_known does not work with loss.grouped and loss.name softmax",
+        ),
+        (
+            ["loss.grouped=true", "loss.name=logistic", "loss.subsampling=true"],
+            "loss.subsampling does not work with loss.grouped and loss.name logistic",
+        ),
         (["training.average=1.5"], "training.average must be at most 1"),
         (["optimizer.warmup=100"], "optimizer.warmup must be less than training.epochs"),
         (["regularizer.exponent=2.5"], "regularizer.exponent is for regularizer.name ivr, not n3"),

@@ -71,6 +71,7 @@ RECIPES = [
     ["loss.mask_known=true", "loss.subsampling=true"],
     ["loss.relation_weight=0.5", "model.reciprocal=false", "optimizer.name=sgd"],
     ["model.entity_dropout=0.3"],
+    ["loss.grouped=true", "loss.name=logistic"],
 ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from allneg.graph import Graph
@@ -166,11 +168,16 @@ def check_gradients(graph: Graph, *settings: str) -> None:
     """Value and gradients of a step are those of the loops, to the rounding of float32."""
     common = ["model.dim=3", "model.scale=0.8", "regularizer.weight=0.1"]
     recipe = Recipe().with_settings([*common, "training.batch_size=18", *settings])
-    trainer, queries = Trainer(recipe, graph, CPU), both_sides()
+    trainer = Trainer(recipe, graph, CPU)
+    queries = grouped_queries(trainer) if recipe.loss.grouped else both_sides()
     sample = NegativeSample()
     if trainer.plan.draws_sample:
         sample = draw_sample(recipe, trainer.model, queries, N, Generator().manual_seed(2))
     value = trainer.gradients(queries, sample)
+    if recipe.loss.grouped and sample.entity_mask is not None:
+        first, group = queries.distinct()
+        masks = sample.entity_mask[first][group], sample.relation_mask[first][group]
+        sample = replace(sample, entity_mask=masks[0], relation_mask=masks[1])
     naive = Naive(trainer, queries, sample)
     truth = naive.value()
     truth.backward()
@@ -221,6 +228,7 @@ BILINEAR = {
 IVR = ["regularizer.name=ivr", "regularizer.exponent=2.5", "regularizer.product_weight=2"]
 RELATION = {
     "relation loss": ["loss.relation_weight=0.5"],
+    "relation loss grouped": ["loss.relation_weight=0.5", "loss.grouped=true"],
     "relation loss not reciprocal in parts": [
         "loss.relation_weight=0.5", NOT_RECIPROCAL, "training.micro_batch=4", *PER_QUERY,
     ],
@@ -231,6 +239,61 @@ RELATION = {
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_those_of_the_formulas(form: str, case: str, graph: Graph) -> None:
     check_gradients(graph, *FORMS[form], *CASES[case])
+
+
+GROUPED = ["loss.grouped=true"]
+GROUPED_CASES = {
+    "softmax": [],
+    "not reciprocal in parts": [NOT_RECIPROCAL, "training.micro_batch=4"],
+    "in blocks": ["loss.block=1", "loss.class_weights=true"],
+    "subsampling": ["loss.subsampling=true", "regularizer.name=none"],
+}
+
+
+def grouped_queries(trainer: Trainer) -> Queries:
+    """All queries with their answers in one batch, equal ones together."""
+    generator = Generator(trainer.tables.device).manual_seed(1)
+    (queries,) = trainer.batches(torch.tensor(TRIPLES), generator)[1]
+    assert len(queries) == 2 * len(TRIPLES)
+    return queries
+
+
+@pytest.mark.parametrize("case", GROUPED_CASES)
+@pytest.mark.parametrize("form", FORMS)
+def test_grouped_answers_have_the_softmax_loss_of_single_ones(
+    form: str, case: str, graph: Graph
+) -> None:
+    check_gradients(graph, *FORMS[form], *GROUPED, *GROUPED_CASES[case])
+
+
+def test_a_query_with_several_answers_has_one_dropout_mask(graph: Graph) -> None:
+    check_gradients(graph, *GROUPED, "model.entity_dropout=0.5", "model.relation_dropout=0.3")
+
+
+@pytest.mark.parametrize("more", [[], ["training.micro_batch=3", "loss.block=1"]])
+@pytest.mark.parametrize("form", ["complex", "tucker", "transe", "transe-2", "rote-bias"])
+def test_grouped_logistic_is_the_binary_cross_entropy_of_all_entities(
+    form: str, more: list[str], graph: Graph
+) -> None:
+    settings = ["model.dim=3", "model.scale=0.8", "regularizer.name=none", *LOGISTIC, *GROUPED]
+    recipe = Recipe().with_settings([*FORMS[form], *settings, "training.batch_size=18", *more])
+    trainer = Trainer(recipe, graph, CPU)
+    queries = grouped_queries(trainer)
+    value = trainer.gradients(queries, NegativeSample())
+    naive = Naive(trainer, queries, NegativeSample())
+    losses = []
+    for i in queries.distinct()[0].tolist():
+        scores = naive.model.kernel(naive._query(i), naive.parameters["entities"])[0]
+        labels = torch.zeros(N, dtype=torch.float64)
+        labels[list(naive._known(i))] = 1.0
+        shifted = scores + recipe.loss.margin
+        losses.append(F.binary_cross_entropy_with_logits(shifted, labels, reduction="sum"))
+    truth = torch.stack(losses).mean()
+    truth.backward()
+    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
+    for name, parameter in trainer.tables.named_parameters():
+        true = naive.parameters[name].grad
+        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("case", BILINEAR)
@@ -388,6 +451,28 @@ def test_the_memory_of_a_trainer_is_freed_at_once(
         assert [reference() for reference in held] == [None, None]
     finally:
         gc.enable()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("loss", [["loss.name=softmax"], LOGISTIC])
+@pytest.mark.parametrize("form", ["complex", "quate", "transe", "rotate", "rote-bias"])
+def test_grouped_steps_on_a_gpu_are_those_of_a_cpu(
+    form: str, loss: list[str], precision: str, graph: Graph
+) -> None:
+    settings = ["model.dim=3", "model.scale=0.8", "training.batch_size=18", *GROUPED, *loss]
+    precise = [f"hardware.precision={precision}"]
+    recipe = Recipe().with_settings([*FORMS[form], *settings, *precise])
+    near, far = (Trainer(recipe, graph, device) for device in (CPU, CUDA))
+    values = [
+        float(trainer.gradients(queries, NegativeSample()))
+        for trainer, queries in ((near, grouped_queries(near)), (far, grouped_queries(far)))
+    ]
+    assert values[1] == pytest.approx(values[0], rel=1e-2 if precision == "bf16" else 1e-4)
+    tolerance = 2e-2 if precision == "bf16" else 1e-4
+    for name, true in near.tables.named_parameters():
+        found = dict(far.tables.named_parameters())[name].grad[: len(true)].cpu()
+        torch.testing.assert_close(found, true.grad, rtol=tolerance, atol=tolerance / 10)
 
 
 @pytest.mark.gpu

@@ -55,6 +55,7 @@ class Loss:
     label_smoothing: float = 0.0  # softmax: share of the label that all candidates get
     margin: float = 0.0  # added to every score, except in the softmax
     temperature: float = 1.0  # self-adversarial: factor of the scores in the weights
+    grouped: bool = False  # each distinct query once, with all of its answers
     mask_known: bool = False  # do not use a query's other answers in train as negatives
     subsampling: bool = False  # weight queries by 1/sqrt(frequency of their pairs)
     class_weights: bool = False  # weight queries by the frequency of their answer, as in DURA

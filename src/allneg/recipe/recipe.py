@@ -28,7 +28,7 @@ _SHARES = {
 }  # fmt: skip
 # Settings that only those losses or regularizers have that name them in `uses`.
 _OF_SOME = {
-    "loss": ("correction", "label_smoothing", "margin", "temperature"),
+    "loss": ("correction", "grouped", "label_smoothing", "margin", "temperature"),
     "regularizer": ("exponent", "product_weight"),
 }
 
@@ -205,6 +205,13 @@ def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
         yield f"{loss.name} on distances needs a loss.margin above 0, such as 6"
     if loss.class_weights and loss.subsampling:
         yield "loss.class_weights and loss.subsampling both weight queries; set only one of them"
+    if loss.grouped:
+        if loss.negatives != "all":
+            yield f"loss.grouped needs loss.negatives all, not {loss.negatives}"
+        weights = ("class_weights", "subsampling") if kind.once_per_query else ()
+        for name in ("mask_known", "label_smoothing", *weights):
+            if getattr(loss, name):
+                yield f"loss.{name} does not work with loss.grouped and loss.name {loss.name}"
     if loss.negatives != "all" and loss.n_negatives is None:
         yield f"loss.negatives {loss.negatives} needs loss.n_negatives, such as 256"
     if loss.negatives == "all" and loss.n_negatives is not None:

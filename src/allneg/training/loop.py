@@ -12,7 +12,6 @@ from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import Report, evaluate
-from allneg.graph.queries import batches
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
@@ -115,10 +114,10 @@ class _Loop:
     def _epoch(self, triples: torch.Tensor, total: torch.Tensor) -> int:
         """The steps of an epoch that are left; adds their losses to `total`."""
         training, epoch = self.recipe.training, self.state.epoch
-        n_steps = math.ceil(2 * len(triples) / training.batch_size)
         order = Generator(self.device).manual_seed(mixed_seed(training.seed, 2, epoch))
         generator = Generator(self.device)
-        for step, queries in enumerate(batches(triples, training.batch_size, order)):
+        n_steps, batches = self.trainer.batches(triples, order)
+        for step, queries in enumerate(batches):
             if step < self.state.step:
                 continue  # done before an interruption
             generator.manual_seed(mixed_seed(training.seed, 3, epoch, step))

@@ -1,11 +1,15 @@
 """The training step: gather, contrast, backward, scatter, update."""
 
+import math
+from collections.abc import Iterator
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
-from allneg.graph.queries import KnownAnswers, Queries
+from allneg.graph.queries import KnownAnswers, Queries, batches
 from allneg.kernels import dot
 from allneg.kernels.fused import scatter_add
 from allneg.recipe import Loss as LossSettings
@@ -15,6 +19,7 @@ from allneg.runs.checkpoint import Checkpoint, State
 from allneg.scoring import Shard, Tables
 from allneg.scoring.contrast import contrast
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
+from allneg.scoring.groups import contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
 from allneg.scoring.regularizers import make_regularizer
@@ -61,6 +66,14 @@ class Trainer:
         self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
         self._captured = CapturedStep() if self.plan.is_captured else None
+
+    def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
+        """The number of batches of an epoch, and the batches in random order."""
+        size = self.recipe.training.batch_size
+        if self.recipe.loss.grouped:
+            assert self.known is not None
+            return math.ceil(len(self.known.keys) / size), self.known.batches(size, generator)
+        return math.ceil(2 * len(triples) / size), batches(triples, size, generator)
 
     def step(self, queries: Queries, generator: Generator) -> Tensor:
         """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
@@ -128,11 +141,20 @@ class Trainer:
         rows = tables.gather(queries)
         query = self._query(rows, queries, sample)
         candidates = find_candidates(tables, queries, sample, known, settings)
-        losses, d_query, d_candidates = contrast(
-            self.kernel, query.detach(), candidates, self.loss, weight, self.plan.block,
-            tables.bf16_copy if candidates.ids is None else None,
-            self.world.rows, self.world.batch if self.plan.overlaps_sums else NO_GROUP,
+        compare = partial(
+            contrast, self.kernel, loss=self.loss, block=self.plan.block,
+            bf16_copy=tables.bf16_copy if candidates.ids is None else None,
+            rows_group=self.world.rows,
+            batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
         )  # fmt: skip
+        if settings.grouped:
+            assert self.known is not None
+            losses, d_query, d_candidates = contrast_groups(
+                compare, self.kernel, self.loss, query.detach(), rows.answer, queries, self.known,
+                candidates, weight,
+            )  # fmt: skip
+        else:
+            losses, d_query, d_candidates = compare(query.detach(), candidates, weight=weight)
         if self.model.bias and self.loss.shift_invariant:
             # The bias of the query shifts all its scores, so its gradient is 0. AdaGrad would turn
             # the rounding error of this 0 into a full step.
@@ -216,6 +238,9 @@ class Trainer:
         """Each query's share of the batch's loss, where they differ: (B,), with sum 1."""
         if self.class_weights is not None:
             weight = self.class_weights.index_select(0, queries.answer)
+        elif self.recipe.loss.grouped and self.loss.once_per_query:
+            assert self.known is not None
+            weight = self.known.counts(queries).float().reciprocal()
         else:
             assert self.known is not None
             # Counts start at 4 for a pair that occurs once, as in RotatE's code.
