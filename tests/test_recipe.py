@@ -166,6 +166,19 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
             ["loss.grouped=true", "loss.name=logistic", "loss.subsampling=true"],
             "loss.subsampling does not work with loss.grouped and loss.name logistic",
         ),
+        (
+            ["loss.distillation=1", "model.name=rotate"],
+            "loss.distillation is for bilinear models, not rotate",
+        ),
+        (
+            ["loss.distillation=1", "training.micro_batch=4"],
+            "loss.distillation does not work with training.micro_batch 4",
+        ),
+        (
+            ["loss.distillation=1", "loss.name=logistic"],
+            "loss.distillation is for loss.name softmax, not logistic",
+        ),
+        (["loss.distillation_start=3"], "loss.distillation_start needs loss.distillation"),
         (["training.average=1.5"], "training.average must be at most 1"),
         (["optimizer.warmup=100"], "optimizer.warmup must be less than training.epochs"),
         (["regularizer.exponent=2.5"], "regularizer.exponent is for regularizer.name ivr, not n3"),

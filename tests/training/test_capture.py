@@ -109,6 +109,7 @@ def test_captured_steps_have_the_values_and_gradients_of_plain_ones(settings: li
         "training.micro_batch=10",
         "loss.mask_known=true",
         "loss.grouped=true",
+        "loss.distillation=1",
         "hardware.deterministic=true",
         "optimizer.name=sgd",
         "hardware.table=host",

@@ -55,6 +55,7 @@ def test_resuming_changes_nothing(
         ("model.entity_dropout=0.3", "model.relation_dropout=0.2", "loss.label_smoothing=0.1"),
         ("model.reciprocal=false", "regularizer.name=l2"),
         ("training.micro_batch=3",),
+        ("loss.distillation=1", "loss.distillation_start=1"),
         ("loss.grouped=true", "training.batch_size=4"),
         ("optimizer.schedule=step", "optimizer.every=2"),
         ("optimizer.schedule=plateau", "optimizer.every=1", "evaluation.every=1"),

@@ -17,6 +17,8 @@ from allneg.graph.graph import Triples, Vocabulary
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS
 from allneg.recipe import Recipe
+from allneg.runs.checkpoint import State
+from allneg.scoring.distillation import pruned
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.trainer import Trainer, class_weights
 from naive_losses import one_loss
@@ -296,6 +298,45 @@ def test_grouped_logistic_is_the_binary_cross_entropy_of_all_entities(
         torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
+def test_gradients_of_self_distillation_are_those_of_the_formula(name: str, graph: Graph) -> None:
+    settings = [f"model.name={name}", "model.dim=3", "model.scale=0.8", "loss.distillation=0.5"]
+    if MODELS[name].supports_relation_query():
+        settings += ["loss.relation_weight=0.3", "loss.block=1"]
+    recipe = Recipe().with_settings([*settings, "training.batch_size=18"])
+    trainer, queries = Trainer(recipe, graph, CPU), both_sides()
+    trainer.begin_epoch(State())
+    value = trainer.gradients(queries, NegativeSample())
+    naive = Naive(trainer, queries, NegativeSample())
+    student = Naive(trainer, queries, NegativeSample())
+    masks = {key: rows != 0 for key, rows in pruned(trainer.tables).named_parameters()}
+    student.parameters = {key: rows * masks[key] for key, rows in naive.parameters.items()}
+    truth = naive.value() + student.value()
+    for i in range(len(queries)):
+        p, q = (
+            (each.model.kernel(each._query(i), each.parameters["entities"])[0] / 3).log_softmax(0)
+            for each in (naive, student)
+        )
+        for own, other in ((p, q.detach()), (q, p.detach())):
+            divergence = 3 * (own.exp() * (own - other)).sum() + (other.exp() * (other - own)).sum()
+            truth = truth + 0.5 * divergence / len(queries)
+    truth.backward()
+    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
+    for key, parameter in trainer.tables.named_parameters():
+        true = naive.parameters[key].grad
+        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
+
+
+def test_self_distillation_begins_after_its_epochs(graph: Graph) -> None:
+    settings = ["loss.distillation=1", "loss.distillation_start=3", "model.dim=3"]
+    trainer = Trainer(Recipe().with_settings(settings), graph, CPU)
+    found = []
+    for epoch in (2, 3):
+        trainer.begin_epoch(State(epoch=epoch))
+        found.append(trainer.distils)
+    assert found == [False, True]
+
+
 @pytest.mark.parametrize("case", BILINEAR)
 @pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
 def test_gradients_of_dura_are_those_of_the_formula(name: str, case: str, graph: Graph) -> None:
@@ -455,19 +496,28 @@ def test_the_memory_of_a_trainer_is_freed_at_once(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-@pytest.mark.parametrize("loss", [["loss.name=softmax"], LOGISTIC])
-@pytest.mark.parametrize("form", ["complex", "quate", "transe", "rotate", "rote-bias"])
-def test_grouped_steps_on_a_gpu_are_those_of_a_cpu(
-    form: str, loss: list[str], precision: str, graph: Graph
+@pytest.mark.parametrize(
+    "form, more",
+    [
+        *((form, GROUPED) for form in ("complex", "quate", "transe", "rotate", "rote-bias")),
+        *((form, [*GROUPED, *LOGISTIC]) for form in ("complex", "transe")),
+        *((form, ["loss.distillation=1"]) for form in ("complex", "tucker")),
+    ],
+)
+def test_grouped_and_distilled_steps_on_a_gpu_are_those_of_a_cpu(
+    form: str, more: list[str], precision: str, graph: Graph
 ) -> None:
-    settings = ["model.dim=3", "model.scale=0.8", "training.batch_size=18", *GROUPED, *loss]
+    settings = ["model.dim=3", "model.scale=0.8", "training.batch_size=18", *more]
     precise = [f"hardware.precision={precision}"]
     recipe = Recipe().with_settings([*FORMS[form], *settings, *precise])
-    near, far = (Trainer(recipe, graph, device) for device in (CPU, CUDA))
-    values = [
-        float(trainer.gradients(queries, NegativeSample()))
-        for trainer, queries in ((near, grouped_queries(near)), (far, grouped_queries(far)))
-    ]
+    near, far = trainers = [Trainer(recipe, graph, device) for device in (CPU, CUDA)]
+    values = []
+    for trainer in trainers:
+        trainer.begin_epoch(State())
+        generator = Generator(trainer.tables.device)
+        triples = torch.tensor(TRIPLES, device=generator.device)
+        (queries,) = trainer.batches(triples, generator)[1]
+        values.append(float(trainer.gradients(queries, NegativeSample())))
     assert values[1] == pytest.approx(values[0], rel=1e-2 if precision == "bf16" else 1e-4)
     tolerance = 2e-2 if precision == "bf16" else 1e-4
     for name, true in near.tables.named_parameters():

@@ -60,6 +60,8 @@ class Loss:
     subsampling: bool = False  # weight queries by 1/sqrt(frequency of their pairs)
     class_weights: bool = False  # weight queries by the frequency of their answer, as in DURA
     relation_weight: float = 0.0  # weight of a second softmax that predicts (h, ?, t)
+    distillation: float = 0.0  # softmax: weight of self-distillation with pruned tables
+    distillation_start: int = 0  # epochs before it begins
     block: int = 1 << 28  # scores in memory; larger batches are computed in blocks of rows
 
 

@@ -28,9 +28,11 @@ _SHARES = {
 }  # fmt: skip
 # Settings that only those losses or regularizers have that name them in `uses`.
 _OF_SOME = {
-    "loss": ("correction", "grouped", "label_smoothing", "margin", "temperature"),
+    "loss": ("correction", "distillation", "grouped", "label_smoothing", "margin", "temperature"),
     "regularizer": ("exponent", "product_weight"),
 }
+_DISTILLED = {"loss.negatives": "all", "loss.grouped": False, "training.micro_batch": None,
+              "hardware.table": "device"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,15 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
         yield "regularizer.exponent must be at least 2"
     yield from _unused("regularizer", recipe.regularizer)
     yield from _loss_clashes(recipe.loss, kind.is_distance)
+    if recipe.loss.distillation:
+        if kind.is_distance:
+            yield f"loss.distillation is for bilinear models, not {model.name}"
+        for name, needed in _DISTILLED.items():
+            part, _, setting = name.partition(".")
+            if (value := getattr(getattr(recipe, part), setting)) != needed:
+                yield f"loss.distillation does not work with {name} {text.shown(value)}"
+    elif recipe.loss.distillation_start:
+        yield "loss.distillation_start needs loss.distillation"
     if recipe.training.average > 1:
         yield "training.average must be at most 1"
     if recipe.optimizer.warmup >= recipe.training.epochs:

@@ -85,7 +85,7 @@ class Softmax(Loss):
     """
 
     shift_invariant = True
-    uses = ("label_smoothing", "correction", "grouped")
+    uses = ("label_smoothing", "correction", "grouped", "distillation")
 
     def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
         return log_sum_exp(scores, target, count)

@@ -98,8 +98,7 @@ class _Loop:
         exact = torch.float32 if self.device.type == "mps" else torch.float64
         total = torch.tensor(self.state.loss, dtype=exact, device=self.device)
         while self.state.epoch < self.recipe.training.epochs and not self._is_done():
-            rate = self.trainer.set_rate(self.state)
-            self.trainer.align()
+            rate = self.trainer.begin_epoch(self.state)
             n_steps = self._epoch(triples, total)
             epoch = self.state.epoch + 1
             self.trainer.update_average(epoch)

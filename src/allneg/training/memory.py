@@ -97,6 +97,7 @@ def plan(
         training={
             "scores": _scores(recipe, model, execution),
             "rows of a batch": _rows(model, execution),
+            "pruned tables": 3 * table if recipe.loss.distillation else 0,  # and their gradients
             "bfloat16 copies": _bf16_copies(model, execution),
             # Two blocks of rows come to the device, and three of gradients leave it.
             "streamed rows": 5 * (execution.block or padded) * row if on_host else 0,
@@ -151,7 +152,8 @@ def _scores(recipe: Recipe, model: Model, execution: ExecutionPlan) -> int:
     if execution.negatives == "per_query":
         # Each query's rows, their differences or products, and the gradients of both.
         return 4 * execution.queries * execution.columns * row
-    copies = 1 + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
+    distilled = 6 if recipe.loss.distillation else 0
+    copies = 1 + distilled + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
     gathered = 2 * execution.columns * row if execution.negatives == "shared" else 0
     block = execution.block or execution.columns
     return int(copies * execution.queries * block * _FLOAT) + gathered

@@ -10,9 +10,10 @@ from allneg.graph import read_graph
 from allneg.hardware import find_device
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
-from allneg.runs import Run, check_new, new_folder
+from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.folder import is_ours
 from allneg.training.callbacks import Callbacks
+from allneg.training.execution import ExecutionPlan
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import refuse_if_too_large
@@ -57,6 +58,8 @@ def train(
                     raise RecipeError(
                         f"training.average needs valid triples; {graph.name} has none"
                     )
+                mesh = Mesh(world.rows.size, world.batch.size)
+                ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 refuse_if_too_large(plan, graph, device, world.rows.size)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name

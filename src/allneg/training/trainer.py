@@ -18,6 +18,7 @@ from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.scoring import Shard, Tables
 from allneg.scoring.contrast import contrast
+from allneg.scoring.distillation import divergences, pruned
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
 from allneg.scoring.groups import contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
@@ -65,6 +66,7 @@ class Trainer:
         batch = recipe.training.batch_size
         self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
+        self.distils = False  # in this epoch
         self._captured = CapturedStep() if self.plan.is_captured else None
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
@@ -109,7 +111,8 @@ class Trainer:
             weight = self.query_weights(queries)
         if self.plan.splits_batch:
             return self._gradients_in_parts(queries, sample, weight)
-        return self._add_gradients(queries, sample, weight, 1 / n)
+        total = self._add_gradients(self.tables, queries, sample, weight, 1 / n)
+        return total + self._distil(queries, sample, weight) if self.distils else total
 
     def _gradients_in_parts(
         self, queries: Queries, sample: NegativeSample, weight: Tensor
@@ -123,20 +126,26 @@ class Trainer:
         values = []
         for first in range(start, stop, size):
             part = slice(first, min(first + size, stop))
-            values.append(self._add_gradients(queries[part], sample[part], weight[part], share))
+            some = queries[part], sample[part], weight[part]
+            values.append(self._add_gradients(self.tables, *some, share))
         total = torch.stack(values).sum()
         if self.world.batch.size > 1:
             self._sum_gradients(total)
         return total
 
     def _add_gradients(
-        self, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
+        self,
+        tables: Tables,
+        queries: Queries,
+        sample: NegativeSample,
+        weight: Tensor,
+        share: float,
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
         `weight` (B,) is that of each query's loss, and `share` that of its penalty.
         """
-        tables, settings = self.tables, self.recipe.loss
+        settings = self.recipe.loss
         known = self.known if settings.mask_known else None
         rows = tables.gather(queries)
         query = self._query(rows, queries, sample)
@@ -160,14 +169,35 @@ class Trainer:
             # the rounding error of this 0 into a full step.
             d_query[:, -1] = 0.0
         if settings.relation_weight:
-            losses = losses + self._relation_loss(rows, queries, weight)
+            losses = losses + self._relation_loss(tables, rows, queries, weight)
         query.backward(d_query)
         losses = weight * losses
         if self.regularizer is not None:
             penalties = self.regularizer.backward(self.model, rows, queries, share)
             losses.add_(penalties, alpha=share * self.regularizer.weight)
-        self._scatter(rows, queries, candidates, d_candidates)
+        self._scatter(tables, rows, queries, candidates.ids, d_candidates)
         return losses.sum()
+
+    def _distil(self, queries: Queries, sample: NegativeSample, weight: Tensor) -> Tensor:
+        """Add the gradients of self-distillation; returns the losses of student and divergence."""
+        student, n = pruned(self.tables), len(self.tables.shard)
+        both, factor = (self.tables, student), self.recipe.loss.distillation * weight
+        total = self._add_gradients(student, queries, sample, weight, 1 / len(weight))
+        rows = [tables.gather(queries) for tables in both]
+        vectors = [self._query(some, queries, sample) for some in rows]
+        entities = [tables.entities.detach()[:n] for tables in both]
+        values, d_vectors, d_entities = divergences(
+            self.kernel, [vector.detach() for vector in vectors], entities, factor, self.plan.block
+        )
+        for i, tables in enumerate(both):
+            vectors[i].backward(d_vectors[i])
+            padding = len(tables.entities) - n
+            d_table = F.pad(d_entities[i], (0, 0, 0, padding))
+            self._scatter(tables, rows[i], queries, None, d_table)
+        for table, kept in zip(self.tables.parameters(), student.parameters(), strict=True):
+            assert kept.grad is not None
+            _accumulate(table, kept.grad.masked_fill(kept == 0, 0.0))
+        return total + (factor * values).sum()
 
     def _query(self, rows: BatchRows, queries: Queries, sample: NegativeSample) -> Tensor:
         """The query vectors of a batch, with dropout: (B, W)."""
@@ -180,9 +210,11 @@ class Trainer:
             relation = self.model.combine(relation, rows.shared)
         return self.model.query(entity, relation, queries.side, self.tables.reciprocal)
 
-    def _relation_loss(self, rows: BatchRows, queries: Queries, weight: Tensor) -> Tensor:
+    def _relation_loss(
+        self, tables: Tables, rows: BatchRows, queries: Queries, weight: Tensor
+    ) -> Tensor:
         """The weighted loss of (head, ?, tail) against all relations, with its gradients: (B,)."""
-        tables, factor = self.tables, self.recipe.loss.relation_weight
+        factor = self.recipe.loss.relation_weight
         head, tail = rows.entity, rows.answer
         if not tables.reciprocal:  # a reciprocal relation also leads from the entity to the answer
             tails = queries.side.unsqueeze(1) == 0
@@ -199,14 +231,21 @@ class Trainer:
         return factor * losses
 
     def _scatter(
-        self, rows: BatchRows, queries: Queries, candidates: Candidates, d_candidates: Tensor
+        self,
+        tables: Tables,
+        rows: BatchRows,
+        queries: Queries,
+        candidates: Tensor | None,
+        d_candidates: Tensor,
     ) -> None:
-        """Add the gradients of gathered rows and candidates to those of the tables."""
-        tables = self.tables
-        if candidates.ids is None:
+        """Add the gradients of gathered rows and candidates to those of the tables.
+
+        `candidates` are the entities of their rows; None for the whole table.
+        """
+        if candidates is None:
             _accumulate(tables.entities, d_candidates)
         else:
-            tables.scatter(candidates.ids, d_candidates)
+            tables.scatter(candidates, d_candidates)
         for ids, grad in ((queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)):
             if grad is not None:
                 if self.plan.overlaps_sums:
@@ -247,6 +286,13 @@ class Trainer:
             count = self.known.counts(queries) + self.known.counts(queries.other_side()) + 6
             weight = count.float().rsqrt()
         return weight / weight.sum()
+
+    def begin_epoch(self, state: State) -> float:
+        """Prepare the epoch after `state`; returns its learning rate."""
+        loss = self.recipe.loss
+        self.distils = loss.distillation > 0 and state.epoch >= loss.distillation_start
+        self.align()
+        return self.set_rate(state)
 
     def set_rate(self, state: State) -> float:
         """Set and return the learning rate of the epoch after `state`."""
