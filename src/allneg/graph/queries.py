@@ -117,7 +117,8 @@ class KnownAnswers:
         """
         order = torch.randperm(len(self.keys), generator=generator, device=self.keys.device)
         for some in order.split(size):
-            query, answer = self._pairs(self.starts[some], self.starts.diff()[some])
+            first = self.starts[some]
+            query, answer = self._pairs(first, self.starts[some + 1] - first)
             key = self.keys[some][query]
             relation, entity = key // self.n_entities, key % self.n_entities
             side = relation // self.n_relations
