@@ -1,4 +1,4 @@
-"""A tiny graph, a run trained on it, toy models, and the options of the tests."""
+"""A tiny graph, a run trained on it, and the options of the tests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import torch
 
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
-from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
 
-sys.path.append(str(Path(__file__).parent))  # for toy_models and interpreter
+sys.path.append(str(Path(__file__).parent))  # for interpreter and naive_losses
 
 from interpreter import interpreted
 
@@ -90,15 +89,6 @@ def plain_torch() -> Iterator[None]:
     yield
     if torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def toy_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes may name the toy models, for this test."""
-    from toy_models import TOY_MODELS
-
-    for name, model in TOY_MODELS.items():
-        monkeypatch.setitem(MODELS, name, model)
 
 
 @pytest.fixture(scope="session")

@@ -147,6 +147,50 @@ def test_a_wrong_value_is_named_with_what_it_should_be(setting: str, message: st
             "regularizer.name dura is for bilinear models, not transe",
         ),
         (
+            ["model.name=quate", "regularizer.name=ivr"],
+            "regularizer.name ivr needs a relation query; quate has none",
+        ),
+        (
+            ["loss.grouped=true", "loss.name=margin", "loss.margin=1"],
+            "loss.grouped is for loss.name softmax, logistic, not margin",
+        ),
+        (
+            ["loss.grouped=true", "loss.negatives=shared", "loss.n_negatives=4"],
+            "loss.grouped needs loss.negatives all, not shared",
+        ),
+        (
+            ["loss.grouped=true", "loss.mask_known=true"],
+            "loss.mask_known does not work with loss.grouped and loss.name softmax",
+        ),
+        (
+            ["loss.grouped=true", "loss.name=logistic", "loss.subsampling=true"],
+            "loss.subsampling does not work with loss.grouped and loss.name logistic",
+        ),
+        (
+            ["loss.distillation=1", "model.name=rotate"],
+            "loss.distillation is for bilinear models, not rotate",
+        ),
+        (
+            ["loss.distillation=1", "training.micro_batch=4"],
+            "loss.distillation does not work with training.micro_batch 4",
+        ),
+        (
+            ["loss.distillation=1", "loss.name=logistic"],
+            "loss.distillation is for loss.name softmax, not logistic",
+        ),
+        (["loss.distillation_start=3"], "loss.distillation_start needs loss.distillation"),
+        (["training.average=1.5"], "training.average must be at most 1"),
+        (["optimizer.warmup=100"], "optimizer.warmup must be less than training.epochs"),
+        (["regularizer.exponent=2.5"], "regularizer.exponent is for regularizer.name ivr, not n3"),
+        (
+            ["regularizer.name=ivr", "regularizer.exponent=1"],
+            "regularizer.exponent must be at least 2",
+        ),
+        (
+            ["model.name=tucker", "loss.relation_weight=0.1"],
+            "loss.relation_weight needs a relation query; tucker has none",
+        ),
+        (
             ["model.name=transe", "model.norm=2", "model.bias=true"],
             "model.bias needs model.squared",
         ),

@@ -124,7 +124,8 @@ def test_every_model_with_equal_rows_ranks_in_the_middle(
     # Whole numbers: a matrix product rounds the rows at its edge in another order.
     row = torch.arange(1.0, model.entity_width + 1).unsqueeze(0)
     relations = torch.stack([torch.zeros(model.relation_width), torch.ones(model.relation_width)])
-    tables = Tables(row.repeat(9, 1), relations, Shard.whole(9), False)
+    shared = None if model.shared_shape is None else torch.ones(model.shared_shape)
+    tables = Tables(row.repeat(9, 1), relations, Shard.whole(9), False, shared)
     ranking = rank(model, tables, graph, "test", ALLNEG, 1 << 20)
     assert ranking.ranks.tolist() == [[5, 5], [5, 5]]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.queries import SIDES, Queries, batches
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, batches
 
 
 @pytest.fixture
@@ -23,6 +24,30 @@ def as_triples(queries: Queries) -> list[tuple[int, ...]]:
     rows = torch.stack(columns, dim=1).tolist()
     sides = queries.side.tolist()
     return [tuple(each[::-1] if side else each) for side, each in zip(sides, rows, strict=True)]
+
+
+def test_grouped_batches_hold_every_query_once_with_all_answers() -> None:
+    triples = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (0, 1, 2), (0, 1, 2)])
+    known = KnownAnswers.of([triples], n_entities=4, n_relations=2)
+    found, sizes = [], []
+    for queries in known.batches(2, Generator().manual_seed(0)):
+        first, group = queries.distinct()
+        sizes.append(len(first))
+        columns = queries.side, queries.entity, queries.relation
+        for i, rows in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            found.append((rows, int(queries.answer[i])))
+            # Equal queries are in one run.
+            assert rows == tuple(int(column[first[group[i]]]) for column in columns)
+    assert sizes == [2, 2, 2]
+    tails = {((0, h, r), t) for h, r, t in triples.tolist()}
+    heads = {((1, t, r), h) for h, r, t in triples.tolist()}
+    assert sorted(found) == sorted(tails | heads)
+    orders = [
+        torch.cat([queries.answer for queries in known.batches(2, Generator().manual_seed(seed))])
+        for seed in (0, 0, 1)
+    ]
+    assert orders[0].equal(orders[1])
+    assert not orders[0].equal(orders[2])
 
 
 def test_a_tail_query_has_the_head_and_a_head_query_the_tail() -> None:

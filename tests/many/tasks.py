@@ -16,7 +16,6 @@ from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
-from allneg.graph.queries import batches
 from allneg.recipe import Recipe
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
@@ -36,9 +35,7 @@ def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, .
     trainer = Trainer(recipe, graph, torch.device("cpu"), world)
     order, generator = Generator().manual_seed(1), Generator()
     values = []
-    for i, queries in enumerate(
-        batches(torch.from_numpy(graph.train), recipe.training.batch_size, order)
-    ):
+    for i, queries in enumerate(trainer.batches(torch.from_numpy(graph.train), order)[1]):
         values.append(float(trainer.step(queries, generator.manual_seed(i))))
         if i == 3:
             break

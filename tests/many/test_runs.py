@@ -70,6 +70,7 @@ def check_same(run: Run, other: Run) -> None:
     "meshes, optimizer",
     [
         (("rows=3", "rows=3"), "adagrad"),
+        (("rows=3", "rows=2,batch=2"), "adagrad training.average=0.5"),
         (("rows=1", "rows=2,batch=2"), "sgd"),
         (("rows=2,batch=2", "rows=3"), "adam"),
         (("rows=4", "rows=1"), "adam"),
@@ -80,7 +81,7 @@ def check_same(run: Run, other: Run) -> None:
 def test_a_run_moved_from_one_mesh_to_another_equals_that_of_one_process(
     workers: Workers, made: Made, uninterrupted: Made, meshes: tuple[str, str], optimizer: str
 ) -> None:
-    settings = (f"optimizer.name={optimizer}",)
+    settings = f"optimizer.name={optimizer}".split()
     run, true = made(*settings), uninterrupted(*settings)
     workers(meshes[0], trained, run.folder, 2, None)
     assert run.status["state"] == "interrupted"

@@ -19,6 +19,7 @@ SETTINGS = {
     "l2": ("regularizer.name=l2",),
     "dura": ("regularizer.name=dura",),
     "dura-w, not reciprocal": ("regularizer.name=dura-w", "model.reciprocal=false"),
+    "ivr": ("regularizer.name=ivr", "regularizer.exponent=2.5", "model.name=tucker"),
     "relation prediction": ("loss.relation_weight=0.5",),
     "relation prediction, not reciprocal": (
         "loss.relation_weight=0.5", "model.reciprocal=false",
@@ -65,6 +66,15 @@ SETTINGS = {
         "loss.negatives=per_query", "loss.n_negatives=7", "loss.relation_weight=0.5",
         "training.micro_batch=4",
     ),
+    "grouped": ("loss.grouped=true",),
+    "grouped, in blocks, subsampling": (
+        "loss.grouped=true", "loss.block=1", "loss.subsampling=true",
+    ),
+    "grouped, logistic, in micro-batches": (
+        "loss.grouped=true", "loss.name=logistic", "training.micro_batch=4",
+        "optimizer.learning_rate=0.1",
+    ),
+    "grouped, rotate": ("loss.grouped=true", "model.name=rotate"),
     "adagrad": ("optimizer.name=adagrad", "optimizer.learning_rate=0.1"),
     "adam": ("optimizer.name=adam", "optimizer.learning_rate=0.1"),
 }  # fmt: skip

@@ -17,7 +17,8 @@ from allneg.recipe import Recipe
 from allneg.scoring.negatives import NegativeSample
 from allneg.training.trainer import Trainer
 
-Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # head, relation and tail rows -> one score
+# Head, relation and tail rows, and the shared parameter where a model has one -> one score.
+Formula = Callable[..., Tensor]
 
 
 @pytest.fixture
@@ -40,19 +41,23 @@ def _check_side(model: Model, formula: Formula, side: str, own_rows: bool) -> No
     relation = torch.randn(b, model.relation_width, generator=generator).requires_grad_()
     rows = torch.randn(*shape, model.entity_width, generator=generator).requires_grad_()
     weight = torch.randn(b, n, generator=generator)
+    leaves, used = [known, relation, rows], relation
+    if model.shared_shape is not None:
+        leaves.append(torch.randn(model.shared_shape, generator=generator).requires_grad_())
+        used = model.combine(relation, leaves[-1])
 
-    query = (model.tail_query if side == "tail" else model.head_query)(known, relation)
+    query = (model.tail_query if side == "tail" else model.head_query)(known, used)
     scores = model.kernel(query, rows)
-    gradients = torch.autograd.grad((weight * scores).sum(), (known, relation, rows))
+    gradients = torch.autograd.grad((weight * scores).sum(), leaves)
 
-    exact = [x.detach().double().requires_grad_() for x in (known, relation, rows)]
-    entities, relations, others = exact
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    entities, relations, others, *shared = exact
     truth = torch.zeros(b, n, dtype=torch.float64)
     for i in range(b):
         for j in range(n):
             other = others[i, j] if own_rows else others[j]
             head, tail = (entities[i], other) if side == "tail" else (other, entities[i])
-            truth[i, j] = formula(head, relations[i], tail)
+            truth[i, j] = formula(head, relations[i], tail, *shared)
     true_gradients = torch.autograd.grad((weight.double() * truth).sum(), exact)
 
     torch.testing.assert_close(scores.double(), truth, rtol=1e-5, atol=1e-5)

@@ -11,17 +11,15 @@ from torch import Tensor
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS, Model
 from allneg.scoring import Tables, scores
-from toy_models import TOY_MODELS
 
 NewTables = Callable[[Model, bool], Tables]
-EVERY = {**MODELS, **TOY_MODELS}
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", MODELS)
 def test_both_queries_of_a_triple_give_the_same_score(
     name: str, triples: Tensor, new_tables: NewTables
 ) -> None:
-    model = EVERY[name](dim=4, scale=0.5)
+    model = MODELS[name](dim=4, scale=0.5)
     tables = new_tables(model, False)
     found = []
     for side in SIDES:
@@ -32,11 +30,11 @@ def test_both_queries_of_a_triple_give_the_same_score(
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", MODELS)
 def test_a_reciprocal_head_query_is_a_tail_query_of_another_relation_row(
     name: str, triples: Tensor, new_tables: NewTables
 ) -> None:
-    model = EVERY[name](dim=4, scale=0.5)
+    model = MODELS[name](dim=4, scale=0.5)
     tables = new_tables(model, True)
     head, relation, tail = triples.unbind(1)
     for side, known, row in (("tail", head, relation), ("head", tail, relation + 3)):

@@ -53,6 +53,9 @@ SAMPLES = [
         "loss.subsampling=true",
     ],
     ["model.entity_dropout=0.5", "model.relation_dropout=0.5"],
+    ["regularizer.name=ivr", "model.name=tucker"],
+    ["model.name=quate"],
+    ["model.name=rote", "model.norm=2", "model.squared=true", "model.bias=true"],
 ]
 
 
@@ -105,6 +108,8 @@ def test_captured_steps_have_the_values_and_gradients_of_plain_ones(settings: li
     [
         "training.micro_batch=10",
         "loss.mask_known=true",
+        "loss.grouped=true",
+        "loss.distillation=1",
         "hardware.deterministic=true",
         "optimizer.name=sgd",
         "hardware.table=host",

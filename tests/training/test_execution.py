@@ -63,9 +63,13 @@ def test_a_block_holds_about_as_many_scores_as_allowed() -> None:
 def test_processes_share_a_batch() -> None:
     plan = decide(mesh=Mesh(rows=2, batch=3))
     assert (plan.queries, plan.splits_batch, plan.overlaps_sums) == (167, True, True)
-    assert not decide("training.micro_batch=50", mesh=Mesh(batch=3)).overlaps_sums
+    # The answers of grouped queries may be more than a process's share of the batch.
+    for setting in ("training.micro_batch=50", "loss.grouped=true"):
+        assert not decide(setting, mesh=Mesh(batch=3)).overlaps_sums
     with pytest.raises(RecipeError, match=r"hardware.table host is for a single process"):
         decide("hardware.table=host", mesh=Mesh(rows=2))
+    with pytest.raises(RecipeError, match=r"loss.distillation is for a single process"):
+        decide("loss.distillation=1", mesh=Mesh(batch=2))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ RECIPES = [
     ["loss.mask_known=true", "loss.subsampling=true"],
     ["loss.relation_weight=0.5", "model.reciprocal=false", "optimizer.name=sgd"],
     ["model.entity_dropout=0.3"],
+    ["loss.grouped=true", "loss.name=logistic"],
 ]
 
 
@@ -115,7 +116,7 @@ def test_a_restored_trainer_takes_the_same_steps(
 ) -> None:
     recipe = quick(HOST, STREAMED)
     first = after_steps(recipe, tiny_graph, CPU)
-    first.keep_best()
+    first.keep_best(first.tables)
     second = Trainer(recipe, tiny_graph, CPU)
     saved = first.checkpoint(State(epoch=2, best_epoch=1))
     second.restore(copy.deepcopy(saved))  # as from a disk: the tensors are not shared

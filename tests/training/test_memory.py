@@ -11,7 +11,10 @@ import pytest
 
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
+from allneg.models import MODELS
 from allneg.recipe import Recipe
+from allneg.runs import make_model
+from allneg.scoring import Shard, Tables
 from allneg.training.memory import Counts, plan
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
@@ -47,7 +50,7 @@ def train(n, recipe):
     )
     graph = Graph("made up", names, train, valid, test)
     trainer = Trainer(recipe, graph, DEVICE)
-    trainer.keep_best()
+    trainer.keep_best(trainer.tables)
     size = recipe.training.batch_size
     train, order = torch.from_numpy(train).to(DEVICE), Generator(DEVICE)
     for _ in range(6 if CUDA else 1):
@@ -128,6 +131,15 @@ def test_what_is_kept_and_the_larger_phase_make_the_peak(tiny_graph: Graph) -> N
     phases = sum(made.training.values()), sum(made.ranking.values())
     assert made.peak == sum(made.kept.values()) + max(phases)
     assert made.to_json()["peak"] == made.peak
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_counts_every_parameter(name: str, tiny_graph: Graph) -> None:
+    recipe = Recipe().with_settings([f"model.name={name}", "model.dim=4"])
+    shard = Shard.whole(tiny_graph.n_entities)
+    tables = Tables.create(make_model(recipe), tiny_graph.n_relations, shard, True, seed=0)
+    numbers = sum(rows.numel() for rows in tables.weights().values())
+    assert plan(recipe, tiny_graph, find_device("cpu")).kept["tables"] == 4 * numbers
 
 
 def test_adam_keeps_two_tables_and_sgd_none(tiny_graph: Graph) -> None:

@@ -20,17 +20,39 @@ from allneg.training.trainer import Trainer
 
 def test_a_step_schedule_counts_epochs() -> None:
     settings = Optimizer(learning_rate=1.0, schedule="step", decay=0.5, every=3)
-    rates = [rate_at(settings, State(epoch=epoch)) for epoch in range(7)]
+    rates = [rate_at(settings, State(epoch=epoch), 100) for epoch in range(7)]
     assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25]
 
 
 def test_a_plateau_schedule_counts_drops() -> None:
     settings = Optimizer(learning_rate=1.0, schedule="plateau", decay=0.5, every=3)
-    assert [rate_at(settings, State(epoch=9, drops=n)) for n in range(3)] == [1, 0.5, 0.25]
+    assert [rate_at(settings, State(epoch=9, drops=n), 100) for n in range(3)] == [1, 0.5, 0.25]
+
+
+def test_an_exponential_schedule_decays_a_little_every_epoch() -> None:
+    settings = Optimizer(learning_rate=8, schedule="exponential", decay=0.25, every=2)
+    rates = [rate_at(settings, State(epoch=epoch), 100) for epoch in range(4)]
+    assert rates == pytest.approx([8, 4, 2, 1])
+
+
+def test_a_cosine_ends_at_the_decayed_rate() -> None:
+    settings = Optimizer(learning_rate=1, schedule="cosine", decay=0.2)
+    rates = [rate_at(settings, State(epoch=epoch), 4) for epoch in range(5)]
+    half = 0.8 * 0.5**0.5 / 2
+    assert rates == pytest.approx([1, 0.6 + half, 0.6, 0.6 - half, 0.2])
+
+
+@pytest.mark.parametrize("schedule, then", [("none", 4), ("step", 2), ("cosine", 2.2)])
+def test_a_schedule_begins_after_the_warm_up(schedule: Any, then: float) -> None:
+    settings = Optimizer("sgd", 4, schedule, decay=0.1 if schedule == "cosine" else 0.5, every=2)
+    settings = replace(settings, warmup=3)
+    rates = [rate_at(settings, State(epoch=epoch), 7) for epoch in range(6)]
+    assert rates[:4] == pytest.approx([1, 2, 3, 4])
+    assert rates[5] == pytest.approx(then)
 
 
 def test_without_a_schedule_the_rate_stays() -> None:
-    assert rate_at(Optimizer(learning_rate=0.3), State(epoch=500, drops=3)) == 0.3
+    assert rate_at(Optimizer(learning_rate=0.3), State(epoch=500, drops=3), 999) == 0.3
 
 
 def test_the_rate_of_every_epoch_is_in_the_metrics(trained: Callable[..., Run]) -> None:

@@ -191,6 +191,13 @@ def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_an_average_without_valid_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
+    (tiny_folder / "valid.tsv").write_text("")
+    with pytest.raises(RecipeError, match=r"training\.average needs valid triples"):
+        train(tiny_folder, settings=[*QUICK, "training.average=0.9"], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_readers_notes_are_reported(tiny_folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
 

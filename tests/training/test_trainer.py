@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from allneg.graph import Graph
@@ -15,10 +17,11 @@ from allneg.graph.graph import Triples, Vocabulary
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS
 from allneg.recipe import Recipe
+from allneg.runs.checkpoint import State
+from allneg.scoring.distillation import pruned
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.trainer import Trainer, class_weights
 from naive_losses import one_loss
-from toy_models import TOY_MODELS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
@@ -167,11 +170,16 @@ def check_gradients(graph: Graph, *settings: str) -> None:
     """Value and gradients of a step are those of the loops, to the rounding of float32."""
     common = ["model.dim=3", "model.scale=0.8", "regularizer.weight=0.1"]
     recipe = Recipe().with_settings([*common, "training.batch_size=18", *settings])
-    trainer, queries = Trainer(recipe, graph, CPU), both_sides()
+    trainer = Trainer(recipe, graph, CPU)
+    queries = grouped_queries(trainer) if recipe.loss.grouped else both_sides()
     sample = NegativeSample()
     if trainer.plan.draws_sample:
         sample = draw_sample(recipe, trainer.model, queries, N, Generator().manual_seed(2))
     value = trainer.gradients(queries, sample)
+    if recipe.loss.grouped and sample.entity_mask is not None:
+        first, group = queries.distinct()
+        masks = sample.entity_mask[first][group], sample.relation_mask[first][group]
+        sample = replace(sample, entity_mask=masks[0], relation_mask=masks[1])
     naive = Naive(trainer, queries, sample)
     truth = naive.value()
     truth.backward()
@@ -187,7 +195,7 @@ FORMS = {
     "transe-2": ["model.name=transe", "model.norm=2"],
     "rotate-2": ["model.name=rotate", "model.norm=2"],
     "transe-bias": ["model.name=transe", "model.norm=2", "model.squared=true", "model.bias=true"],
-    **{name: [f"model.name={name}"] for name in TOY_MODELS},
+    "rote-bias": ["model.name=rote", "model.norm=2", "model.squared=true", "model.bias=true"],
 }
 NOT_RECIPROCAL = "model.reciprocal=false"
 SHARED = ["loss.negatives=shared", "loss.n_negatives=4"]
@@ -219,8 +227,10 @@ BILINEAR = {
     "dura": ["regularizer.name=dura"],
     "dura-w not reciprocal": ["regularizer.name=dura-w", NOT_RECIPROCAL],
 }
+IVR = ["regularizer.name=ivr", "regularizer.exponent=2.5", "regularizer.product_weight=2"]
 RELATION = {
     "relation loss": ["loss.relation_weight=0.5"],
+    "relation loss grouped": ["loss.relation_weight=0.5", "loss.grouped=true"],
     "relation loss not reciprocal in parts": [
         "loss.relation_weight=0.5", NOT_RECIPROCAL, "training.micro_batch=4", *PER_QUERY,
     ],
@@ -229,18 +239,113 @@ RELATION = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.usefixtures("toy_models")
 def test_gradients_are_those_of_the_formulas(form: str, case: str, graph: Graph) -> None:
     check_gradients(graph, *FORMS[form], *CASES[case])
 
 
+GROUPED = ["loss.grouped=true"]
+GROUPED_CASES = {
+    "softmax": [],
+    "not reciprocal in parts": [NOT_RECIPROCAL, "training.micro_batch=4"],
+    "in blocks": ["loss.block=1", "loss.class_weights=true"],
+    "subsampling": ["loss.subsampling=true", "regularizer.name=none"],
+}
+
+
+def grouped_queries(trainer: Trainer) -> Queries:
+    """All queries with their answers in one batch, equal ones together."""
+    generator = Generator(trainer.tables.device).manual_seed(1)
+    (queries,) = trainer.batches(torch.tensor(TRIPLES), generator)[1]
+    assert len(queries) == 2 * len(TRIPLES)
+    return queries
+
+
+@pytest.mark.parametrize("case", GROUPED_CASES)
+@pytest.mark.parametrize("form", FORMS)
+def test_grouped_answers_have_the_softmax_loss_of_single_ones(
+    form: str, case: str, graph: Graph
+) -> None:
+    check_gradients(graph, *FORMS[form], *GROUPED, *GROUPED_CASES[case])
+
+
+def test_a_query_with_several_answers_has_one_dropout_mask(graph: Graph) -> None:
+    check_gradients(graph, *GROUPED, "model.entity_dropout=0.5", "model.relation_dropout=0.3")
+
+
+@pytest.mark.parametrize("more", [[], ["training.micro_batch=3", "loss.block=1"]])
+@pytest.mark.parametrize("form", ["complex", "tucker", "transe", "transe-2", "rote-bias"])
+def test_grouped_logistic_is_the_binary_cross_entropy_of_all_entities(
+    form: str, more: list[str], graph: Graph
+) -> None:
+    settings = ["model.dim=3", "model.scale=0.8", "regularizer.name=none", *LOGISTIC, *GROUPED]
+    recipe = Recipe().with_settings([*FORMS[form], *settings, "training.batch_size=18", *more])
+    trainer = Trainer(recipe, graph, CPU)
+    queries = grouped_queries(trainer)
+    value = trainer.gradients(queries, NegativeSample())
+    naive = Naive(trainer, queries, NegativeSample())
+    losses = []
+    for i in queries.distinct()[0].tolist():
+        scores = naive.model.kernel(naive._query(i), naive.parameters["entities"])[0]
+        labels = torch.zeros(N, dtype=torch.float64)
+        labels[list(naive._known(i))] = 1.0
+        shifted = scores + recipe.loss.margin
+        losses.append(F.binary_cross_entropy_with_logits(shifted, labels, reduction="sum"))
+    truth = torch.stack(losses).mean()
+    truth.backward()
+    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
+    for name, parameter in trainer.tables.named_parameters():
+        true = naive.parameters[name].grad
+        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
+def test_gradients_of_self_distillation_are_those_of_the_formula(name: str, graph: Graph) -> None:
+    settings = [f"model.name={name}", "model.dim=3", "model.scale=0.8", "loss.distillation=0.5"]
+    if MODELS[name].supports_relation_query():
+        settings += ["loss.relation_weight=0.3", "loss.block=1"]
+    recipe = Recipe().with_settings([*settings, "training.batch_size=18"])
+    trainer, queries = Trainer(recipe, graph, CPU), both_sides()
+    trainer.begin_epoch(State())
+    value = trainer.gradients(queries, NegativeSample())
+    naive = Naive(trainer, queries, NegativeSample())
+    student = Naive(trainer, queries, NegativeSample())
+    masks = {key: rows != 0 for key, rows in pruned(trainer.tables).named_parameters()}
+    student.parameters = {key: rows * masks[key] for key, rows in naive.parameters.items()}
+    truth = naive.value() + student.value()
+    for i in range(len(queries)):
+        p, q = (
+            (each.model.kernel(each._query(i), each.parameters["entities"])[0] / 3).log_softmax(0)
+            for each in (naive, student)
+        )
+        for own, other in ((p, q.detach()), (q, p.detach())):
+            divergence = 3 * (own.exp() * (own - other)).sum() + (other.exp() * (other - own)).sum()
+            truth = truth + 0.5 * divergence / len(queries)
+    truth.backward()
+    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
+    for key, parameter in trainer.tables.named_parameters():
+        true = naive.parameters[key].grad
+        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
+
+
+def test_self_distillation_begins_after_its_epochs(graph: Graph) -> None:
+    settings = ["loss.distillation=1", "loss.distillation_start=3", "model.dim=3"]
+    trainer = Trainer(Recipe().with_settings(settings), graph, CPU)
+    found = []
+    for epoch in (2, 3):
+        trainer.begin_epoch(State(epoch=epoch))
+        found.append(trainer.distils)
+    assert found == [False, True]
+
+
 @pytest.mark.parametrize("case", BILINEAR)
-@pytest.mark.parametrize(
-    "name", [name for name, m in {**MODELS, **TOY_MODELS}.items() if not m.is_distance]
-)
-@pytest.mark.usefixtures("toy_models")
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
 def test_gradients_of_dura_are_those_of_the_formula(name: str, case: str, graph: Graph) -> None:
     check_gradients(graph, f"model.name={name}", *BILINEAR[case])
+
+
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if m.has_relation_query()])
+def test_gradients_of_ivr_are_those_of_the_formula(name: str, graph: Graph) -> None:
+    check_gradients(graph, f"model.name={name}", *IVR, NOT_RECIPROCAL)
 
 
 @pytest.mark.parametrize("case", RELATION)
@@ -387,6 +492,37 @@ def test_the_memory_of_a_trainer_is_freed_at_once(
         assert [reference() for reference in held] == [None, None]
     finally:
         gc.enable()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize(
+    "form, more",
+    [
+        *((form, GROUPED) for form in ("complex", "quate", "transe", "rotate", "rote-bias")),
+        *((form, [*GROUPED, *LOGISTIC]) for form in ("complex", "transe")),
+        *((form, ["loss.distillation=1"]) for form in ("complex", "tucker")),
+    ],
+)
+def test_grouped_and_distilled_steps_on_a_gpu_are_those_of_a_cpu(
+    form: str, more: list[str], precision: str, graph: Graph
+) -> None:
+    settings = ["model.dim=3", "model.scale=0.8", "training.batch_size=18", *more]
+    precise = [f"hardware.precision={precision}"]
+    recipe = Recipe().with_settings([*FORMS[form], *settings, *precise])
+    near, far = trainers = [Trainer(recipe, graph, device) for device in (CPU, CUDA)]
+    values = []
+    for trainer in trainers:
+        trainer.begin_epoch(State())
+        generator = Generator(trainer.tables.device)
+        triples = torch.tensor(TRIPLES, device=generator.device)
+        (queries,) = trainer.batches(triples, generator)[1]
+        values.append(float(trainer.gradients(queries, NegativeSample())))
+    assert values[1] == pytest.approx(values[0], rel=1e-2 if precision == "bf16" else 1e-4)
+    tolerance = 2e-2 if precision == "bf16" else 1e-4
+    for name, true in near.tables.named_parameters():
+        found = dict(far.tables.named_parameters())[name].grad[: len(true)].cpu()
+        torch.testing.assert_close(found, true.grad, rtol=tolerance, atol=tolerance / 10)
 
 
 @pytest.mark.gpu

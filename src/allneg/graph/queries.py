@@ -45,6 +45,13 @@ class Queries:
         columns = (self.side, self.entity, self.relation, self.answer)
         return type(self)(*(column[part] for column in columns))
 
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """Where each run of equal queries begins, (G,), and the run of each query, (B,)."""
+        columns = torch.stack([self.side, self.entity, self.relation])
+        is_first = torch.ones_like(self.entity, dtype=torch.bool)
+        is_first[1:] = (columns[:, 1:] != columns[:, :-1]).any(0)
+        return is_first.nonzero().squeeze(1), is_first.cumsum(0) - 1
+
     def other_side(self) -> Self:
         """The queries for the other side of the same triples."""
         return replace(self, side=1 - self.side, entity=self.answer, answer=self.entity)
@@ -101,7 +108,24 @@ class KnownAnswers:
 
     def pairs(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """Every (query, answer) that is known: two flat tensors of the same length."""
-        first, count = self._spans(queries)
+        return self._pairs(*self._spans(queries))
+
+    def batches(self, size: int, generator: Generator) -> Iterator[Queries]:
+        """Every distinct query once with all of its answers: `size` of them at a time.
+
+        A query is repeated for each answer, without other queries between.
+        """
+        order = torch.randperm(len(self.keys), generator=generator, device=self.keys.device)
+        for some in order.split(size):
+            first = self.starts[some]
+            query, answer = self._pairs(first, self.starts[some + 1] - first)
+            key = self.keys[some][query]
+            relation, entity = key // self.n_entities, key % self.n_entities
+            side = relation // self.n_relations
+            yield Queries(side, entity, relation % self.n_relations, answer)
+
+    def _pairs(self, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """The answers in some spans, each with the number of its span."""
         query = torch.repeat_interleave(count)
         before = count.cumsum(0) - count
         index = torch.arange(len(query), device=first.device) + (first - before)[query]

@@ -31,6 +31,7 @@ class Model(ABC):
     relation_parts: ClassVar[int] = 1
     entity_axes: ClassVar[int] = 1  # numbers per coordinate: 2 for complex, 4 for quaternions
     relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which is not regularized
+    mixes_coordinates: ClassVar[bool] = False  # relations are matrices, not numbers per coordinate
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
 
     @property
@@ -55,12 +56,17 @@ class Model(ABC):
         """The query vector of (?, relation, tail): (B, W), (B, V) -> (B, W)."""
 
     def relation_query(self, head: Tensor, tail: Tensor) -> Tensor:
-        """The vector whose products with relation rows score (head, ?, tail): (B, V)."""
+        """The vector whose products with (combined) relation rows score (head, ?, tail): (B, V)."""
         raise TypeError(f"{type(self).__name__} has no relation query")
 
     @classmethod
-    def supports_relation_query(cls) -> bool:
+    def has_relation_query(cls) -> bool:
         return cls.relation_query is not Model.relation_query
+
+    @classmethod
+    def supports_relation_query(cls) -> bool:
+        """Whether relation rows can be candidates; combined ones are not rows of a table."""
+        return cls.has_relation_query() and cls.shared_shape is Model.shared_shape
 
     def combine(self, relation: Tensor, shared: Tensor) -> Tensor:
         """Relation rows combined with the shared parameter, for models that have one."""

@@ -33,7 +33,7 @@ class Model:
     """The formula and the size of its rows."""
 
     name: str = "complex"  # a key of MODELS
-    dim: int = 100  # coordinates per row; complex numbers for complex and rotate
+    dim: int = 100  # coordinates per row; complex numbers in complex, rotate and rote
     norm: Literal[1, 2] = 1  # of distances: 1 is the sum of moduli, 2 is Euclidean
     squared: bool = False  # norm 2 without the square root
     bias: bool = False  # with squared: a learned number per entity, added to its scores
@@ -55,10 +55,13 @@ class Loss:
     label_smoothing: float = 0.0  # softmax: share of the label that all candidates get
     margin: float = 0.0  # added to every score, except in the softmax
     temperature: float = 1.0  # self-adversarial: factor of the scores in the weights
+    grouped: bool = False  # each distinct query once, with all of its answers
     mask_known: bool = False  # do not use a query's other answers in train as negatives
     subsampling: bool = False  # weight queries by 1/sqrt(frequency of their pairs)
     class_weights: bool = False  # weight queries by the frequency of their answer, as in DURA
     relation_weight: float = 0.0  # weight of a second softmax that predicts (h, ?, t)
+    distillation: float = 0.0  # softmax: weight of self-distillation with pruned tables
+    distillation_start: int = 0  # epochs before it begins
     block: int = 1 << 28  # scores in memory; larger batches are computed in blocks of rows
 
 
@@ -68,15 +71,18 @@ class Regularizer:
 
     name: str = "n3"  # a key of REGULARIZERS
     weight: float = 0.01  # factor of the penalty
+    exponent: float = 3.0  # ivr: of the norms, at least 2
+    product_weight: float = 1.0  # ivr: factor of the products of rows
 
 
 @dataclass(frozen=True)
 class Optimizer:
     name: str = "adagrad"  # a key of OPTIMIZERS
-    learning_rate: float = 0.1  # at the start
-    schedule: Literal["none", "step", "plateau"] = "none"  # of the learning rate
+    learning_rate: float = 0.1  # at the start, after the warm-up
+    schedule: Literal["none", "step", "exponential", "cosine", "plateau"] = "none"
     decay: float = 0.1  # the schedule multiplies the learning rate by this
-    every: int = 50  # step: in epochs; plateau: in evaluations without improvement
+    every: int = 50  # step, exponential: in epochs; plateau: in evaluations without improvement
+    warmup: int = 0  # epochs in which the learning rate rises
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Training:
     epochs: int = 100  # maximum number of epochs
     batch_size: int = 500  # queries per step
     micro_batch: int | None = None  # queries in memory at once; None: the whole batch
+    average: float = 0.0  # 1: also try the mean of all epochs; less: of the last 1/(1 - average)
     seed: int = 0  # of initial values, shuffling and sampling
     save_seconds: float = 60.0  # minimum time between two checkpoints
 

@@ -33,7 +33,13 @@ _CHANGEABLE = {
     "loss.block", "evaluation.block",
 }  # fmt: skip
 MAY_CHANGE = ", ".join([*sorted(_CHANGEABLE), "hardware"])
-_OF_SOME_LOSSES = ("correction", "label_smoothing", "margin", "temperature")
+# Settings that only those losses or regularizers have that name them in `uses`.
+_OF_SOME = {
+    "loss": ("correction", "distillation", "grouped", "label_smoothing", "margin", "temperature"),
+    "regularizer": ("exponent", "product_weight"),
+}
+_DISTILLED = {"loss.negatives": "all", "loss.grouped": False, "training.micro_batch": None,
+              "hardware.table": "device"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -204,26 +210,57 @@ def _clashes(recipe: Recipe) -> Iterator[str]:
     penalty = registered("regularizer.name")[regularizer]
     if penalty is not None and penalty.bilinear_only and kind.is_distance:
         yield f"regularizer.name {regularizer} is for bilinear models, not {model.name}"
+    elif penalty is not None and penalty.uses_relation_query and not kind.has_relation_query():
+        yield f"regularizer.name {regularizer} needs a relation query; {model.name} has none"
+    if recipe.regularizer.exponent < 2:
+        yield "regularizer.exponent must be at least 2"
+    yield from _unused("regularizer", recipe.regularizer)
     yield from _loss_clashes(recipe.loss, kind.is_distance)
+    if recipe.loss.distillation:
+        if kind.is_distance:
+            yield f"loss.distillation is for bilinear models, not {model.name}"
+        for name, needed in _DISTILLED.items():
+            part, _, setting = name.partition(".")
+            if (value := getattr(getattr(recipe, part), setting)) != needed:
+                yield f"loss.distillation does not work with {name} {text.shown(value)}"
+    elif recipe.loss.distillation_start:
+        yield "loss.distillation_start needs loss.distillation"
+    if recipe.training.average > 1:
+        yield "training.average must be at most 1"
+    if recipe.optimizer.warmup >= recipe.training.epochs:
+        yield "optimizer.warmup must be less than training.epochs"
     if hardware.mesh is not None and not MESH_FORM.fullmatch(hardware.mesh):
         yield "hardware.mesh must have the form rows=4,batch=2"
     if hardware.table == "host" and hardware.engine == "gpu":
         yield "hardware.table host updates rows on the CPU; set hardware.engine to auto"
 
 
+def _unused(part: str, settings: parts.Loss | parts.Regularizer) -> Iterator[str]:
+    """Settings of a part that are set, but that its loss or regularizer does not use."""
+    uses = {name: getattr(kind, "uses", ()) for name, kind in registered(f"{part}.name").items()}
+    for name in _OF_SOME[part]:
+        is_set = getattr(settings, name) != getattr(type(settings), name)
+        if is_set and name not in uses[settings.name]:
+            users = ", ".join(other for other in uses if name in uses[other])
+            yield f"{part}.{name} is for {part}.name {users}, not {settings.name}"
+
+
 def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
-    losses = registered("loss.name")
-    kind = losses[loss.name]
-    for name in _OF_SOME_LOSSES:
-        if name not in kind.uses and getattr(loss, name) != getattr(parts.Loss, name):
-            users = ", ".join(other for other in losses if name in losses[other].uses)
-            yield f"loss.{name} is for loss.name {users}, not {loss.name}"
+    kind = registered("loss.name")[loss.name]
+    yield from _unused("loss", loss)
     if loss.margin <= 0 and kind.needs_margin == "always":
         yield f"loss.name {loss.name} needs a loss.margin above 0, such as 6"
     if loss.margin <= 0 and kind.needs_margin == "distance" and is_distance:
         yield f"{loss.name} on distances needs a loss.margin above 0, such as 6"
     if loss.class_weights and loss.subsampling:
         yield "loss.class_weights and loss.subsampling both weight queries; set only one of them"
+    if loss.grouped:
+        if loss.negatives != "all":
+            yield f"loss.grouped needs loss.negatives all, not {loss.negatives}"
+        weights = ("class_weights", "subsampling") if kind.once_per_query else ()
+        for name in ("mask_known", "label_smoothing", *weights):
+            if getattr(loss, name):
+                yield f"loss.{name} does not work with loss.grouped and loss.name {loss.name}"
     if loss.negatives != "all" and loss.n_negatives is None:
         yield f"loss.negatives {loss.negatives} needs loss.n_negatives, such as 256"
     if loss.negatives == "all" and loss.n_negatives is not None:

@@ -9,6 +9,9 @@ numbers per query, its state; afterwards it gives the gradient at the scores of 
     state = loss.merge(states)                      of several blocks, or several processes
     loss.value(state)                               the loss of each query: (B,)
     loss.grad_scores(state, scores, target, count, weight)      weight · d loss / d scores
+
+With `loss.grouped`, no column is an answer: the value is that of all candidates, and
+scoring/groups.py subtracts the scores of the answers.
 """
 
 from abc import ABC, abstractmethod
@@ -32,6 +35,7 @@ class Loss(ABC):
 
     uses: ClassVar[tuple[str, ...]] = ()  # its settings, such as "margin"; others are refused
     needs_margin: ClassVar[str] = ""  # "always", or "distance": with distance models
+    once_per_query: ClassVar[bool] = False  # where grouped, all candidates count once per query
     shift_invariant: ClassVar[bool] = False  # adding a number to all scores changes nothing
     score_copies: ClassVar[float] = 0.0  # copies of a block of scores at the peak of memory
 
@@ -81,7 +85,7 @@ class Softmax(Loss):
     """
 
     shift_invariant = True
-    uses = ("label_smoothing", "correction")
+    uses = ("label_smoothing", "correction", "grouped", "distillation")
 
     def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
         return log_sum_exp(scores, target, count)
@@ -98,6 +102,8 @@ class Softmax(Loss):
         return states.logsumexp(0)
 
     def value(self, state: Tensor) -> Tensor:
+        if self.settings.grouped:
+            return state[1]
         return F.softplus(state[1] - state[0])  # log(exp total + exp answer) - answer
 
     def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
@@ -160,9 +166,13 @@ class Margin(Loss):
 
 
 class Logistic(Loss):
-    """-log sigmoid of the answer, and of minus every negative, each with the margin added."""
+    """-log sigmoid of the answer, and of minus every negative, each with the margin added.
 
-    uses = ("margin",)
+    Grouped, this is KvsAll: the binary cross-entropy with all answers of a query as labels.
+    """
+
+    uses = ("margin", "grouped")
+    once_per_query = True
     needs_margin = "distance"
     score_copies = 2.0
 
@@ -170,6 +180,8 @@ class Logistic(Loss):
         return F.softplus(scores + self.settings.margin).sum(1).unsqueeze(0)
 
     def value(self, state: Tensor) -> Tensor:
+        if self.settings.grouped:
+            return state[1]
         return state[1] + F.softplus(-(state[0] + self.settings.margin))
 
     def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:

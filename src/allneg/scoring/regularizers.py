@@ -13,6 +13,7 @@ from torch import Tensor
 from allneg.graph.queries import Queries
 from allneg.kernels.fused import power_gradients
 from allneg.models import Model
+from allneg.recipe import Regularizer as Settings
 from allneg.scoring.tables import BatchRows
 
 
@@ -22,9 +23,13 @@ class Regularizer(ABC):
 
     weight: float
     reciprocal: bool  # with reciprocal relations, a query's entity always acts as the head
+    exponent: float = 3.0
+    product_weight: float = 1.0
 
+    uses: ClassVar[tuple[str, ...]] = ()  # its settings, such as "exponent"; others are refused
     bilinear_only: ClassVar[bool] = False  # not for distance models
     uses_queries: ClassVar[bool] = False  # takes relations combined with the shared parameter
+    uses_relation_query: ClassVar[bool] = False
 
     @abstractmethod
     def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
@@ -117,10 +122,61 @@ class WeightedDURA(DURA):
     products = 1.5
 
 
+class IVR(Regularizer):
+    """Σ_k |h_k|^α + |r_k|^α + |t_k|^α + w (|(h r)_k|^α + |(t r)_k|^α + |(h t)_k|^α)
+
+    α is `exponent` and w `product_weight`. h r, t r and h t are the query vectors of (h, r, ?),
+    (?, r, t) and (h, ?, t): the intermediate variables of the score (Xiao and Cao, 2024). Where
+    relations are matrices, a row is one coordinate, and |R|² is divided by `dim`.
+
+    The paper bounds the trace norm of the predicted tensor along each of its modes in two ways,
+    and adds both. For DistMult, CP and ComplEx they are equal. Here each mode has one: that of
+    the second kind for the relations of RESCAL and TuckER, and of the first kind otherwise.
+    """
+
+    uses = ("exponent", "product_weight")
+    bilinear_only = True
+    uses_queries = True
+    uses_relation_query = True
+
+    def penalty(self, model: Model, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
+        h, r, t = model.factors(head, relation, tail)
+        if model.mixes_coordinates:
+            r = r / model.dim**0.5
+        by_tail, by_head = model.tail_query(head, relation), model.head_query(tail, relation)
+        by_relation = model.relation_query(head, tail)
+        products = (
+            by_tail.unflatten(1, (model.entity_axes, -1)),
+            by_head.unflatten(1, (model.entity_axes, -1)),
+            by_relation.unflatten(1, (model.relation_axes, -1)),
+        )
+        rows, moved = (
+            torch.stack([self._powers(x, model.mixes_coordinates) for x in group]).sum(0)
+            for group in ((h, r, t), products)
+        )
+        return rows + self.product_weight * moved
+
+    def _powers(self, x: Tensor, as_one: bool) -> Tensor:
+        """Σ_k |x_k|^α, or |x|^α of the whole row: (B, axes, D) -> (B,)."""
+        squares = x.square().sum(1)
+        if as_one:
+            squares = squares.sum(1, keepdim=True)
+        return squares.pow(self.exponent / 2).sum(1)
+
+
 REGULARIZERS: dict[str, type[Regularizer] | None] = {
     "none": None,
     "l2": L2,
     "n3": N3,
     "dura": DURA,
     "dura-w": WeightedDURA,
+    "ivr": IVR,
 }
+
+
+def make_regularizer(settings: Settings, reciprocal: bool) -> Regularizer | None:
+    """The regularizer of a recipe."""
+    kind = REGULARIZERS[settings.name]
+    if kind is None:
+        return None
+    return kind(settings.weight, reciprocal, settings.exponent, settings.product_weight)

@@ -96,6 +96,13 @@ class Tables(nn.Module):
         relations = self.relations.detach()
         return Tables(entities, relations, self.shard, self.reciprocal, shared, device)
 
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Tables:
+        """Tables like these with other values, which are not copied."""
+        entities, relations, shared = map(tensors.get, ("entities", "relations", "shared"))
+        assert entities is not None
+        assert relations is not None
+        return Tables(entities, relations, self.shard, self.reciprocal, shared, self._device)
+
     @property
     def device(self) -> torch.device:
         """Where rows are used."""

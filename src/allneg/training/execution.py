@@ -10,6 +10,7 @@ from allneg.errors import RecipeError
 from allneg.kernels.engines import describe_engine
 from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
+from allneg.scoring.losses import loss_class
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.optimizers import OPTIMIZERS
 
@@ -45,6 +46,8 @@ class ExecutionPlan:
         host_table = hardware.table == "host"
         if host_table and mesh.size > 1:
             raise RecipeError("hardware.table host is for a single process; set it to device")
+        if loss.distillation and mesh.size > 1:
+            raise RecipeError("loss.distillation is for a single process; set it to 0")
         drawn, batch = loss.n_negatives or 0, recipe.training.batch_size
         columns = {"all": n, "shared": batch + drawn, "per_query": 1 + drawn}[loss.negatives]
         share = -(-batch // mesh.batch)
@@ -53,12 +56,14 @@ class ExecutionPlan:
         all_entities, per_query = loss.negatives == "all", loss.negatives == "per_query"
         bf16 = hardware.precision == "bf16" and kernel == "dot" and not per_query
         stays_on_gpu = is_cuda and not host_table
-        has_fixed_shapes = recipe.training.micro_batch is None and (
-            per_query or not loss.mask_known
-        )
+        varies = loss.grouped or (loss.mask_known and not per_query)  # how many answers there are
+        has_fixed_shapes = recipe.training.micro_batch is None and not varies
+        # Distillation may begin after a step was captured.
+        can_capture = stays_on_gpu and optimizer.capturable and not loss.distillation
         # l2 looks for close pairs and waits for the device; captured sums over processes would not
         # notice that a process has ended.
         never_waits = kernel != "l2" and mesh.size == 1 and not hardware.deterministic
+        once_per_query = loss.grouped and loss_class(loss).once_per_query
         dropout = recipe.model.entity_dropout or recipe.model.relation_dropout
         return cls(
             device=device,
@@ -70,12 +75,12 @@ class ExecutionPlan:
             bf16=bf16,
             keeps_bf16_copy=stays_on_gpu and bf16 and all_entities and optimizer.updates_bf16_copy,
             host_table=host_table,
-            is_captured=stays_on_gpu and has_fixed_shapes and never_waits and optimizer.capturable,
-            overlaps_sums=mesh.batch > 1 and all_entities and queries == share,
-            splits_batch=queries < batch,
+            is_captured=can_capture and has_fixed_shapes and never_waits,
+            overlaps_sums=mesh.batch > 1 and all_entities and queries == share and not loss.grouped,
+            splits_batch=queries < batch or loss.grouped,
             draws_sample=not all_entities or dropout > 0,
-            weighs_queries=loss.class_weights or loss.subsampling,
-            needs_known=loss.mask_known or loss.subsampling,
+            weighs_queries=loss.class_weights or loss.subsampling or once_per_query,
+            needs_known=loss.mask_known or loss.subsampling or loss.grouped,
         )
 
     def __str__(self) -> str:

@@ -12,12 +12,12 @@ from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
-from allneg.graph.queries import batches
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
+from allneg.scoring import Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
@@ -98,10 +98,10 @@ class _Loop:
         exact = torch.float32 if self.device.type == "mps" else torch.float64
         total = torch.tensor(self.state.loss, dtype=exact, device=self.device)
         while self.state.epoch < self.recipe.training.epochs and not self._is_done():
-            rate = self.trainer.set_rate(self.state)
-            self.trainer.align()
+            rate = self.trainer.begin_epoch(self.state)
             n_steps = self._epoch(triples, total)
             epoch = self.state.epoch + 1
+            self.trainer.update_average(epoch)
             self.state = replace(self.state, epoch=epoch, step=0, loss=0.0)
             metrics = {"epoch": epoch, "loss": float(total) / n_steps, "rate": rate}
             total.zero_()
@@ -113,10 +113,10 @@ class _Loop:
     def _epoch(self, triples: torch.Tensor, total: torch.Tensor) -> int:
         """The steps of an epoch that are left; adds their losses to `total`."""
         training, epoch = self.recipe.training, self.state.epoch
-        n_steps = math.ceil(2 * len(triples) / training.batch_size)
         order = Generator(self.device).manual_seed(mixed_seed(training.seed, 2, epoch))
         generator = Generator(self.device)
-        for step, queries in enumerate(batches(triples, training.batch_size, order)):
+        n_steps, batches = self.trainer.batches(triples, order)
+        for step, queries in enumerate(batches):
             if step < self.state.step:
                 continue  # done before an interruption
             generator.manual_seed(mixed_seed(training.seed, 3, epoch, step))
@@ -143,13 +143,19 @@ class _Loop:
         epoch, is_last = self.state.epoch, self.state.epoch == self.recipe.training.epochs
         is_time = is_last or epoch % self.recipe.evaluation.every == 0
         if len(self.graph.valid) and is_time:
-            report = self._report("valid")
+            tables, average = self.trainer.tables, self.trainer.average()
+            report, more = self._report("valid", tables), {}
+            if average is not None:
+                of_average = self._report("valid", average)
+                if is_better := of_average.mrr > report.mrr:
+                    tables, report = average, of_average
+                more = {"averaged": is_better}
             self.state = update_best(self.state, report.mrr, self.recipe)
             if self.state.best_epoch == epoch:
-                self.trainer.keep_best()
+                self.trainer.keep_best(tables)
             self.callbacks.on_evaluation(self.state, report)
             metrics = report.metrics.items()
-            return {"valid": {name: value for name, value in metrics if name != "count"}}
+            return {"valid": {name: value for name, value in metrics if name != "count"}, **more}
         if is_last and not self._is_finite():
             self._diverge(f"a row after epoch {epoch}")
         return {}
@@ -159,7 +165,8 @@ class _Loop:
         self.trainer.return_to_best()
         has_baselines = split == "test" and self.world.is_rank_zero  # no trial of a search
         split = split if len(self.graph.split(split)) else "valid"
-        report = self._report(split) if len(self.graph.split(split)) else None
+        is_empty = not len(self.graph.split(split))
+        report = None if is_empty else self._report(split, self.trainer.tables)
         if report is not None and has_baselines:
             rules = selection_protocol(self.recipe.evaluation)
             report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
@@ -168,11 +175,11 @@ class _Loop:
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)
         return report
 
-    def _report(self, split: str) -> Report:
-        trainer, settings = self.trainer, self.recipe.evaluation
+    def _report(self, split: str, tables: Tables) -> Report:
+        model, settings = self.trainer.model, self.recipe.evaluation
         rules, block = selection_protocol(settings), settings.block
         try:
-            return evaluate(trainer.model, trainer.tables, self.graph, split, rules, block)
+            return evaluate(model, tables, self.graph, split, rules, block)
         except Diverged:
             self._diverge(f"a score of {split} after epoch {self.state.epoch}")
 

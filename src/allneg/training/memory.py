@@ -92,6 +92,7 @@ def plan(
         "gradients": _pinned(table) if on_host else table,
         "optimizer": OPTIMIZERS[recipe.optimizer.name].state_tables * table,
         "best tables": table if counts.valid else 0,
+        "averaged tables": table if recipe.training.average else 0,
     }
     known, row = 2 * counts.train * 3 * _ID, model.entity_width * _FLOAT
     copy = _BF16 * padded * model.entity_width if execution.keeps_bf16_copy else 0
@@ -107,6 +108,7 @@ def plan(
         training={
             "scores": _scores(recipe, model, execution),
             "rows of a batch": _rows(model, execution),
+            "pruned tables": 3 * table if recipe.loss.distillation else 0,  # and their gradients
             "bfloat16 copies": _bf16_copies(model, execution),
             # Two blocks of rows come to the device, and three of gradients leave it.
             "streamed rows": 5 * (execution.block or padded) * row if on_host else 0,
@@ -175,7 +177,8 @@ def _scores(recipe: Recipe, model: Model, execution: ExecutionPlan) -> int:
     if execution.negatives == "per_query":
         # Each query's rows, their differences or products, and the gradients of both.
         return 4 * execution.queries * execution.columns * row
-    copies = 1 + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
+    distilled = 6 if recipe.loss.distillation else 0
+    copies = 1 + distilled + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
     gathered = 2 * execution.columns * row if execution.negatives == "shared" else 0
     block = execution.block or execution.columns
     return int(copies * execution.queries * block * _FLOAT) + gathered

@@ -1,5 +1,6 @@
 """The optimizers AdaGrad, Adam and SGD, and their learning rate."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,10 +89,21 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def rate_at(settings: Settings, state: State) -> float:
-    """The learning rate of the epoch after `state`."""
-    drops = {"none": 0, "step": state.epoch // settings.every, "plateau": state.drops}
-    return settings.learning_rate * settings.decay ** drops[settings.schedule]
+def rate_at(settings: Settings, state: State, epochs: int) -> float:
+    """The learning rate of the epoch after `state`, in a training of at most `epochs`."""
+    if state.epoch < settings.warmup:
+        return settings.learning_rate * (state.epoch + 1) / (settings.warmup + 1)
+    done = state.epoch - settings.warmup
+    if settings.schedule == "cosine":
+        share = (1 + math.cos(math.pi * done / (epochs - settings.warmup))) / 2
+        return settings.learning_rate * (settings.decay + (1 - settings.decay) * share)
+    drops = {
+        "none": 0,
+        "step": done // settings.every,
+        "exponential": done / settings.every,
+        "plateau": state.drops,
+    }
+    return settings.learning_rate * float(settings.decay ** drops[settings.schedule])
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, tables: Tables) -> dict[str, Tensor]:

@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from allneg.errors import UsageError
+from allneg.errors import RecipeError, UsageError
 from allneg.graph.read import check_source, read_graph
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
-from allneg.runs import Run, check_new, new_folder
+from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
 from allneg.scoring import Shard
 from allneg.training.callbacks import Callbacks
+from allneg.training.execution import ExecutionPlan
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
@@ -58,8 +59,13 @@ def train(
                 graph = read_graph(plan.data.name, plan.data)
                 for line in graph.notes:
                     callbacks.on_message(line)
+                if plan.training.average and not len(graph.valid):
+                    raise RecipeError(
+                        f"training.average needs valid triples; {graph.name} has none"
+                    )
                 Shard.of(graph.n_entities, world)
                 mesh = Mesh(world.rows.size, world.batch.size)
+                ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 needed = check_memory(plan, graph, device, mesh)
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name

@@ -1,11 +1,15 @@
 """The training step: gather, contrast, backward, scatter, update."""
 
+import math
+from collections.abc import Iterator
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
-from allneg.graph.queries import KnownAnswers, Queries
+from allneg.graph.queries import KnownAnswers, Queries, batches
 from allneg.kernels import dot
 from allneg.kernels.fused import scatter_add
 from allneg.recipe import Loss as LossSettings
@@ -14,10 +18,12 @@ from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.scoring import Shard, Tables
 from allneg.scoring.contrast import contrast
+from allneg.scoring.distillation import divergences, pruned
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
+from allneg.scoring.groups import contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
-from allneg.scoring.regularizers import REGULARIZERS, Regularizer
+from allneg.scoring.regularizers import make_regularizer
 from allneg.scoring.tables import MULTIPLE, BatchRows
 from allneg.training.capture import CapturedStep
 from allneg.training.execution import ExecutionPlan
@@ -49,10 +55,7 @@ class Trainer:
             self.tables.keep_bf16_copy()
         self.kernel = self.model.kernel.bind(device)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
-        kind = REGULARIZERS[recipe.regularizer.name]
-        self.regularizer: Regularizer | None = None
-        if kind is not None:
-            self.regularizer = kind(recipe.regularizer.weight, reciprocal)
+        self.regularizer = make_regularizer(recipe.regularizer, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         self.known: KnownAnswers | None = None  # answers known in train
         if self.plan.needs_known:
@@ -63,7 +66,16 @@ class Trainer:
         batch = min(recipe.training.batch_size, 2 * len(graph.train))
         self._uniform_weight = torch.full((batch,), 1 / batch, device=device)
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
+        self.distils = False  # in this epoch
         self._captured = CapturedStep() if self.plan.is_captured else None
+
+    def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
+        """The number of batches of an epoch, and the batches in random order."""
+        size = self.recipe.training.batch_size
+        if self.recipe.loss.grouped:
+            assert self.known is not None
+            return math.ceil(len(self.known.keys) / size), self.known.batches(size, generator)
+        return math.ceil(2 * len(triples) / size), batches(triples, size, generator)
 
     def step(self, queries: Queries, generator: Generator) -> Tensor:
         """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
@@ -99,7 +111,8 @@ class Trainer:
             weight = self.query_weights(queries)
         if self.plan.splits_batch:
             return self._gradients_in_parts(queries, sample, weight)
-        return self._add_gradients(queries, sample, weight, 1 / n)
+        total = self._add_gradients(self.tables, queries, sample, weight, 1 / n)
+        return total + self._distil(queries, sample, weight) if self.distils else total
 
     def _gradients_in_parts(
         self, queries: Queries, sample: NegativeSample, weight: Tensor
@@ -113,41 +126,77 @@ class Trainer:
         values = []
         for first in range(start, stop, size):
             part = slice(first, min(first + size, stop))
-            values.append(self._add_gradients(queries[part], sample[part], weight[part], share))
+            some = queries[part], sample[part], weight[part]
+            values.append(self._add_gradients(self.tables, *some, share))
         total = torch.stack(values).sum()
         if self.world.batch.size > 1:
             self._sum_gradients(total)
         return total
 
     def _add_gradients(
-        self, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
+        self,
+        tables: Tables,
+        queries: Queries,
+        sample: NegativeSample,
+        weight: Tensor,
+        share: float,
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
         `weight` (B,) is that of each query's loss, and `share` that of its penalty.
         """
-        tables, settings = self.tables, self.recipe.loss
+        settings = self.recipe.loss
         known = self.known if settings.mask_known else None
         rows = tables.gather(queries)
         query = self._query(rows, queries, sample)
         candidates = find_candidates(tables, queries, sample, known, settings)
-        losses, d_query, d_candidates = contrast(
-            self.kernel, query.detach(), candidates, self.loss, weight, self.plan.block,
-            tables.bf16_copy if candidates.ids is None else None,
-            self.world.rows, self.world.batch if self.plan.overlaps_sums else NO_GROUP,
+        compare = partial(
+            contrast, self.kernel, loss=self.loss, block=self.plan.block,
+            bf16_copy=tables.bf16_copy if candidates.ids is None else None,
+            rows_group=self.world.rows,
+            batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
         )  # fmt: skip
+        if settings.grouped:
+            assert self.known is not None
+            losses, d_query, d_candidates = contrast_groups(
+                compare, self.kernel, self.loss, query.detach(), rows.answer, queries, self.known,
+                candidates, weight,
+            )  # fmt: skip
+        else:
+            losses, d_query, d_candidates = compare(query.detach(), candidates, weight=weight)
         if self.model.bias and self.loss.shift_invariant:
             # The bias of the query shifts all its scores, so its gradient is 0. AdaGrad would turn
             # the rounding error of this 0 into a full step.
             d_query[:, -1] = 0.0
         if settings.relation_weight:
-            losses = losses + self._relation_loss(rows, queries, weight)
+            losses = losses + self._relation_loss(tables, rows, queries, weight)
         query.backward(d_query)
         losses = weight * losses
         if self.regularizer is not None:
             self.regularizer.backward(self.model, rows, queries, share, losses)
-        self._scatter(rows, queries, candidates, d_candidates)
+        self._scatter(tables, rows, queries, candidates.ids, d_candidates)
         return losses.sum()
+
+    def _distil(self, queries: Queries, sample: NegativeSample, weight: Tensor) -> Tensor:
+        """Add the gradients of self-distillation; returns the losses of student and divergence."""
+        student, n = pruned(self.tables), len(self.tables.shard)
+        both, factor = (self.tables, student), self.recipe.loss.distillation * weight
+        total = self._add_gradients(student, queries, sample, weight, 1 / len(weight))
+        rows = [tables.gather(queries) for tables in both]
+        vectors = [self._query(some, queries, sample) for some in rows]
+        entities = [tables.entities.detach()[:n] for tables in both]
+        values, d_vectors, d_entities = divergences(
+            self.kernel, [vector.detach() for vector in vectors], entities, factor, self.plan.block
+        )
+        for i, tables in enumerate(both):
+            vectors[i].backward(d_vectors[i])
+            padding = len(tables.entities) - n
+            d_table = F.pad(d_entities[i], (0, 0, 0, padding))
+            self._scatter(tables, rows[i], queries, None, d_table)
+        for table, kept in zip(self.tables.parameters(), student.parameters(), strict=True):
+            assert kept.grad is not None
+            _accumulate(table, kept.grad.masked_fill(kept == 0, 0.0))
+        return total + (factor * values).sum()
 
     def _query(self, rows: BatchRows, queries: Queries, sample: NegativeSample) -> Tensor:
         """The query vectors of a batch, with dropout: (B, W)."""
@@ -160,9 +209,11 @@ class Trainer:
             relation = self.model.combine(relation, rows.shared)
         return self.model.query(entity, relation, queries.side, self.tables.reciprocal)
 
-    def _relation_loss(self, rows: BatchRows, queries: Queries, weight: Tensor) -> Tensor:
+    def _relation_loss(
+        self, tables: Tables, rows: BatchRows, queries: Queries, weight: Tensor
+    ) -> Tensor:
         """The weighted loss of (head, ?, tail) against all relations, with its gradients: (B,)."""
-        tables, factor = self.tables, self.recipe.loss.relation_weight
+        factor = self.recipe.loss.relation_weight
         head, tail = rows.entity, rows.answer
         if not tables.reciprocal:  # a reciprocal relation also leads from the entity to the answer
             tails = queries.side.unsqueeze(1) == 0
@@ -179,14 +230,21 @@ class Trainer:
         return factor * losses
 
     def _scatter(
-        self, rows: BatchRows, queries: Queries, candidates: Candidates, d_candidates: Tensor
+        self,
+        tables: Tables,
+        rows: BatchRows,
+        queries: Queries,
+        candidates: Tensor | None,
+        d_candidates: Tensor,
     ) -> None:
-        """Add the gradients of gathered rows and candidates to those of the tables."""
-        tables = self.tables
-        if candidates.ids is None:
+        """Add the gradients of gathered rows and candidates to those of the tables.
+
+        `candidates` are the entities of their rows; None for the whole table.
+        """
+        if candidates is None:
             _accumulate(tables.entities, d_candidates)
         else:
-            tables.scatter(candidates.ids, d_candidates)
+            tables.scatter(candidates, d_candidates)
         for ids, grad in ((queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)):
             if grad is not None:
                 if self.plan.overlaps_sums:
@@ -218,6 +276,9 @@ class Trainer:
         """Each query's share of the batch's loss, where they differ: (B,), with sum 1."""
         if self.class_weights is not None:
             weight = self.class_weights.index_select(0, queries.answer)
+        elif self.recipe.loss.grouped and self.loss.once_per_query:
+            assert self.known is not None
+            weight = self.known.counts(queries).float().reciprocal()
         else:
             assert self.known is not None
             # Counts start at 4 for a pair that occurs once, as in RotatE's code.
@@ -225,9 +286,16 @@ class Trainer:
             weight = count.float().rsqrt()
         return weight / weight.sum()
 
+    def begin_epoch(self, state: State) -> float:
+        """Prepare the epoch after `state`; returns its learning rate."""
+        loss = self.recipe.loss
+        self.distils = loss.distillation > 0 and state.epoch >= loss.distillation_start
+        self.align()
+        return self.set_rate(state)
+
     def set_rate(self, state: State) -> float:
         """Set and return the learning rate of the epoch after `state`."""
-        rate = rate_at(self.recipe.optimizer, state)
+        rate = rate_at(self.recipe.optimizer, state, self.recipe.training.epochs)
         set_rate(self.optimizer, rate)
         return rate
 
@@ -244,9 +312,33 @@ class Trainer:
                         if isinstance(tensor, Tensor) and tensor.dim():
                             self.world.rows.broadcast(tensor)
 
-    def keep_best(self) -> None:
-        """Remember the tables as the best so far."""
-        self.best = {name: tensor.clone() for name, tensor in self.tables.weights().items()}
+    @torch.no_grad()
+    def update_average(self, epoch: int) -> None:
+        """Add the tables after an epoch to their weighted mean, if the recipe wants one.
+
+        An epoch counts `training.average` times the one after it. The mean is a part of the
+        optimizer's state, as in PyTorch's ASGD, so it is saved, restored and split with it.
+        """
+        decay = self.recipe.training.average
+        if not decay:
+            return
+        total = epoch if decay == 1 else (1 - decay**epoch) / (1 - decay)  # of all counts
+        for parameter in self.tables.parameters():
+            state = self.optimizer.state[parameter]
+            if epoch == 1:
+                state["average"] = torch.zeros_like(parameter, requires_grad=False)
+            state["average"].lerp_(parameter, 1 / total)
+
+    def average(self) -> Tables | None:
+        """The mean of the tables, if the recipe wants one."""
+        if not self.recipe.training.average:
+            return None
+        tables, states = self.tables.named_parameters(), self.optimizer.state
+        return self.tables.replaced({name: states[table]["average"] for name, table in tables})
+
+    def keep_best(self, tables: Tables) -> None:
+        """Remember these tables as the best so far."""
+        self.best = {name: tensor.clone() for name, tensor in tables.weights().items()}
 
     def return_to_best(self) -> None:
         """Restore the tables with the best validation MRR, if there are any."""
@@ -255,7 +347,8 @@ class Trainer:
 
     def checkpoint(self, state: State) -> Checkpoint:
         # Directly after the best ranking the tables are the best: no need to write them twice.
-        best = {} if state.step == 0 and state.best_epoch == state.epoch else self.best
+        is_best = state.step == 0 and state.best_epoch == state.epoch
+        best = {} if is_best and not self.recipe.training.average else self.best
         tensors = optimizer_tensors(self.optimizer, self.tables)
         return Checkpoint(state, self.tables.weights(), tensors, best)
 
