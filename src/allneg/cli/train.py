@@ -61,18 +61,26 @@ def train_command(
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
     """
     from allneg.cli.reports import print_run, training_progress
+    from allneg.graph import read_graph
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
-    plan = planned(data, model=model, recipe=recipe, settings=options.with_flags(settings, flags))
+    given = options.with_flags(settings, flags)
     if print_recipe:
+        plan = planned(data, model=model, recipe=recipe, settings=given)
+        if recipe is None:
+            graph = read_graph(data, plan.data)
+            plan = planned(data, model=model, settings=given, graph=graph)
         if as_json:
             json_document({"recipe": plan.to_tables()})
         else:
             click.echo(_with_unset(plan), nl=False)
         return
     with training_progress(quiet, parent) as (callbacks, stopped_by):
-        run = train(data, recipe=plan, out=out, callbacks=callbacks, stopped_by=stopped_by)
+        run = train(
+            data, model=model, recipe=recipe, settings=given, out=out, callbacks=callbacks,
+            stopped_by=stopped_by,
+        )  # fmt: skip
     if not is_rank_zero():
         return
     print_run(run, as_json)

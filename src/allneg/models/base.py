@@ -9,6 +9,12 @@ from torch import Generator, Tensor, nn
 
 from allneg.kernels import Kernel, SquaredL2, dot, l2
 
+# Default settings of distance models.
+ADAM = (
+    "optimizer.name=adam", "optimizer.learning_rate=0.001", "optimizer.schedule=plateau",
+    "optimizer.decay=0.2", "optimizer.every=2", "training.epochs=60",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Model(ABC):
@@ -25,6 +31,8 @@ class Model(ABC):
     squared: bool = False  # norm 2 without the square root
     bias: bool = False  # one number per entity, added to squared distances
 
+    defaults: ClassVar[tuple[str, ...]] = ("model.dim=1000",)  # other than the recipe's own
+    n3: ClassVar[float] = 1.0  # default weight of N3, times `training.defaults.n3_weight`; or 0
     kernel: ClassVar[Kernel] = dot
     is_distance: ClassVar[bool] = False
     entity_parts: ClassVar[int] = 1  # an entity row is this many times `dim` wide

@@ -13,6 +13,7 @@ class CP(Model):
     a tail. A query vector is 0 at the coordinates of the other role.
     """
 
+    n3 = 0.5
     entity_parts = 2
     separate_roles = True
 

@@ -8,6 +8,8 @@ from allneg.models.base import Model
 class DistMult(Model):
     """score(h, r, t) = sum_k h_k r_k t_k"""
 
+    n3 = 0.5
+
     def tail_query(self, head: Tensor, relation: Tensor) -> Tensor:
         return head * relation
 

@@ -13,6 +13,7 @@ class QuatE(Model):
     Rows hold `dim` real parts, then `dim` numbers for each of i, j and k.
     """
 
+    defaults = ("model.dim=500",)
     entity_parts = 4
     relation_parts = 4
     entity_axes = 4

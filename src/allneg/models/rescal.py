@@ -1,5 +1,7 @@
 """RESCAL (Nickel et al., 2011): a relation is a matrix."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,10 @@ class RESCAL(Model):
     A relation row holds the dim × dim matrix R, row by row.
     """
 
+    defaults: ClassVar[tuple[str, ...]] = (
+        "model.dim=200", "regularizer.name=dura", "regularizer.weight=0.01",
+    )  # fmt: skip
+    n3 = 0.0
     mixes_coordinates = True
 
     @property

@@ -1,12 +1,13 @@
 """RotatE (Sun et al., 2019): a relation turns each complex coordinate by an angle."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from allneg.kernels import complex_mul, modulus
-from allneg.models.base import DistanceModel
+from allneg.models.base import ADAM, DistanceModel
 
 
 class RotatE(DistanceModel):
@@ -17,6 +18,8 @@ class RotatE(DistanceModel):
     variant that other libraries also call RotatE.
     """
 
+    defaults: ClassVar[tuple[str, ...]] = ("model.dim=200", "model.scale=0.02", *ADAM)
+    n3 = 30.0
     norm1_kernel = modulus
     entity_parts = 2
     entity_axes = 2

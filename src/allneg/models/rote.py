@@ -4,6 +4,7 @@ import math
 
 from torch import Generator, Tensor, nn
 
+from allneg.models.base import ADAM
 from allneg.models.rotate import RotatE
 
 
@@ -15,6 +16,11 @@ class RotE(RotatE):
     then `dim` angles a in radians.
     """
 
+    defaults = (
+        "model.norm=2", "model.squared=true", "model.bias=true", "model.dim=500",
+        "model.scale=0.01", *ADAM,
+    )  # fmt: skip
+    n3 = 1.0
     relation_parts = 3
     relation_axes = 2  # of a translation; angles are not regularized
 

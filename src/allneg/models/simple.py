@@ -13,6 +13,7 @@ class SimplE(Model):
     a tail; relation rows hold r, then its inverse r'.
     """
 
+    n3 = 0.5
     entity_parts = 2
     relation_parts = 2
 

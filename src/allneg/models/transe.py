@@ -3,12 +3,14 @@
 from torch import Tensor
 
 from allneg.kernels import l1
-from allneg.models.base import DistanceModel
+from allneg.models.base import ADAM, DistanceModel
 
 
 class TransE(DistanceModel):
     """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the Euclidean one (2)."""
 
+    defaults = ("model.dim=200", "model.scale=0.03", "regularizer.name=none", *ADAM)
+    n3 = 0.0
     norm1_kernel = l1
 
     def move(self, head: Tensor, relation: Tensor) -> Tensor:

@@ -11,6 +11,11 @@ class TuckER(RESCAL):
     The core W (dim × dim × dim) is shared by all relations; a relation row holds `dim` numbers.
     """
 
+    defaults = (
+        "model.dim=200", "regularizer.name=ivr", "regularizer.weight=3e-4",
+        "optimizer.learning_rate=0.03",
+    )  # fmt: skip
+
     @property
     def relation_width(self) -> int:
         return self.dim

@@ -22,6 +22,7 @@ from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
+from allneg.training.forecast import Forecast
 from allneg.training.launch import StepDecision
 from allneg.training.trainer import Trainer
 
@@ -91,6 +92,7 @@ class _Loop:
         self.start = time.perf_counter() - self.state.seconds
         callbacks.on_start(self.recipe.training.epochs)
         callbacks.on_message(str(self.trainer.plan))
+        self.forecast = Forecast(self.trainer, self.graph, self.recipe)
 
     def train(self) -> None:
         """Train to the recipe's last epoch, or until the validation MRR stops improving."""
@@ -128,6 +130,10 @@ class _Loop:
                 self._diverge(f"the loss at epoch {epoch + 1}, step {step}")
             self.state = replace(self.state, step=step + 1)
             self.callbacks.on_step(self.state, n_steps)
+            if not self.forecast.is_done and (
+                message := self.forecast(queries, n_steps, training.epochs - epoch)
+            ):
+                self.callbacks.on_message(message)
             if signal_number or (is_due and not is_last):
                 self.state = replace(self.state, loss=float(total))
                 self._save(required=signal_number != 0)

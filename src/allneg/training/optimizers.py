@@ -39,7 +39,9 @@ class Adagrad(torch.optim.Optimizer):
         self.param_groups = [{"params": list(tables.parameters()), **self.defaults}]
         self.state = defaultdict(dict)
         for table in tables.parameters():
-            self.state[table]["sum"] = torch.zeros_like(table.detach())
+            # `step` is not used, but PyTorch's class and earlier checkpoints have it.
+            sums = torch.zeros_like(table.detach())
+            self.state[table] = {"step": torch.tensor(0.0), "sum": sums}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for table in self._tables.parameters():

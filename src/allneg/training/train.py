@@ -4,11 +4,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from allneg.errors import RecipeError, UsageError
+from allneg.errors import RecipeError, UsageError, counted
+from allneg.graph.graph import Graph
 from allneg.graph.read import check_source, read_graph
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
+from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, make_model, new_folder
@@ -16,6 +19,7 @@ from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
 from allneg.scoring import Shard
 from allneg.training.callbacks import Callbacks
+from allneg.training.defaults import default_recipe, model_settings
 from allneg.training.execution import ExecutionPlan
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
@@ -35,11 +39,13 @@ def train(
 ) -> Run:
     """Train on `data`, the name of a known dataset or a path, and return the finished run.
 
-    `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20", override
-    the recipe; `data` and `model` override both. The run is written to `out`, or to a new folder
-    under runs/. Under torchrun, all processes train one run; if torchrun restarts them after a
-    failure, they continue it. `watch` is an earlier name of `callbacks`.
+    Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
+    device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
+    override the recipe or the defaults; `data` and `model` override both. The run is written to
+    `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
+    restarts them after a failure, they continue it. `watch` is an earlier name of `callbacks`.
     """
+    settings = settings if isinstance(settings, str | Mapping) else list(settings)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
@@ -54,9 +60,11 @@ def train(
         callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
 
         def create() -> None:
-            nonlocal folder
+            nonlocal folder, plan
             if not is_ours(folder):
                 graph = read_graph(plan.data.name, plan.data)
+                if recipe is None:
+                    plan = planned(data, model=model, settings=settings, graph=graph)
                 for line in graph.notes:
                     callbacks.on_message(line)
                 if plan.training.average and not len(graph.valid):
@@ -67,6 +75,7 @@ def train(
                 mesh = Mesh(world.rows.size, world.batch.size)
                 ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 needed = check_memory(plan, graph, device, mesh)
+                callbacks.on_message(_describe(plan, graph, needed.peak))
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
@@ -128,8 +137,13 @@ def planned(
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
+    graph: Graph | None = None,
 ) -> Recipe:
-    """The complete, checked recipe of these arguments."""
+    """The complete, checked recipe of these arguments.
+
+    Without `recipe`, it has the defaults of the model and, with `graph`, sizes that fit the graph
+    and the device.
+    """
     check_source(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
@@ -137,9 +151,45 @@ def planned(
     elif recipe is not None:
         where, tables = str(recipe), load_tables(find_recipe(recipe))
     given = parse_settings(settings)
+    if recipe is None:
+        tables = _default_tables(model, given, graph)
     if (other := given.get("data", {}).get("name", str(data))) != str(data):
         raise UsageError(f"data.name is {other!r} in the settings, but DATA is {str(data)!r}")
     tables = merged(merged(tables, given), {"data": {"name": str(data)}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
+
+
+def _default_tables(
+    model: str | None,
+    given: Mapping[str, Mapping[str, Any]],
+    graph: Graph | None,
+) -> dict[str, Any]:
+    """The default settings of the model that is given, or of ComplEx."""
+    name = model or given.get("model", {}).get("name") or Recipe().model.name
+    if not isinstance(name, str) or name.lower() not in MODELS:
+        return {}  # the recipe's own check names the models
+    settings = model_settings(name.lower())
+    if graph is None:
+        return parse_settings(settings)
+    device = find_device(given.get("hardware", {}).get("device") or "auto")
+    pairs = {
+        f"{part}.{key}": value for part, table in given.items() for key, value in table.items()
+    }
+    return default_recipe(name.lower(), graph, device, pairs).to_tables()
+
+
+def _describe(recipe: Recipe, graph: Graph, peak: int) -> str:
+    """One line about the size of a training, and one if it does not use all negatives."""
+    line = (
+        f"{recipe.model.name}, dim {recipe.model.dim}, on {counted(graph.n_entities, 'entity')}, "
+        f"{counted(graph.n_relations, 'relation')} and {counted(len(graph.train), 'triple')}: "
+        f"{peak / 2**20:,.0f} MiB, at most {counted(recipe.training.epochs, 'epoch')}"
+    )
+    if recipe.loss.negatives != "all":
+        line += (
+            f"\n{recipe.loss.n_negatives:,} entities per batch are negatives; "
+            "for all: --set loss.negatives=all --set loss.n_negatives="
+        )
+    return line

@@ -1,0 +1,129 @@
+"""Default settings: those of each model, and sizes that fit the graph and the device.
+
+`benchmarks/sweep_defaults.py` compares settings on many graphs.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+
+from allneg.errors import RecipeError
+from allneg.graph.graph import Graph
+from allneg.hardware import memory
+from allneg.models import MODELS
+from allneg.recipe import Recipe
+from allneg.runs import make_model
+from allneg.training.memory import plan
+
+_SECONDS = 720.0  # of training on a CPU
+_LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
+# Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
+_RATES = {"l1": 3e9, "modulus": 1.2e9}
+_PRODUCTS = 8e9  # likewise, for the other kernels
+_CPU_DIMS = (200, 128, 100, 64, 50, 32)
+_NEGATIVES = 500  # shared by a batch
+_STEPS = 200  # per epoch, about
+
+
+def model_settings(model: str) -> list[str]:
+    """The default settings of a model for any graph."""
+    return [f"model.name={model}", *MODELS[model].defaults]
+
+
+def default_recipe(
+    model: str,
+    graph: Graph,
+    device: torch.device,
+    settings: Mapping[str, object] | None = None,
+) -> Recipe:
+    """The default recipe of a model for this graph and this device, with `settings` on top.
+
+    On a CPU, it is meant to end within 15 minutes for 200,000 triples.
+    """
+    batch = 2 * len(graph.train) // _STEPS
+    base = [*model_settings(model), f"training.batch_size={min(1000, max(100, batch))}"]
+    if factor := MODELS[model].n3:
+        base.append(f"regularizer.weight={factor * n3_weight(graph):.2g}")
+    if device.type == "cpu":
+        return _sized_for_cpu(base, settings or {}, graph)
+    return _sized_for_memory(base, settings or {}, graph, device)
+
+
+def n3_weight(graph: Graph) -> float:
+    """A weight of N3 for ComplEx, between .005 and .1.
+
+    It is smaller for dense graphs, and for those in which several facts link many of the pairs.
+    """
+    n = graph.n_entities
+    degree: float = max(1, len(graph.train)) / n
+    head, tail = graph.train[:, 0], graph.train[:, 2]
+    pairs = np.sort(np.minimum(head, tail) * n + np.maximum(head, tail))
+    new = np.concatenate([[True], pairs[1:] != pairs[:-1], [True]])
+    alone = float((new[:-1] & new[1:]).mean()) if len(pairs) else 1.0
+    return max(0.005, 0.1 * alone * min(1.0, math.cbrt(2.5 / degree)))
+
+
+def _sized_for_memory(
+    base: list[str], settings: Mapping[str, object], graph: Graph, device: torch.device
+) -> Recipe:
+    """The recipe, with smaller rows if it does not fit in memory."""
+    recipe, available = _recipe(base, settings), memory(device)
+    for dim in (recipe.model.dim >> shift for shift in range(6)):
+        found = _recipe([*base, f"model.dim={max(1, dim)}"], settings)
+        if available is None or plan(found, graph, device).peak <= 0.8 * available:
+            return found
+    return recipe
+
+
+def _sized_for_cpu(base: list[str], settings: Mapping[str, object], graph: Graph) -> Recipe:
+    """A recipe that a CPU trains in time, or the cheapest one."""
+    cheapest = math.inf
+    for found in _cpu_candidates(base, settings):
+        seconds = _epoch_seconds(found, graph)
+        if seconds * _LEAST_EPOCHS <= _SECONDS:
+            epochs = min(int(_SECONDS / seconds), found.training.epochs)
+            return found.with_settings({"training.epochs": epochs, **settings})
+        if seconds < cheapest:
+            cheapest, best = seconds, found
+    return best.with_settings({"training.epochs": _LEAST_EPOCHS, **settings})
+
+
+def _cpu_candidates(base: list[str], settings: Mapping[str, object]) -> Iterator[Recipe]:
+    """Recipes from the most to the least thorough, without those that do not fit the settings."""
+    recipe = _recipe(base, settings)
+    ways = [
+        # One score row per distinct query gives the same softmax loss as one per triple.
+        ["loss.grouped=true", f"training.batch_size={max(50, recipe.training.batch_size // 2)}"],
+        ["loss.negatives=all"],
+        ["loss.negatives=shared", f"loss.n_negatives={_NEGATIVES}",
+         f"training.batch_size={_NEGATIVES}"],
+    ]  # fmt: skip
+    if recipe.loss.name != "softmax":
+        del ways[0]
+    for way in ways:
+        for dim in _CPU_DIMS:
+            size = f"model.dim={min(dim, recipe.model.dim)}"
+            with contextlib.suppress(RecipeError):
+                yield _recipe([*base, *way, size], settings)
+
+
+def _recipe(base: list[str], settings: Mapping[str, object]) -> Recipe:
+    return Recipe().with_settings(base).with_settings(settings)
+
+
+def _epoch_seconds(recipe: Recipe, graph: Graph) -> float:
+    """About how long an epoch takes on this CPU."""
+    model, train, batch = make_model(recipe), graph.train, recipe.training.batch_size
+    queries, columns = 2 * len(train), graph.n_entities
+    if recipe.loss.grouped:
+        keys = (train[:, end] * graph.n_relations + train[:, 1] for end in (0, 2))
+        queries = sum(len(np.unique(key)) for key in keys)
+    if recipe.loss.negatives == "shared":
+        columns = (recipe.loss.n_negatives or 0) + batch
+    rate = _RATES.get(model.kernel.name, _PRODUCTS) * torch.get_num_threads()
+    # Every step also updates the whole table, in about as long as 100 queries are compared.
+    numbers = queries * columns + queries / batch * 100 * graph.n_entities
+    return max(1e-9, numbers * model.entity_width / rate)
