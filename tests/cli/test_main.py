@@ -85,7 +85,11 @@ def test_characters_that_the_terminal_lacks_are_escaped(
 ) -> None:
     stdout = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stdout, "latin-1"))
-    monkeypatch.setattr(sys, "argv", ["allneg", "train", "Łódź", "--print-recipe", *more])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["allneg", "train", "Łódź", "--print-recipe", "--recipe", "wn18rr/rotate", *more],
+    )
     main()
     if more:
         assert json.loads(stdout.getvalue())["recipe"]["data"]["name"] == "Łódź"

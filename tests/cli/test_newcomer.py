@@ -19,8 +19,11 @@ import pytest
 
 from allneg import hardware
 from allneg.cli.train import UNSET
+from allneg.graph import read_graph
+from allneg.hardware import find_device
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.training.defaults import default_recipe
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 ROOT = Path(__file__).parents[2]
@@ -175,7 +178,9 @@ def test_a_printed_recipe_lists_unset_settings(allneg: Command) -> None:
     assert "# micro_batch = …  unset: the whole batch at once" in lines
     training = lines[lines.index("[training]") : lines.index("[evaluation]")]
     assert any(line.startswith("# micro_batch") for line in training)
-    assert Recipe.from_tables(tomllib.loads(printed)) == Recipe()
+    graph = read_graph("countries")
+    expected = default_recipe("complex", graph, find_device("auto"))
+    assert Recipe.from_tables(tomllib.loads(printed)) == expected
     chosen = allneg("train", "countries", "--set", "training.micro_batch=7", "--print-recipe").out
     assert "# micro_batch" not in chosen
     assert "micro_batch = 7" in chosen

@@ -56,7 +56,7 @@ def test_the_better_of_tables_and_average_is_kept(
     assert {True, False} == set(averaged)
     for old, new, is_better in zip(before, after, averaged, strict=True):
         assert new > old if is_better else new == old
-    assert max(after) > max(before)
+    assert max(after) >= max(before)
     assert evaluate(run.model, run.tables(), tiny_graph, "valid").mrr == max(after)
     assert run.report.mrr == evaluate(run.model, run.tables(), tiny_graph, "test").mrr
 

@@ -39,7 +39,8 @@ def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: 
     assert (plan.data.name, plan.model.name, plan.model.dim) == ("tiny", "rotate", 9)
     assert plan.training.seed == 5
     assert planned("tiny", recipe=plan) == plan
-    assert planned("countries") == Recipe()
+    defaults = planned("countries", settings=["model.dim=9"])
+    assert defaults == Recipe().with_settings(["model.dim=9"])
 
 
 def test_settings_that_name_other_data_are_refused() -> None:

@@ -123,9 +123,16 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     tables: Tables,
     tensors: Mapping[str, Tensor],
+    averaged: bool = False,
 ) -> None:
-    """Restore what `optimizer_tensors` gave; a `RunError` if another optimizer gave it."""
+    """Restore what `optimizer_tensors` gave; a `RunError` if another optimizer gave it.
+
+    With `averaged`, the state also has an average of each table.
+    """
     expected = _expected_state(settings, tables)
+    if averaged:
+        for name, weight in tables.weights().items():
+            expected[f"{name}.average"] = weight.dtype, tuple(weight.shape)
     if wrong := sorted(expected.keys() ^ tensors.keys()):
         what = "has no" if wrong[0] in expected else "has an unknown"
         raise RunError(

@@ -354,8 +354,9 @@ class Trainer:
 
     def restore(self, saved: Checkpoint) -> None:
         self.tables.load(saved.tables)
-        settings = self.recipe.optimizer
-        restore_optimizer(settings, self.optimizer, self.tables, saved.optimizer)
+        settings, averaged = self.recipe.optimizer, self.recipe.training.average > 0
+        averaged = averaged and saved.state.epoch > 0  # the first epoch begins the average
+        restore_optimizer(settings, self.optimizer, self.tables, saved.optimizer, averaged)
         if saved.state.best_epoch:
             best, device = saved.best or saved.tables, self.tables.entities.device
             self.best = {name: tensor.to(device) for name, tensor in best.items()}

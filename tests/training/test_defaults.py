@@ -1,0 +1,89 @@
+"""Default settings: every model has some, and their sizes fit the graph and the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from allneg.graph import Graph, read_graph
+from allneg.graph.graph import Vocabulary
+from allneg.models import MODELS
+from allneg.recipe import Recipe
+from allneg.training import defaults
+from allneg.training.defaults import default_recipe, n3_weight
+
+CPU = torch.device("cpu")
+
+
+def random_graph(n: int, relations: int, triples: int) -> Graph:
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, (n, relations, n), (triples, 3))
+    names = tuple(map(str, range(n))), tuple(map(str, range(relations)))
+    return Graph("random", Vocabulary(*names), drawn, drawn[:0], drawn[:0])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_has_a_valid_default_recipe(model: str, tiny_graph: Graph) -> None:
+    recipe = default_recipe(model, tiny_graph, CPU)
+    stated = Recipe().with_settings(defaults.model_settings(model)).to_settings()
+    for name in ("model.name", *(text.partition("=")[0] for text in MODELS[model].defaults)):
+        if name not in ("model.dim", "training.epochs"):  # these follow from the size
+            assert recipe.to_settings()[name] == stated[name]
+
+
+def test_a_dense_graph_with_parallel_facts_gets_a_small_weight(tiny_graph: Graph) -> None:
+    sparse = random_graph(3000, 3, 3000)
+    dense = random_graph(60, 3, 3000)
+    assert n3_weight(sparse) > 0.09
+    assert n3_weight(dense) < 0.03
+    twice = replace(sparse, train=np.concatenate([sparse.train, sparse.train[:, [2, 1, 0]]]))
+    assert n3_weight(twice) == 0.005  # each pair has two facts
+    assert default_recipe("complex", sparse, CPU).regularizer.weight > 0.09
+
+
+def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows() -> None:
+    small, medium, large = (
+        default_recipe("rotate", random_graph(n, 5, 10 * n), CPU) for n in (500, 6000, 60_000)
+    )
+    assert small.loss.negatives == medium.loss.negatives == "all"
+    assert small.loss.grouped
+    assert small.model.dim > medium.model.dim
+    assert large.loss.negatives == "shared"
+    assert large.training.epochs >= 20
+
+
+def test_given_settings_count_above_the_defaults(tiny_graph: Graph) -> None:
+    given = {"model.dim": 7, "loss.name": "self-adversarial", "training.epochs": 3}
+    recipe = default_recipe("complex", tiny_graph, CPU, given)
+    assert (recipe.model.dim, recipe.loss.name, recipe.training.epochs) == (
+        7,
+        given["loss.name"],
+        3,
+    )
+    assert not recipe.loss.grouped  # it does not fit this loss
+    shared = default_recipe(
+        "complex", tiny_graph, CPU, {"loss.negatives": "shared", "loss.n_negatives": 3}
+    )
+    assert (shared.loss.negatives, shared.loss.n_negatives) == ("shared", 3)
+
+
+def test_rows_become_smaller_until_they_fit_in_memory(
+    tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = torch.device("cuda")
+    monkeypatch.setattr(defaults, "memory", lambda _: None)
+    whole = default_recipe("complex", tiny_graph, device)
+    assert whole.model.dim == 1000
+    need = defaults.plan(whole, tiny_graph, device).peak
+    monkeypatch.setattr(defaults, "memory", lambda _: need // 2)
+    assert default_recipe("complex", tiny_graph, device).model.dim < 500
+
+
+def test_countries_can_be_trained_by_default() -> None:
+    graph = read_graph("countries")
+    recipe = default_recipe("complex", graph, CPU)
+    assert recipe.loss.grouped
+    assert 0.03 < recipe.regularizer.weight < 0.08
