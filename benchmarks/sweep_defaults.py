@@ -1,0 +1,150 @@
+"""Find the default settings of each model: many settings on many graphs, compared on valid.
+
+python benchmarks/sweep_defaults.py GRAPHS SPACE --out benchmarks/results/NAME.json
+
+GRAPHS is a folder of graphs (benchmarks/graphs.py makes one), SPACE a TOML file: per model, the
+settings that all candidates share, and the candidates. A candidate's score is the mean, over the
+graphs, of its valid MRR divided by the best valid MRR that any candidate of the model reaches
+there. Test is never ranked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from measure import machine
+
+from allneg.errors import AllnegError
+from allneg.graph import read_graph
+from allneg.graph.graph import Graph
+from allneg.recipe import Recipe
+from allneg.runs import Run
+from allneg.runs.run import best_of
+from allneg.training import fit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("graphs", type=Path)
+    parser.add_argument("space", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="", help="models and graphs, separated by commas")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no trial after this")
+    args = parser.parse_args()
+    space = tomllib.loads(args.space.read_text())
+    only = set(filter(None, args.only.split(",")))
+    trials = list(_trials(space, args.graphs, only))
+    done: list[dict[str, Any]] = []
+    end = time.monotonic() + 60 * args.minutes
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.workers, mp_context=context) as pool:
+        pending = [pool.submit(_run, *trial, end) for trial in trials]
+        for future in as_completed(pending):
+            if (row := future.result()) is not None:
+                done.append(row)
+                print(json.dumps(row), flush=True)
+    report = {
+        "sweep": space,
+        **machine(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+    }
+    report["trials"] = sorted(done, key=lambda row: (row["model"], row["candidate"], row["graph"]))
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    for model, scores in scored(done).items():
+        for name, (score, lowest, graphs) in scores.items():
+            print(f"{model:9} {name:28} {score:.4f}  lowest {lowest:.3f}  graphs {graphs}")
+
+
+def _trials(
+    space: dict[str, Any], folder: Path, only: set[str]
+) -> Iterable[tuple[str, str, str, dict[str, Any]]]:
+    """Model, candidate, graph and settings; the first candidates of all models come first."""
+    graphs = sorted(path.name for path in folder.iterdir() if (path / "train.txt").exists())
+    rows = []
+    for model, part in space.items():
+        wanted = [name for name in part["graphs"] if name in graphs]
+        if only and model not in only:
+            continue
+        for number, (name, settings) in enumerate(part["candidates"].items()):
+            for graph in wanted:
+                if not only & set(graphs) or graph in only:
+                    every = {"model.name": part.get("model", model), **part["shared"], **settings}
+                    rows.append((number, (model, name, str(folder / graph), every)))
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+
+
+@cache
+def _graph(path: str) -> Graph:
+    return read_graph(path)
+
+
+def _value(value: Any, graph: Graph) -> Any:
+    """A setting; { n3 = 2.0 } is this multiple of the graph's `n3_weight`."""
+    return value["n3"] * n3_weight(graph) if isinstance(value, dict) else value
+
+
+def n3_weight(graph: Graph) -> float:
+    """Less for dense graphs, and for those with many pairs that several facts link."""
+    head, tail = graph.train[:, 0], graph.train[:, 2]
+    pairs = np.minimum(head, tail) * graph.n_entities + np.maximum(head, tail)
+    _, index, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    alone = float((counts[index] == 1).mean())
+    degree = len(head) / graph.n_entities
+    return max(0.005, 0.1 * alone * min(1.0, (2.5 / degree) ** (1 / 3)))
+
+
+def _run(
+    model: str, candidate: str, path: str, settings: dict[str, Any], end: float
+) -> dict[str, Any] | None:
+    if time.monotonic() > end:
+        return None
+    row: dict[str, Any] = {"model": model, "candidate": candidate, "graph": Path(path).name}
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            graph = _graph(path)
+            given = {name: _value(value, graph) for name, value in settings.items()}
+            recipe = Recipe().with_settings({**given, "training.save_seconds": 1e6})
+            run = Run.create(Path(folder) / "run", recipe, graph)
+            fit(run, split="valid")
+            mrr, epoch = best_of(run.metrics())
+            row |= {"valid_mrr": mrr, "best_epoch": epoch, "epochs": len(run.metrics())}
+        except AllnegError as error:
+            row |= {"valid_mrr": 0.0, "problem": str(error)}
+    return row | {"seconds": round(time.perf_counter() - began, 2)}
+
+
+def scored(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float, int]]]:
+    """Per model and candidate: mean and lowest relative valid MRR, and the number of graphs."""
+    best: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row["model"], row["graph"]
+        best[key] = max(best.get(key, 1e-9), row["valid_mrr"])
+    shares: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        share = row["valid_mrr"] / best[row["model"], row["graph"]]
+        shares.setdefault(row["model"], {}).setdefault(row["candidate"], []).append(share)
+    return {
+        model: {
+            name: (statistics.fmean(found), min(found), len(found))
+            for name, found in sorted(by_name.items(), key=lambda pair: -statistics.fmean(pair[1]))
+        }
+        for model, by_name in shares.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
