@@ -183,6 +183,14 @@ def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> N
     assert api_page.page() == TEXTS["docs/api.md"], "run: python scripts/api_page.py"
 
 
+def test_the_table_of_default_settings_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import defaults_table
+
+    text = TEXTS["docs/models.md"]
+    assert defaults_table.page(text) == text, "run: python scripts/defaults_table.py"
+
+
 def test_the_packages_in_the_readme_are_those_of_the_source() -> None:
     tree = next(code for code in blocks(TEXTS["README.md"], "") if code.startswith("src/allneg/"))
     named = set(re.findall(r"[\w.]+\.py|\w+(?=/[ ,])", tree.partition("reproduction/")[0]))
