@@ -68,20 +68,22 @@ class PowerSum(Regularizer):
         if model.separate_roles and not self.reciprocal:
             super().backward(model, rows, queries, share, losses)
             return
-        triple = rows.entity, rows.relation, rows.answer
-        *factors, last = model.factors(*(row.detach() for row in triple))
+        head, relation, tail = rows.entity, rows.relation, rows.answer
+        *factors, last = model.factors(head.detach(), relation.detach(), tail.detach())
         # Usually the answer has no gradient yet, and its factor is the whole row.
-        add = rows.answer.grad is not None or last.numel() < rows.answer.numel()
+        add = tail.grad is not None or last.numel() < tail.numel()
         if not add:
-            rows.answer.grad = torch.empty_like(rows.answer)
-        added = []
-        for row in triple:
-            row.grad = torch.zeros_like(row) if row.grad is None else row.grad
-            added.append(row.grad)
-        *grads, last_grad = model.factors(*added)
+            tail.grad = torch.empty_like(tail)
+        *grads, last_grad = model.factors(_grad(head), _grad(relation), _grad(tail))
         for factor, grad in zip(factors, grads, strict=True):
             power_gradients(factor, grad, self.power, share * self.weight, losses, add=True)
         power_gradients(last, last_grad, self.power, share * self.weight, losses, add)
+
+
+def _grad(row: Tensor) -> Tensor:
+    """The gradient of a row, which may be new."""
+    row.grad = torch.zeros_like(row) if row.grad is None else row.grad
+    return row.grad
 
 
 class L2(PowerSum):

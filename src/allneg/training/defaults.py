@@ -19,6 +19,7 @@ from allneg.runs import make_model
 from allneg.training.memory import plan
 
 _SECONDS = 720.0  # of training on a CPU
+_SHORT = 240.0  # a training that ends within this time needs no saving
 _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
 # Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
 _RATES = {"l1": 3e9, "modulus": 1.2e9}
@@ -80,6 +81,11 @@ def _sized_for_memory(
 
 def _sized_for_cpu(base: list[str], settings: Mapping[str, object], graph: Graph) -> Recipe:
     """A recipe that a CPU trains in time, or the cheapest one."""
+    plain = _recipe(
+        [*base, f"model.dim={min(_CPU_DIMS[0], _recipe(base, {}).model.dim)}"], settings
+    )
+    if plain.training.epochs * _epoch_seconds(plain, graph) < _SHORT:
+        return plain
     cheapest = math.inf
     for found in _cpu_candidates(base, settings):
         seconds = _epoch_seconds(found, graph)

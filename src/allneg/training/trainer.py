@@ -134,21 +134,15 @@ class Trainer:
         return total
 
     def _add_gradients(
-        self,
-        tables: Tables,
-        queries: Queries,
-        sample: NegativeSample,
-        weight: Tensor,
-        share: float,
+        self, tables: Tables, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
         `weight` (B,) is that of each query's loss, and `share` that of its penalty.
         """
-        settings = self.recipe.loss
-        known = self.known if settings.mask_known else None
-        rows = tables.gather(queries)
+        settings, rows = self.recipe.loss, tables.gather(queries)
         query = self._query(rows, queries, sample)
+        known = self.known if settings.mask_known else None
         candidates = find_candidates(tables, queries, sample, known, settings)
         compare = partial(
             contrast, self.kernel, loss=self.loss, block=self.plan.block,
