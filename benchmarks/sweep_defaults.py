@@ -17,13 +17,12 @@ import statistics
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from measure import machine
 
@@ -34,6 +33,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.run import best_of
 from allneg.training import fit
+from allneg.training.defaults import n3_weight
 
 
 def main() -> None:
@@ -50,13 +50,9 @@ def main() -> None:
     trials = list(_trials(space, args.graphs, only))
     done: list[dict[str, Any]] = []
     end = time.monotonic() + 60 * args.minutes
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(args.workers, mp_context=context) as pool:
-        pending = [pool.submit(_run, *trial, end) for trial in trials]
-        for future in as_completed(pending):
-            if (row := future.result()) is not None:
-                done.append(row)
-                print(json.dumps(row), flush=True)
+    for row in _rows(trials, end, args.workers):
+        done.append(row)
+        print(json.dumps(row), flush=True)
     report = {
         "sweep": space,
         **machine(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
@@ -68,11 +64,22 @@ def main() -> None:
             print(f"{model:9} {name:28} {score:.4f}  lowest {lowest:.3f}  graphs {graphs}")
 
 
+def _rows(trials: list[Any], end: float, workers: int) -> Iterator[dict[str, Any]]:
+    """The rows of all trials that were started in time, as they end."""
+    if workers == 1:
+        yield from filter(None, (_run(*trial, end) for trial in trials))
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        pending = [pool.submit(_run, *trial, end) for trial in trials]
+        yield from filter(None, (future.result() for future in as_completed(pending)))
+
+
 def _trials(
     space: dict[str, Any], folder: Path, only: set[str]
 ) -> Iterable[tuple[str, str, str, dict[str, Any]]]:
     """Model, candidate, graph and settings; the first candidates of all models come first."""
-    graphs = sorted(path.name for path in folder.iterdir() if (path / "train.txt").exists())
+    graphs = sorted(path.name for path in folder.iterdir() if any(path.glob("train.*")))
     rows = []
     for model, part in space.items():
         wanted = [name for name in part["graphs"] if name in graphs]
@@ -91,19 +98,16 @@ def _graph(path: str) -> Graph:
     return read_graph(path)
 
 
-def _value(value: Any, graph: Graph) -> Any:
-    """A setting; { n3 = 2.0 } is this multiple of the graph's `n3_weight`."""
-    return value["n3"] * n3_weight(graph) if isinstance(value, dict) else value
-
-
-def n3_weight(graph: Graph) -> float:
-    """Less for dense graphs, and for those with many pairs that several facts link."""
-    head, tail = graph.train[:, 0], graph.train[:, 2]
-    pairs = np.minimum(head, tail) * graph.n_entities + np.maximum(head, tail)
-    _, index, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    alone = float((counts[index] == 1).mean())
-    degree = len(head) / graph.n_entities
-    return max(0.005, 0.1 * alone * min(1.0, (2.5 / degree) ** (1 / 3)))
+def value_of(value: Any, graph: Graph) -> Any:
+    """A setting. { n3 = 2.0 } is a multiple of the graph's `n3_weight`; { per_degree, low, high }
+    is a number divided by the triples per entity.
+    """
+    if not isinstance(value, dict):
+        return value
+    if "n3" in value:
+        return value["n3"] * n3_weight(graph)
+    degree = len(graph.train) / graph.n_entities
+    return min(max(value["per_degree"] / degree, value["low"]), value["high"])
 
 
 def _run(
@@ -116,7 +120,7 @@ def _run(
     with tempfile.TemporaryDirectory() as folder:
         try:
             graph = _graph(path)
-            given = {name: _value(value, graph) for name, value in settings.items()}
+            given = {name: value_of(value, graph) for name, value in settings.items()}
             recipe = Recipe().with_settings({**given, "training.save_seconds": 1e6})
             run = Run.create(Path(folder) / "run", recipe, graph)
             fit(run, split="valid")

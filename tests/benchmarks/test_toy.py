@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -211,3 +212,30 @@ def test_a_made_up_graph_is_the_same_as_text_and_as_ids(monkeypatch, tmp_path):
     degrees = sorted(np.bincount(made.train[:, 2], minlength=300))
     assert sum(degrees[-30:]) > 0.4 * len(made.train)
     assert degrees[-1] > 30
+
+
+def test_the_sweep_of_defaults_scores_candidates_by_valid(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "graphs" / "tiny")
+    space, out = tmp_path / "space.toml", tmp_path / "result.json"
+    space.write_text(
+        '[complex]\ngraphs = ["tiny"]\n[complex.shared]\n"training.epochs" = 1\n"model.dim" = 4\n'
+        '[complex.candidates]\n"a" = {}\n"b" = { "regularizer.weight" = { n3 = 2.0 } }\n'
+    )
+    _run("sweep_defaults.py", str(tmp_path / "graphs"), str(space), "--out", str(out),
+         home=tmp_path)  # fmt: skip
+    trials = json.loads(out.read_text())["trials"]
+    assert [trial["candidate"] for trial in trials] == ["a", "b"]
+    assert all(0 < trial["valid_mrr"] <= 1 for trial in trials)
+
+
+def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "graphs" / "tiny")
+    out = tmp_path / "result.json"
+    _run("bench_defaults.py", str(tmp_path / "graphs"), "--models", "complex,transe",
+         "--set", "training.epochs=1", "--device", "cpu", "--out", str(out),
+         home=tmp_path)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["graph"], row["model"]) for row in rows] == [
+        ("tiny", m) for m in ("complex", "transe")
+    ]
+    assert all(0 < row["mrr"] <= 1 for row in rows)
