@@ -5,54 +5,65 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+# Imported once for all processes. The server does not get the paths of the tests.
+PRELOADED = ["pytest", "torch._dynamo", "allneg.training", "allneg.cli.reports", "allneg.serve.app"]
+
 
 def forks() -> ForkServerContext:
-    """A context whose processes find torch, PyTorch's optimizers and the commands imported."""
+    """A context whose processes have torch, PyTorch's optimizers and the library imported."""
     context = multiprocessing.get_context("forkserver")
-    # Names that need no path of the tests: the server does not get any.
-    context.set_forkserver_preload(
-        ["pytest", "torch._dynamo", "allneg.cli.train", "allneg.cli.reports", "allneg.training"]
-    )
+    context.set_forkserver_preload(PRELOADED)
     return context
 
 
 def start(
-    function: Callable[..., object], *arguments: Any, output: Path | None = None, **variables: str
+    function: Callable[..., object],
+    *arguments: Any,
+    out: Path | None = None,
+    err: Path | None = None,
+    **variables: str,
 ) -> ForkServerProcess:
-    """Call a function in a process; all that it prints goes to the file `output`."""
+    """Call a function in a process, such as `exec` with code; stdout and stderr go to files."""
     environment = {**os.environ, **variables}
-    process = forks().Process(target=_run, args=(function, arguments, environment, output))
+    process = forks().Process(target=_call, args=(function, arguments, environment, out, err))
     process.start()
     return process
 
 
-def start_command(
-    *arguments: object, output: Path | None = None, **variables: str
-) -> ForkServerProcess:
-    """Run `allneg` in a process, with variables of the environment."""
-    return start(_command, [str(word) for word in arguments], output=output, **variables)
+def start_command(*arguments: object, **options: Any) -> ForkServerProcess:
+    """Run `allneg` in a process."""
+    return start(_command, list(map(str, arguments)), **options)
 
 
-def _run(
+def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> None:
+    """Wait for a condition; an error if the process ends before."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert process.is_alive(), f"ended with {process.exitcode}"
+        assert time.monotonic() < end, "not within a minute"
+        time.sleep(0.01)
+
+
+def _call(
     function: Callable[..., object],
     arguments: tuple[Any, ...],
     environment: dict[str, str],
-    output: Path | None,
+    *files: Path | None,
 ) -> None:
     import torch
 
+    torch.set_num_threads(1)
     os.environ.clear()
     os.environ.update(environment)
-    torch.set_num_threads(1)
-    if output is not None:
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
+    for descriptor, path in enumerate(files, start=1):
+        if path is not None:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
     function(*arguments)
 
 
