@@ -56,7 +56,7 @@ for n in (1, 1 << 26):
 
 def test_the_peak_of_a_cpu_is_that_of_the_process(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    start(exec, PEAKS, out=out).join(60)
+    start(exec, PEAKS, {}, out=out).join(60)
     few, many = map(int, out.read_text().split())
     assert many - few == pytest.approx(4 << 26, rel=0.1)  # float32
 
