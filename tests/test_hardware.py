@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import torch
 from allneg.errors import RecipeError
 from allneg.hardware import find_device, peak_bytes, prepare, torch_settings
 from allneg.recipe import Hardware
+from processes import start
 
 
 def test_auto_is_the_first_cuda_device_or_the_cpu() -> None:
@@ -45,12 +45,19 @@ def test_settings_of_torch_follow_the_recipe() -> None:
     assert torch.backends.cuda.matmul.allow_tf32
 
 
-def test_the_peak_of_a_cpu_is_that_of_the_process() -> None:
-    code = "import torch; from allneg.hardware import peak_bytes; torch.ones({}); "
-    code += "print(peak_bytes(torch.device('cpu')))"
-    few, many = (
-        int(subprocess.check_output([sys.executable, "-c", code.format(n)])) for n in (1, 1 << 26)
-    )
+PEAKS = """
+import torch
+from allneg.hardware import peak_bytes
+for n in (1, 1 << 26):
+    torch.ones(n)
+    print(peak_bytes(torch.device("cpu")))
+"""
+
+
+def test_the_peak_of_a_cpu_is_that_of_the_process(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    start(exec, PEAKS, {}, out=out).join(60)
+    few, many = map(int, out.read_text().split())
     assert many - few == pytest.approx(4 << 26, rel=0.1)  # float32
 
 

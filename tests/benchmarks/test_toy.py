@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,21 +13,19 @@ import pytest
 import torch
 
 from allneg.kernels.compiler import find_compiler
+from processes import forks
 
 ROOT = Path(__file__).parents[2]
-_WITH_PROCESSES = ("bench_mesh.py",)  # they start this program again
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Libraries that a benchmark compiles stay out of the user's cache."""
+    return tmp_path_factory.mktemp("home")
 
 
 def _run(program: str, *options: str, home: Path) -> None:
-    """Run a benchmark; libraries that it compiles stay out of the user's cache."""
     path = ROOT / "benchmarks" / program
-    if program in _WITH_PROCESSES:
-        env = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-        command = [sys.executable, path, *options]
-        env["ALLNEG_HOME"] = str(home)
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ALLNEG_HOME", str(home))
         patch.setattr(sys, "argv", [str(path), *options])
@@ -37,11 +34,11 @@ def _run(program: str, *options: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel, other", [("l1", "torch.cdist"), ("modulus", "reference")])
-def test_a_distance_benchmark_measures_and_names_the_machine(kernel, other, tmp_path):
+def test_a_distance_benchmark_measures_and_names_the_machine(kernel, other, home, tmp_path):
     out = tmp_path / "result.json"
     ways = f"engine,{other}" + (",compiled" if find_compiler() else "")
     _run(f"bench_{kernel}.py", "--toy", "--device", "cpu", "--seconds", "0.01",
-         "--ways", ways, "--out", str(out), home=tmp_path)  # fmt: skip
+         "--ways", ways, "--out", str(out), home=home)  # fmt: skip
     report = json.loads(out.read_text())
     assert report["kernel"] == kernel
     assert report["machine"]
@@ -84,10 +81,10 @@ def test_the_readmes_ratios_are_those_of_one_run(monkeypatch):
 @pytest.mark.parametrize(
     "program, key", [("bench_epoch.py", "epoch"), ("bench_ranking.py", "ranking")]
 )
-def test_a_loop_benchmark_measures_every_way(program, key, tmp_path):
+def test_a_loop_benchmark_measures_every_way(program, key, home, tmp_path):
     out = tmp_path / "result.json"
     _run(program, "--device", "cpu", "--made-up", "40,3,300", "--dim", "4", "--batch", "50",
-         "--ways", "allneg float32,kbc's loop", "--out", str(out), home=tmp_path)  # fmt: skip
+         "--ways", "allneg float32,kbc's loop", "--out", str(out), home=home)  # fmt: skip
     report = json.loads(out.read_text())
     assert key in report
     assert report["entities"] == 40
@@ -95,27 +92,18 @@ def test_a_loop_benchmark_measures_every_way(program, key, tmp_path):
     assert all(row["seconds"] > 0 for row in report["rows"])
 
 
-def test_the_loss_benchmark_measures_every_kernel_and_way(tmp_path):
+def test_the_loss_benchmark_measures_every_kernel_and_way(home, tmp_path):
     out = tmp_path / "result.json"
-    _run(
-        "bench_loss.py",
-        "--toy",
-        "--device",
-        "cpu",
-        "--seconds",
-        "0.01",
-        "--out",
-        str(out),
-        home=tmp_path,
-    )
+    _run("bench_loss.py", "--toy", "--device", "cpu", "--seconds", "0.01", "--out", str(out),
+         home=home)  # fmt: skip
     rows = json.loads(out.read_text())["rows"]
     kernels, ways = ("dot", "l1", "modulus"), ("streamed", "one block", "plain")
     assert [(row["kernel"], row["way"]) for row in rows] == [(k, w) for k in kernels for w in ways]
 
 
-def test_the_scaling_benchmark_has_a_floor_for_every_size(tmp_path):
+def test_the_scaling_benchmark_has_a_floor_for_every_size(home, tmp_path):
     out = tmp_path / "result.json"
-    _run("bench_scaling.py", "--toy", "--device", "cpu", "--out", str(out), home=tmp_path)
+    _run("bench_scaling.py", "--toy", "--device", "cpu", "--out", str(out), home=home)
     rows = json.loads(out.read_text())["rows"]
     assert {row["axis"] for row in rows} == {"b", "n", "w"}
     assert all(row["milliseconds"] > 0 and row["floor"] > 0 for row in rows)
@@ -156,9 +144,14 @@ def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch)
     assert "| B | N | D | engine | torch.cdist |" in text
 
 
-def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_path):
+def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_path, monkeypatch):
     out = tmp_path / "result.json"
-    _run("bench_mesh.py", "--toy", "--steps", "1", "--out", str(out), home=tmp_path)
+    forks()  # its processes start fast
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr(sys, "argv", ["bench_mesh.py", "--toy", "--steps", "1", "--out", str(out)])
+    import bench_mesh  # its processes find it by this name
+
+    bench_mesh.main()
     rows = json.loads(out.read_text())["rows"]
     assert [row["mesh"] for row in rows] == ["rows=2", "batch=2", "rows=2,batch=2"]
     assert [row["sent"] for row in rows] == [row["predicted_sent"] for row in rows]
@@ -167,10 +160,10 @@ def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_pat
 
 
 @pytest.mark.parametrize("ids", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_the_large_benchmark_reads_plans_and_trains(ids, tmp_path):
+def test_the_large_benchmark_reads_plans_and_trains(ids, home, tmp_path):
     out = tmp_path / "result.json"
     more = ["--ids"] if ids else ["--work", str(tmp_path)]
-    _run("bench_large.py", "--toy", "--device", "cpu", "--out", str(out), *more, home=tmp_path)
+    _run("bench_large.py", "--toy", "--device", "cpu", "--out", str(out), *more, home=home)
     report = json.loads(out.read_text())
     assert report["large"]["entities"] == 2000
     assert ids or report["first"]["entities"] == report["cached"]["entities"] == 2000

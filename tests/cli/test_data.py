@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -107,19 +109,14 @@ def test_data_settings_can_be_set(tmp_path: Path) -> None:
     assert json.loads(output.stdout)["category_by_relation"] == {"r": "1-1"}
 
 
-def test_bad_data_exits_with_three_and_one_line(tmp_path: Path) -> None:
+def test_bad_data_exits_with_three_and_one_line(allneg: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\tb\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "allneg", "data", "check", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.startswith("allneg: ")
-    assert "train.txt:1: expected head, relation, tail; found 2 fields: 'a\\tb'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = allneg("data", "check", tmp_path)
+    assert done.code == 3
+    assert done.out == ""
+    assert done.err.startswith("allneg: ")
+    assert "train.txt:1: expected head, relation, tail; found 2 fields: 'a\\tb'" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_help_does_not_import_torch_or_numpy() -> None:

@@ -6,10 +6,6 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +20,7 @@ from allneg.hardware import find_device
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training.defaults import default_recipe
+from processes import start_command, wait_until
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 ROOT = Path(__file__).parents[2]
@@ -33,22 +30,16 @@ def test_info_shows_that_a_run_was_killed(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "allneg", "train", tiny_folder, "--out", run, "--quiet",
-         "--set", "training.epochs=1000000", "--set", "evaluation.patience=1000000",
-         "--device", "cpu"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+    process = start_command(
+        "train", tiny_folder, "--out", run, "--quiet", "--set", "training.epochs=1000000",
+        "--set", "evaluation.patience=1000000", "--device", "cpu",
     )  # fmt: skip
     try:
-        for _ in range(1200):
-            if (run / "status.json").exists():
-                break
-            time.sleep(0.05)
+        wait_until((run / "status.json").exists, process)
         assert allneg("info", run, "--json").json["status"]["state"] == "running"
-        process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
-        process.wait(20)
+        process.join(20)
     assert allneg("info", run, "--json").json["status"]["state"] == "cut off"
     shown = " ".join(allneg("info", run).out.replace("│", " ").split())
     assert "was cut off; `allneg resume" in shown

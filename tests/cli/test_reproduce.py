@@ -169,35 +169,32 @@ def test_two_commands_do_not_train_the_same_runs(call: Command) -> None:
     assert call("table1", "--limit-seconds", 0).code == 0
 
 
-@pytest.mark.parametrize("by", ["signal", "limit"])
 def test_an_interrupted_run_is_saved_and_resumed(
-    by: str, call: Command, write_recipes: Callable[..., None]
+    call: Command, write_recipes: Callable[..., None]
 ) -> None:
     write_recipes(epochs=100_000)
     (task,) = make_tasks(CELLS[:1], [0], Path("runs"), quick=False)
+    reached = 0
 
     def far() -> bool:
         return task.epochs > reached
 
-    def work() -> ParallelTraining:
-        by_signal = by == "signal"
-        found = ParallelTraining([task], 1, lambda: signal.SIGTERM * (by_signal and far()), print)
-        if by == "limit":
-            found.on_poll = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
-        found.train()
-        assert found.waiting == [task]
-        assert not found.failed
-        assert found.signal_number == (signal.SIGTERM if by == "signal" else 0)
-        return found
+    def train(work: ParallelTraining) -> int:
+        """Train until it is stopped, and return the epoch of the run."""
+        work.train()
+        assert work.waiting == [task]
+        assert not work.failed
+        assert task.state == "interrupted"
+        return Run.open(task.folder).status["epoch"]
 
-    reached = 0
-    work()
-    assert task.state == "interrupted"
-    reached = Run.open(task.folder).status["epoch"]
+    work = ParallelTraining([task], 1, lambda: signal.SIGTERM * far(), print)
+    reached = train(work)
     assert reached > 0
-    if by == "signal":
-        work()
-        assert Run.open(task.folder).status["epoch"] > reached
+    assert work.signal_number == signal.SIGTERM
+    work = ParallelTraining([task], 1, lambda: 0, print)
+    work.on_poll = lambda at: setattr(at, "limit_seconds", 0.0 if far() else None)
+    assert train(work) > reached
+    assert work.signal_number == 0
     status = ("table1", "--rows", "complex", "--status")
     assert "interrupted" in call(*status).out
     (cell,) = call(*status, "--json").json["numbers"]

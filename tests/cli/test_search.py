@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from allneg.cli.workers import Worker, wait_for_trials
 from allneg.errors import Interrupted, ResourceError
 from allneg.runs import Run
 from allneg.tuning import Search, TrialFolder, read_space
+from processes import start_command
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 
@@ -245,19 +247,19 @@ def test_three_workers_run_each_trial_once_even_if_one_is_killed(
     space.write_text(BASE.format(epochs=40, data=tiny_folder))
     out = tmp_path / "out"
     search = Search(read_space(space), out)
-    command = [sys.executable, "-m", "allneg", "search", str(space), "--out", str(out), "-q"]
-    workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(3)]
+    command, printed = ("search", space, "--out", out, "-q"), tmp_path / "printed"
+    workers = [start_command(*command, out=printed) for _ in range(3)]
     try:
         killed, cut, before = _kill_one(
             workers, [TrialFolder(out, trial) for trial in search.trials()]
         )
         for worker in workers:
-            worker.wait(timeout=120)
+            worker.join(120)
     finally:
         for worker in workers:
             worker.kill()
-    assert sorted(worker.returncode for worker in workers) == [-signal.SIGKILL, 0, 0]
-    assert killed.returncode == -signal.SIGKILL
+    assert sorted(worker.exitcode for worker in workers) == [-signal.SIGKILL, 0, 0]
+    assert killed.exitcode == -signal.SIGKILL
     assert [status.state for status in search.statuses()] == ["finished"] * 6
     for trial in search.trials():
         metrics = Run.open(out / "trials" / trial.id).metrics()
@@ -270,8 +272,8 @@ def test_three_workers_run_each_trial_once_even_if_one_is_killed(
 
 
 def _kill_one(
-    workers: list[subprocess.Popen[bytes]], folders: list[TrialFolder]
-) -> tuple[subprocess.Popen[bytes], TrialFolder, list[dict[str, Any]]]:
+    workers: list[ForkServerProcess], folders: list[TrialFolder]
+) -> tuple[ForkServerProcess, TrialFolder, list[dict[str, Any]]]:
     """Kill a worker during a trial; return it, the trial, and the epochs of its checkpoint."""
     by_pid = {worker.pid: worker for worker in workers}
     end = time.monotonic() + 120
@@ -289,7 +291,7 @@ def _kill_one(
             epochs = int(last.read_text()[6:12])
             if folder.result() is None and holder.exists() and epochs < 40:
                 os.kill(pid, signal.SIGKILL)
-                by_pid[pid].wait(timeout=60)
+                by_pid[pid].join(60)
                 metrics = Run(folder.folder, folder.trial.recipe).metrics()
                 return by_pid[pid], folder, metrics[:epochs]
             os.kill(pid, signal.SIGCONT)
@@ -297,14 +299,12 @@ def _kill_one(
     pytest.fail("no worker reached five epochs")
 
 
-def test_workers_share_the_trials(space: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "allneg", "search", str(space), "--out", str(out)]
-    done = subprocess.run([*command, "--workers", "2"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "6 trials: 6 finished" in done.stdout
-    assert len(re.findall(r"^\d of 6: .* finished, valid MRR", done.stderr, re.MULTILINE)) == 6
-    assert "Traceback" not in done.stderr
+def test_workers_share_the_trials(allneg: Command, space: Path, tmp_path: Path) -> None:
+    done = allneg("search", space, "--out", tmp_path / "out", "--workers", 2)
+    assert done.code == 0, done.err
+    assert "6 trials: 6 finished" in done.out
+    assert len(re.findall(r"^\d of 6: .* finished, valid MRR", done.err, re.MULTILINE)) == 6
+    assert "Traceback" not in done.err
 
 
 def started(*scripts: str) -> list[Worker]:

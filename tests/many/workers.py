@@ -1,4 +1,4 @@
-"""Four real processes for tests, started once from one that has imported torch.
+"""Four real processes for tests, started once.
 
 A task is a function whose first argument is the world it runs in. It runs in as many of the
 processes as its mesh has.
@@ -6,7 +6,6 @@ processes as its mesh has.
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -19,6 +18,7 @@ from allneg.errors import AllnegError
 from allneg.recipe import Mesh
 from allneg.scoring.distributed import World
 from allneg.training.launch import make_world
+from processes import forks
 
 SIZE = 4
 SECONDS = 60
@@ -30,8 +30,7 @@ class Workers:
     def __init__(self) -> None:
         # Any free port.
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tasks"])
+        context = forks()
         self._pipes, self._processes, self._meshes = [], [], {"rows=1"}
         for rank in range(SIZE):
             ours, theirs = context.Pipe()

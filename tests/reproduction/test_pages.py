@@ -57,11 +57,16 @@ def test_the_committed_pages_are_up_to_date() -> None:
 
 
 def test_the_command_writes_pages_that_it_then_finds_up_to_date(
-    tmp_path: Path, entry: Entry, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    entry: Entry,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("matplotlib", reason="the figure needs matplotlib")
+    cells = [cell for cell in CELLS if cell.data == "fb15k"]
+    monkeypatch.setattr("reproduction.__main__.CELLS", cells)
     results, docs = Results(tmp_path / "results"), tmp_path / "docs"
-    for cell in CELLS[::2]:
+    for cell in cells[::2]:
         results.add(cell, cell.recipe(), entry(0.5))
     arguments = ["--results", str(results.folder), "--docs", str(docs)]
     assert main([*arguments, "--check"]) == 1
@@ -75,7 +80,7 @@ def test_the_command_writes_pages_that_it_then_finds_up_to_date(
     assert first == {path: path.read_bytes() for path in first}
     (docs / "findings.md").write_text("edited")
     assert main([*arguments, "--check"]) == 1
-    results.path(CELLS[0]).write_text("{")
+    results.path(cells[0]).write_text("{")
     assert main([*arguments, "--check"]) == 4
 
 

@@ -9,27 +9,27 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 
 from allneg.runs import Run
+from processes import start, wait_until
 
 pytest.importorskip("fastapi", reason="the service needs allneg[serve]")
 from allneg.serve.server import MAX_CONNECTIONS, STOP_SECONDS
 
-SRC = Path(__file__).parents[2] / "src"
-
 
 @dataclass(frozen=True)
 class Service:
-    process: subprocess.Popen[str]
+    process: ForkServerProcess
+    log: Path  # its stderr
     port: int
 
     def get(self, path: str) -> tuple[int, bytes]:
@@ -58,23 +58,19 @@ QUICK = "import allneg.serve.server as server; server.TIMEOUT = 1.0; "
 @contextlib.contextmanager
 def explore(folder: Path, *options: str, before: str = QUICK) -> Iterator[Service]:
     """`allneg explore` in a process of its own, on a free port."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", before + "from allneg.cli import main; main()",
-         "explore", str(folder), "--no-browser", "--port", "0", "--device", "cpu", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    try:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        assert "explorer: http://127.0.0.1:" in line, line + process.stderr.read()
-        yield Service(process, int(line.split(":")[3].partition("/")[0]))
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+    words = ["allneg", "explore", str(folder), "--no-browser", "--port", "0", "--device", "cpu"]
+    code = before + f"import sys; sys.argv = {words + list(options)}; "
+    with tempfile.NamedTemporaryFile() as file:
+        log = Path(file.name)
+        process = start(exec, code + "from allneg.cli import main; main()", {}, err=log)
+        try:
+            wait_until(lambda: "\n" in log.read_text(), process)
+            line = log.read_text()
+            assert "explorer: http://127.0.0.1:" in line, line
+            yield Service(process, log, int(line.split(":")[3].partition("/")[0]))
+        finally:
+            process.kill()
+            process.join()
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +189,8 @@ def test_without_free_file_descriptors_a_query_is_answered_and_the_log_stays_sma
         with burst(service, 400):
             assert service.get("/v1/predict?head=France&relation=in")[0] == 200
         service.process.kill()
-        assert service.process.stderr is not None
-        log = service.process.stderr.read().splitlines()
+        service.process.join()
+        log = service.log.read_text().splitlines()[1:]  # after the address
         assert set(log) == {"a connection was not accepted: Too many open files"}
         assert len(log) <= 1 + time.monotonic() - began, "one line per second"
 
@@ -307,12 +303,12 @@ def test_a_signal_ends_it_within_ten_seconds_during_a_long_request(
             busy.sendall(b"GET /v1/entities?q=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
             time.sleep(0.5)
             began = time.monotonic()
-            service.process.send_signal(number)
-            assert service.process.wait(timeout=20) == code
+            os.kill(service.process.pid, number)
+            service.process.join(20)
+            assert service.process.exitcode == code
             assert time.monotonic() - began < 10
         assert closed_within(idle, 10)
-        assert service.process.stderr is not None
-        assert "Traceback" not in service.process.stderr.read()
+        assert "Traceback" not in service.log.read_text()
 
 
 @pytest.mark.battery(40)

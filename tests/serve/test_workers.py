@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,6 +13,8 @@ from allneg.predict.predictor import Answers, Predictor
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 from allneg.serve.workers import Batcher, Workers
+
+Result = TypeVar("Result")
 
 
 class RecordingPredictor(Predictor):
@@ -24,6 +28,12 @@ class RecordingPredictor(Predictor):
 
 sizes: list[tuple[int, int, bool]] = []
 leave = threading.Event()
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run in another thread: while a browser is open, this one has a loop that runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, main).result()
 
 
 @pytest.fixture
@@ -47,7 +57,7 @@ def test_a_job_returns_its_result_or_raises_its_error() -> None:
         assert await workers.run_long(lambda: 4) == 4
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_no_more_jobs_run_at_once_than_there_are_threads() -> None:
@@ -68,7 +78,7 @@ def test_no_more_jobs_run_at_once_than_there_are_threads() -> None:
         await asyncio.gather(*(workers.run(job) for _ in range(10)))
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
     assert most == 2
 
 
@@ -87,7 +97,7 @@ def test_beyond_the_limit_a_job_is_busy_until_others_end() -> None:
         assert await workers.run(lambda: 1) == 1
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_cancelled_job_counts_until_it_ends() -> None:
@@ -110,7 +120,7 @@ def test_a_cancelled_job_counts_until_it_ends() -> None:
         assert await workers.run(lambda: 1) == 1
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_long_jobs_leave_a_thread_for_short_ones() -> None:
@@ -125,7 +135,7 @@ def test_long_jobs_leave_a_thread_for_short_ones() -> None:
         await asyncio.gather(*long)
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_waiting_long_jobs_are_limited_like_short_ones() -> None:
@@ -142,7 +152,7 @@ def test_waiting_long_jobs_are_limited_like_short_ones() -> None:
         assert await workers.run_long(lambda: 1) == 1
         assert workers.stop(seconds=5)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_stop_does_not_wait_for_a_busy_worker() -> None:
@@ -155,7 +165,7 @@ def test_stop_does_not_wait_for_a_busy_worker() -> None:
         assert not workers.stop(seconds=0.05)
         gate.set()
 
-    asyncio.run(main())
+    run(main())
 
 
 def _asked(
@@ -170,7 +180,7 @@ def _asked(
         assert workers.stop(seconds=5)
         return [item.predictions if isinstance(item, Answers) else item for item in found]
 
-    return asyncio.run(main())
+    return run(main())
 
 
 def test_waiting_queries_are_answered_in_one_batch(recording: LoadedRun, loaded: LoadedRun) -> None:

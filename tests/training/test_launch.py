@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +14,7 @@ from allneg.errors import UsageError
 from allneg.scoring.distributed import Pending
 from allneg.training import train
 from allneg.training.launch import StepDecision, _check_equal
+from processes import start_command
 
 
 def test_a_save_that_is_under_way_is_not_requested_again() -> None:
@@ -73,22 +71,17 @@ def test_processes_with_different_meshes_are_refused(tiny_folder: Path, tmp_path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    started = [
-        subprocess.Popen(
-            [
-                sys.executable, "-m", "allneg", "train", tiny_folder, "--mesh", mesh,
-                "--out", tmp_path / "run", "--device", "cpu",
-            ],
-            env={
-                **os.environ, "WORLD_SIZE": "2", "RANK": rank, "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
-            },
-            stderr=subprocess.PIPE, text=True,
+    started = {
+        tmp_path / rank: start_command(
+            "train", tiny_folder, "--mesh", mesh, "--out", tmp_path / "run", "--device", "cpu",
+            err=tmp_path / rank, WORLD_SIZE="2", RANK=rank, MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
         )
         for rank, mesh in (("0", "rows=2"), ("1", "batch=2"))
-    ]  # fmt: skip
-    for process in started:
-        errors = process.communicate(timeout=100)[1]
+    }  # fmt: skip
+    for err, process in started.items():
+        process.join(100)
+        errors = err.read_text()
         message = "process 1 has hardware.mesh batch=2, but process 0 has rows=2"
-        assert (process.returncode, message in errors) == (2, True), errors
+        assert (process.exitcode, message in errors) == (2, True), errors
     assert not (tmp_path / "run").exists()

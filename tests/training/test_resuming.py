@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +16,7 @@ from allneg.models import MODELS
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks, fit, train
+from processes import start_command, wait_until
 
 # An epoch has 5 steps: the second and the last stop come after all of them, before the evaluation.
 STOPS = (1, 4, 1, 9)
@@ -164,17 +162,17 @@ def test_a_signal_saves_and_the_resumed_run_equals_an_uninterrupted_one(
         "hardware.threads=1",
     ]
     flags = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "allneg", "train", str(tiny_folder), "--out", str(out)]
-    with subprocess.Popen(
-        [*command, "--device", "cpu", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        _wait_for(out / "metrics.jsonl", process)
-        os.kill(process.pid, number)
-        printed, messages = process.communicate(timeout=60)
-    assert process.returncode == code, messages.decode()
-    assert printed == b""
-    assert b"Traceback" not in messages
-    assert f"allneg resume {out}".encode() in messages
+    printed, messages, metrics = tmp_path / "out", tmp_path / "err", out / "metrics.jsonl"
+    process = start_command(
+        "train", tiny_folder, "--out", out, "--device", "cpu", *flags, out=printed, err=messages
+    )
+    wait_until(lambda: metrics.exists() and metrics.stat().st_size, process)
+    os.kill(process.pid, number)
+    process.join(60)
+    assert process.exitcode == code, messages.read_text()
+    assert printed.read_text() == ""
+    assert "Traceback" not in messages.read_text()
+    assert f"allneg resume {out}" in messages.read_text()
 
     run = Run.open(out)
     assert run.status["state"] == "interrupted"
@@ -187,14 +185,3 @@ def test_a_signal_saves_and_the_resumed_run_equals_an_uninterrupted_one(
         tiny_folder, settings=[*settings, "hardware.device=cpu"], out=tmp_path / "uninterrupted"
     )
     assert content(run) == content(uninterrupted)
-
-
-def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until training writes its metrics."""
-    for _ in range(6000):
-        if path.exists() and path.stat().st_size:
-            return
-        assert process.poll() is None, process.communicate()[1].decode()
-        time.sleep(0.01)
-    process.kill()
-    pytest.fail("training did not begin within a minute")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from allneg.errors import Interrupted, RecipeError, RunError, UsageError
 from allneg.runs import Run
 from allneg.tuning import Search, Space, Trial, TrialFolder, TrialStatus
 from allneg.tuning.study import JOURNAL, Study, _import_optuna, rungs
+from processes import start
 
 MakeSearch = Callable[..., Search]
 RANGES = """
@@ -116,14 +116,10 @@ def test_an_interrupted_trial_continues_before_a_new_one_is_suggested(
 @pytest.mark.usefixtures("optuna")
 def test_two_processes_run_as_many_trials_as_were_ordered(make_search: MakeSearch) -> None:
     search = make_search(RANGES, n_trials=4)
-    script = (
-        "import sys; from pathlib import Path; from allneg.tuning import Search, read_space;"
-        "Search(read_space(sys.argv[1]), Path(sys.argv[2]), 4).run()"
-    )
-    space = search.out.parent / "space.toml"
-    command = [sys.executable, "-c", script, str(space), str(search.out)]
-    processes = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    processes = [start(search.run) for _ in range(2)]
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
     assert (len(search.suggested()), search.n_left()) == (4, 0)
     for trial in search.trials():
         metrics = Run.open(TrialFolder(search.out, trial).folder).metrics()

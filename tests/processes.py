@@ -1,0 +1,76 @@
+"""Processes for tests, forked from one that has imported torch: they start in milliseconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+# Imported once for all processes. The server does not get the paths of the tests.
+PRELOADED = ["pytest", "torch._dynamo", "allneg.training", "allneg.cli.reports", "allneg.serve.app"]
+
+
+def forks() -> ForkServerContext:
+    """A context whose processes have torch, PyTorch's optimizers and the library imported."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    forkserver.ensure_running()  # with these, not with what a benchmark asks for
+    return context
+
+
+def start(
+    function: Callable[..., object],
+    *arguments: Any,
+    out: Path | None = None,
+    err: Path | None = None,
+    **variables: str,
+) -> ForkServerProcess:
+    """Call a function in a process, such as `exec` with code; stdout and stderr go to files."""
+    environment = {**os.environ, **variables}
+    process = forks().Process(target=_call, args=(function, arguments, environment, out, err))
+    process.start()
+    return process
+
+
+def start_command(*arguments: object, **options: Any) -> ForkServerProcess:
+    """Run `allneg` in a process."""
+    return start(_command, list(map(str, arguments)), **options)
+
+
+def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> None:
+    """Wait for a condition; an error if the process ends before."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert process.is_alive(), f"ended with {process.exitcode}"
+        assert time.monotonic() < end, "not within a minute"
+        time.sleep(0.01)
+
+
+def _call(
+    function: Callable[..., object],
+    arguments: tuple[Any, ...],
+    environment: dict[str, str],
+    *files: Path | None,
+) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ.clear()
+    os.environ.update(environment)
+    for descriptor, path in enumerate(files, start=1):
+        if path is not None:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
+    function(*arguments)
+
+
+def _command(arguments: list[str]) -> None:
+    from allneg.cli import main
+
+    sys.argv = ["allneg", *arguments]
+    main()
