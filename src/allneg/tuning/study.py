@@ -5,7 +5,6 @@ which `optuna-dashboard` reads, too.
 """
 
 import io
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,26 +13,24 @@ from typing import Any
 from allneg.errors import RunError, UsageError
 from allneg.runs import plain
 from allneg.runs.files import write_parts, write_text
+from allneg.tuning import halving
+from allneg.tuning.halving import KEEP
 from allneg.tuning.space import Range, Space, Trial, TrialStatus
 
 JOURNAL = "optuna.journal"
 _NAME = "allneg"  # of the study
-_FIRST_RUNG = 9  # halving first compares trials after a ninth of the epochs
-_KEEP = 3  # and keeps the best third at each rung
 
 
 def rungs(space: Space) -> list[int]:
     """The epochs after which halving compares trials. Valid is ranked there anyway."""
     if fixed := {"training.epochs", "evaluation.every"} & space.axes.keys():
         raise UsageError(f"{space.name}: --halving needs a fixed {min(fixed)}; do not search it")
-    epochs, every = space.recipe.training.epochs, space.recipe.evaluation.every
-    first = math.ceil(epochs / _FIRST_RUNG / every) * every
-    if first >= epochs:
+    if not (found := halving.rungs(space.recipe)):
         raise UsageError(
             f"{space.name}: --halving compares trials where valid is ranked, which happens only "
             "at the end; lower evaluation.every"
         )
-    return [first * _KEEP**i for i in range(3) if first * _KEEP**i < epochs]
+    return found
 
 
 class Study:
@@ -44,12 +41,12 @@ class Study:
     a point twice.
     """
 
-    def __init__(self, space: Space, out: Path, halving: bool) -> None:
+    def __init__(self, space: Space, out: Path, prunes: bool) -> None:
         optuna = self._optuna = _import_optuna()
         self._space, self._file, self._axes = space, out / JOURNAL, _distributions(space)
         # The system releases this lock when its process is killed; Optuna's own lock stays.
         self._lock = plain.lock(out / "locks" / "study.lock")
-        pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], _KEEP) if halving else None
+        pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], KEEP) if prunes else None
         with self._lock:
             _cut_half_line(self._file)
             backend = optuna.storages.journal.JournalFileBackend(str(self._file), self._lock)
