@@ -1,4 +1,4 @@
-"""Optuna's part of a search: it suggests, prunes, stores and plots trials.
+"""Optuna's part of a search: it suggests, halving, stores and plots trials.
 
 Only this file imports optuna, and only when it is needed. The study is in DIR/optuna.journal,
 which `optuna-dashboard` reads, too.
@@ -13,8 +13,8 @@ from typing import Any
 from allneg.errors import RunError, UsageError
 from allneg.runs import plain
 from allneg.runs.files import write_parts, write_text
-from allneg.tuning import halving
 from allneg.tuning.halving import KEEP
+from allneg.tuning.halving import rungs as rungs_of
 from allneg.tuning.space import Range, Space, Trial, TrialStatus
 
 JOURNAL = "optuna.journal"
@@ -25,7 +25,7 @@ def rungs(space: Space) -> list[int]:
     """The epochs after which halving compares trials. Valid is ranked there anyway."""
     if fixed := {"training.epochs", "evaluation.every"} & space.axes.keys():
         raise UsageError(f"{space.name}: --halving needs a fixed {min(fixed)}; do not search it")
-    if not (found := halving.rungs(space.recipe)):
+    if not (found := rungs_of(space.recipe)):
         raise UsageError(
             f"{space.name}: --halving compares trials where valid is ranked, which happens only "
             "at the end; lower evaluation.every"
@@ -41,12 +41,12 @@ class Study:
     a point twice.
     """
 
-    def __init__(self, space: Space, out: Path, prunes: bool) -> None:
+    def __init__(self, space: Space, out: Path, halving: bool) -> None:
         optuna = self._optuna = _import_optuna()
         self._space, self._file, self._axes = space, out / JOURNAL, _distributions(space)
         # The system releases this lock when its process is killed; Optuna's own lock stays.
         self._lock = plain.lock(out / "locks" / "study.lock")
-        pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], KEEP) if prunes else None
+        pruner = optuna.pruners.SuccessiveHalvingPruner(rungs(space)[0], KEEP) if halving else None
         with self._lock:
             _cut_half_line(self._file)
             backend = optuna.storages.journal.JournalFileBackend(str(self._file), self._lock)

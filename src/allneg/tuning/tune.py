@@ -44,7 +44,7 @@ SCHEMA_VERSION = 1
 # Shares of the time:
 _TRAINING = 0.95  # training ends; then test is ranked
 _FULL = 1 / 4  # a training at full size by the defaults
-_SLOW = 1 / 6  # a trial that takes longer to its first rung is dropped
+_SLOW = 1 / 9  # a trial that takes longer to its first rung is dropped
 _POLL_SECONDS = 0.5  # while other processes train
 
 
