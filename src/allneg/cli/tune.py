@@ -78,9 +78,11 @@ def tune_command(
             if workers == 1:
                 tuning.run(stopped_by, on_poll)
             else:
+                defaults = tuning.neighbours.defaults.values()
+                devices = {recipe.hardware.device for recipe in defaults}
                 started = [
                     Worker.start([*sys.argv[1:], "--out", str(folder)], environment)
-                    for environment in environments(workers, {device or "auto"})
+                    for environment in environments(workers, devices)
                 ]
                 wait_for_trials(started, stopped_by, tuning.n_left, on_poll)
         run = tuning.finish()

@@ -56,10 +56,11 @@ class Progress:
     def mrrs(self) -> list[float]:
         """The best valid MRR up to each rung that the trial has passed.
 
-        A finished trial has passed all, however early it stopped; a failed one has MRR 0 there.
+        A finished trial has passed all, however early it stopped; a failed one has MRR 0 at the
+        first.
         """
         if self.status.reason is not None:
-            return [0.0] * len(self.rungs)
+            return [0.0]
         is_finished = self.status.state == "finished"
         return [
             best_of(entry for entry in self.metrics if entry["epoch"] <= epoch)[0] or 0.0
