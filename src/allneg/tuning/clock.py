@@ -18,7 +18,7 @@ class Clock:
     """
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
-        before = float(read_json(path)["seconds"]) if plain.exists(path) else 0.0
+        before = float(read_json(path).get("seconds", 0.0)) if plain.exists(path) else 0.0
         self._path, self._now, self._start = path, now, now() - before
         self.write()
 

@@ -33,7 +33,7 @@ from allneg.training.defaults import default_recipe
 from allneg.training.loop import fit
 from allneg.training.train import planned
 from allneg.tuning.clock import Clock
-from allneg.tuning.halving import Halving, Job, Progress
+from allneg.tuning.halving import Halving, Job, Progress, rungs
 from allneg.tuning.neighbours import Neighbours
 from allneg.tuning.plot import plot_curves
 from allneg.tuning.space import Trial, TrialStatus
@@ -187,10 +187,9 @@ class Tuning:
             status, made = best[0].status, self._best()
             if made is None or (made["trial"], made["epochs"]) != (status.trial.id, status.epochs):
                 self._make_best(status)
-            run = Run.open(self.out / "best")
-            write_text(self.out / "best.toml", run.recipe.to_toml())
+            write_text(self.out / "best.toml", status.trial.recipe.to_toml())
         self._write_results()
-        return run
+        return Run.open(self.out / "best")
 
     def plot(self) -> None:
         """Write DIR/trials.png; a `UsageError` without matplotlib."""
@@ -227,7 +226,7 @@ class Tuning:
                 return {}
             found = read_json(file)
             for name in about:
-                if found[name] != about[name]:
+                if found.get(name) != about[name]:
                     raise RunError(f"{self.out}: started with other {name}; choose another --out")
             tables = found["defaults"]
             return {model: Recipe.from_saved(tables[model], str(file)) for model in tables}
@@ -282,7 +281,7 @@ class Tuning:
         """Train a trial to a rung, to its end, or until the time is over; release its lock."""
         folder = TrialFolder(self.out, job.trial)
         end = self.clock.seconds + 60 * self.minutes * _SLOW
-        is_first = job.epochs == Progress(folder.status()).rungs[0]
+        is_first = job.epochs in rungs(job.trial.recipe)[:1]
         has_others = any(at.valid_mrr and at.trial.id != job.trial.id for at in self.statuses())
         until = _UntilRung(epochs=job.epochs)
         if is_first and has_others:
@@ -298,8 +297,10 @@ class Tuning:
         with write_errors(new):
             disk.remove(new)  # of a killed process
         export(Run.open(TrialFolder(self.out, status.trial).folder), new)
-        run = Run.open(new).with_settings({"training.epochs": status.epochs})
-        run.write_recipe()
+        run = Run.open(new)
+        if status.state != "finished":
+            run = run.with_settings({"training.epochs": status.epochs})
+            run.write_recipe()
         fit(run)
         write_json(new / "result.json", status.to_json())
         with write_errors(best):
