@@ -127,6 +127,7 @@ def _progress(tuning: Tuning, quiet: bool) -> Iterator[Callable[[], None]]:
     if quiet:
         yield lambda: None
         return
+    note(f"{tuning.out}: tuning on {tuning.graph.name}, {_minutes_left(tuning):.1f} min left")
     with contextlib.ExitStack() as stack:
         show = _Table(tuning, stack) if sys.stderr.isatty() else _Lines(tuning)
         shown = time.monotonic()

@@ -1,6 +1,5 @@
 """The time that a tuning has used."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +16,10 @@ class Clock:
     same time agree on the time, up to the seconds between two writes.
     """
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, now: Callable[[], float], start: float) -> None:
+        """`now` is a function such as `time.monotonic`; the session began at `start`."""
         before = float(read_json(path).get("seconds", 0.0)) if plain.exists(path) else 0.0
-        self._path, self._now, self._start = path, now, now() - before
+        self._path, self._now, self._start = path, now, start - before
         self.write()
 
     @property

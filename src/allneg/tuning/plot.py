@@ -12,27 +12,23 @@ from allneg.tuning.halving import Progress
 def plot_curves(title: str, trials: Sequence[Progress], path: Path) -> None:
     """Write a PNG of valid MRR by epoch: a line per trial, a color per model, the best in bold."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise UsageError(f"{path.name} needs matplotlib: pip install 'allneg[plots]'") from None
-    from matplotlib.figure import Figure
-
-    matplotlib.use("agg")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     models = list(dict.fromkeys(at.model for at in trials))
-    best = max((at.status.valid_mrr or 0.0 for at in trials), default=0.0)
+    best = max(trials, key=lambda at: at.status.valid_mrr or 0.0)
     for at in trials:
         ranked = [
             (entry["epoch"], entry["valid"]["mrr"]) for entry in at.metrics if "valid" in entry
         ]
-        is_best = at.status.valid_mrr == best
         axes.plot(
             *zip(*ranked, strict=True) if ranked else ((), ()),
             color=f"C{models.index(at.model)}",
-            linewidth=2.5 if is_best else 0.8,
+            linewidth=2.5 if at is best else 0.8,
             marker=".",
-            label=f"best: {at.trial}" if is_best else None,
+            label=f"best: {at.trial}" if at is best else None,
         )
     for number, model in enumerate(models):
         axes.plot([], [], color=f"C{number}", label=model)

@@ -107,6 +107,7 @@ class Tuning:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Check the arguments and read the data; then create the folder, or open it again."""
+        start = now()
         if not minutes > 0:
             raise UsageError(f"minutes must be above 0, not {minutes}")
         for name in models:
@@ -124,7 +125,7 @@ class Tuning:
         if not len(self.graph.valid):
             raise DataError(f"{self.graph.name}: valid has no triples; tuning selects by valid MRR")
         self.neighbours = Neighbours(self._open(), frozenset(self._settings(*self._given)))
-        self.clock = Clock(out / "clock.json", now)
+        self.clock = Clock(out / "clock.json", now, start)
         self._known: dict[str, Trial] = {}  # by id
 
     @property
@@ -161,7 +162,8 @@ class Tuning:
         while True:
             if number := poll():
                 self.clock.write()
-                raise Interrupted("stopped and saved; run the same command to continue", number)
+                message = f"stopped and saved; the same command with --out {self.out} continues"
+                raise Interrupted(message, number)
             if (claimed := self._claim()) is not None:
                 self._train(*claimed, poll)
                 self._write_results()
