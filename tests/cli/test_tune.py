@@ -61,7 +61,7 @@ def test_a_tuning_prints_its_results_and_keeps_them(
 def test_without_matplotlib_a_line_says_so(
     allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     done = allneg(*tune, "-q", "--set", "optimizer.learning_rate=0.1")
     assert done.code == 0
     assert done.err == "trials.png needs matplotlib: pip install 'allneg[plots]'\n"

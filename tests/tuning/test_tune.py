@@ -259,7 +259,9 @@ def test_an_interrupted_tuning_is_saved(make_tuning: MakeTuning) -> None:
         left -= 1
         return signal.SIGTERM if left < 0 else 0
 
-    with pytest.raises(Interrupted, match="the same command with --out .*/out continues") as caught:
+    with pytest.raises(
+        Interrupted, match=r"the same command with --out .*/out continues"
+    ) as caught:
         tuning.run(stopped_by)
     assert caught.value.exit_code == 143
     tuning.run()
