@@ -34,7 +34,7 @@ class Neighbours:
         for model in models:
             yield self.trial(self.defaults[model])
         for trial in best:
-            for name, values in self._axes(trial.recipe.model.name).items():
+            for name, values in self._axes(trial.recipe).items():
                 at = values.index(attrgetter(name)(trial.recipe))
                 for value in (*values[at + 1 : at + 2], *values[max(0, at - 1) : at]):
                     try:
@@ -42,14 +42,14 @@ class Neighbours:
                     except RecipeError:
                         continue  # the setting does not go with this model or loss
 
-    def _axes(self, model: str) -> dict[str, list[Any]]:
-        """The values of each tunable setting, in order."""
-        axes = {}
+    def _axes(self, recipe: Recipe) -> dict[str, list[Any]]:
+        """The values of each tunable setting of a recipe in order, the recipe's own among them."""
+        model, axes = recipe.model.name, {}
         for name, values in MODELS[model].tunable.items():
             default = attrgetter(name)(self.defaults[model])
             if isinstance(values, Factors):
                 # Three digits: 0.1 × 3 is 0.3, not 0.30000000000000004.
                 values = tuple(type(default)(float(f"{default * by:.3g}")) for by in values)
             if name not in self.fixed:
-                axes[name] = sorted({default, *(value for value in values)})
+                axes[name] = sorted({default, attrgetter(name)(recipe), *values})
         return axes

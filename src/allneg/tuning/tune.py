@@ -167,8 +167,8 @@ class Tuning:
             if (claimed := self._claim()) is not None:
                 self._train(*claimed, poll)
                 self._write_results()
-            elif self.left > 0 and any(at.state == "running" for at in self.statuses()):
-                time.sleep(_POLL_SECONDS)  # its result may lead to a new trial
+            elif any(at.state == "running" for at in self.statuses()):
+                time.sleep(_POLL_SECONDS)  # its result may lead to a new trial, or win
             else:
                 break
         self.clock.write()
@@ -183,6 +183,7 @@ class Tuning:
         Test is ranked once: nothing changes if the best trial is the same as before.
         """
         with self._lock("best"):
+            self._rewind()
             best = Halving(self._progress(), self.left).ranked()
             if not best:
                 raise self._failure()
@@ -260,15 +261,14 @@ class Tuning:
     def _next(self) -> Job | None:
         halving = Halving(self._progress(), self.left)
         tried = {at.trial.id for at in halving.trials}
-        new = self.neighbours.proposals(self.models, [at.trial for at in halving.ranked()])
+        best = [at.trial for at in halving.ranked() if at.model in self.models]
+        new = self.neighbours.proposals(self.models, best)
         return halving.next_job(trial for trial in new if trial.id not in tried)
 
     def _claim(self) -> tuple[Job, BaseFileLock] | None:
         """The next job, and the lock of its trial, which is held."""
         with self._lock("plan"):
-            for at in self._progress():
-                if at.status.state == "paused":
-                    TrialFolder(self.out, at.trial).rewind()
+            self._rewind()
             for trial in Halving(self._progress(), self.left).to_drop():
                 TrialFolder(self.out, trial).drop(self.graph)
             if (job := self._next()) is None:
@@ -276,8 +276,15 @@ class Tuning:
             folder = TrialFolder(self.out, job.trial)
             lock = plain.lock(folder.lock)
             lock.acquire()  # at most `status` holds it, for a moment
-            folder.open(self.graph)  # from now on, all processes see the trial
+            if not plain.exists(folder.folder / "run.json"):
+                folder.open(self.graph)  # from now on, all processes see the trial
             return job, lock
+
+    def _rewind(self) -> None:
+        """Forget what killed processes did not save."""
+        for status in self.statuses():
+            if status.state == "paused":
+                TrialFolder(self.out, status.trial).rewind()
 
     def _train(self, job: Job, lock: BaseFileLock, poll: Callable[[], int]) -> None:
         """Train a trial to a rung, to its end, or until the time is over; release its lock."""
