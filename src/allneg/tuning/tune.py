@@ -33,7 +33,7 @@ from allneg.training.defaults import default_recipe
 from allneg.training.loop import fit
 from allneg.training.train import planned
 from allneg.tuning.clock import Clock
-from allneg.tuning.halving import Halving, Job, Progress, rungs
+from allneg.tuning.halving import Halving, Job, Progress
 from allneg.tuning.neighbours import Neighbours
 from allneg.tuning.plot import plot_curves
 from allneg.tuning.space import Trial, TrialStatus
@@ -44,7 +44,7 @@ SCHEMA_VERSION = 1
 # Shares of the time:
 _TRAINING = 0.95  # training ends; then test is ranked
 _FULL = 1 / 4  # a training at full size by the defaults
-_SLOW = 1 / 9  # a trial that takes longer to its first rung is dropped
+_SLOW = 1 / 9  # a model whose first trial takes longer to its first rung is left out
 _POLL_SECONDS = 0.5  # while other processes train
 
 
@@ -290,10 +290,9 @@ class Tuning:
         """Train a trial to a rung, to its end, or until the time is over; release its lock."""
         folder = TrialFolder(self.out, job.trial)
         end = self.clock.seconds + 60 * self.minutes * _SLOW
-        is_first = job.epochs in rungs(job.trial.recipe)[:1]
-        has_others = any(at.valid_mrr and at.trial.id != job.trial.id for at in self.statuses())
+        ranked = {at.trial.recipe.model.name for at in self.statuses() if at.valid_mrr is not None}
         until = _UntilRung(epochs=job.epochs)
-        if is_first and has_others:
+        if ranked and job.trial.recipe.model.name not in ranked:
             until.is_late = lambda: self.clock.seconds > end
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)
