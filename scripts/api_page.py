@@ -21,7 +21,7 @@ from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
-FUNCTIONS = ("train", "load", "evaluate", "read_graph", "fit")
+FUNCTIONS = ("train", "tune", "load", "evaluate", "read_graph", "fit")
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
     "Run": (

@@ -43,7 +43,7 @@ THIRD_PARTY = {
     "starlette": ["serve/*.py"],
     "pydantic": ["serve/*.py"],
     "openTSNE": ["predict/*.py", "serve/*.py"],
-    "matplotlib": ["tuning/study.py"],
+    "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }
 # Which files may start processes, call C code, or talk to other processes of a training.
 RESTRICTED = {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from allneg.training.callbacks import Callbacks, Watch
     from allneg.training.loop import fit
     from allneg.training.train import train
+    from allneg.tuning.tune import tune
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "load",
     "read_graph",
     "train",
+    "tune",
 ]
 
 _HOMES = {
@@ -59,6 +61,7 @@ _HOMES = {
     "load": "predict.predictor",
     "read_graph": "graph",
     "train": "training",
+    "tune": "tuning",
 }
 
 

@@ -17,7 +17,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.tuning import Search, TrialFolder
 from allneg.tuning import search as module
-from allneg.tuning.search import data_hash
+from allneg.tuning.trial_folder import data_hash
 
 MakeSearch = Callable[..., Search]
 ONE, TWO = '"model.dim" = [2]', '"model.dim" = [2, 3]'

@@ -31,17 +31,23 @@ def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], most: int | None = None
 ) -> None:
     """Print a table of at most `most` rows. A column whose name ends with `#` is right-aligned."""
+    all_rows = list(rows)
+    out = make_table(title, columns, all_rows[:most])
+    _Console(width=None if sys.stdout.isatty() else 120).print(out)
+    if most is not None and len(all_rows) > most:
+        print(f"and {len(all_rows) - most:,} more (--json has all)")
+
+
+def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table to print, or to show and update."""
     out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
         is_right = column.endswith("#")
         name = Text(clean(column.rstrip("#")))
         out.add_column(name, justify="right" if is_right else "left", overflow="fold")
-    cells = [[Text(clean(_format(cell))) for cell in row] for row in rows]
-    for row in cells[:most]:
-        out.add_row(*row)
-    _Console(width=None if sys.stdout.isatty() else 120).print(out)
-    if most is not None and len(cells) > most:
-        print(f"and {len(cells) - most:,} more (--json has all)")
+    for row in rows:
+        out.add_row(*(Text(clean(_format(cell))) for cell in row))
+    return out
 
 
 class _Console(Console):

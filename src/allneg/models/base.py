@@ -1,6 +1,7 @@
 """Base classes of models: formulas that turn rows into query vectors."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,10 @@ ADAM = (
     "optimizer.name=adam", "optimizer.learning_rate=0.001", "optimizer.schedule=plateau",
     "optimizer.decay=0.2", "optimizer.every=2", "training.epochs=60",
 )  # fmt: skip
+
+
+class Factors(tuple[float, ...]):
+    """Values of a setting to try, as multiples of its default."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class Model(ABC):
     relation_axes: ClassVar[int] = 1  # likewise; 0 for an angle, which is not regularized
     mixes_coordinates: ClassVar[bool] = False  # relations are matrices, not numbers per coordinate
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
+    # The values that `allneg tune` tries, the most important setting first.
+    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
+        "loss.relation_weight": (0, 0.25, 1, 4),
+        "model.dim": Factors((0.5, 1, 2)),
+        "optimizer.learning_rate": Factors((0.3, 1, 3)),
+    }
 
     @property
     def entity_width(self) -> int:
@@ -131,6 +143,11 @@ class DistanceModel(Model):
 
     is_distance = True
     norm1_kernel: ClassVar[Kernel]
+    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "optimizer.learning_rate": Factors((0.3, 1, 3)),
+        "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
+        "model.dim": Factors((0.5, 1, 2)),
+    }
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]

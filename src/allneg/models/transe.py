@@ -1,9 +1,12 @@
 """TransE (Bordes et al., 2013): a relation moves the head to the tail."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 
 from allneg.kernels import l1
-from allneg.models.base import ADAM, DistanceModel
+from allneg.models.base import ADAM, DistanceModel, Factors
 
 
 class TransE(DistanceModel):
@@ -11,6 +14,9 @@ class TransE(DistanceModel):
 
     defaults = ("model.dim=200", "model.scale=0.03", "regularizer.name=none", *ADAM)
     n3 = 0.0
+    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "optimizer.learning_rate": Factors((0.1, 0.3, 1, 3)), "model.dim": Factors((0.5, 1, 2)),
+    }  # fmt: skip
     norm1_kernel = l1
 
     def move(self, head: Tensor, relation: Tensor) -> Tensor:

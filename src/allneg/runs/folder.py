@@ -33,9 +33,14 @@ _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
 
 
 def new_folder(recipe: Recipe) -> Path:
-    """A free name for a run without --out: runs/DATE_DATA_MODEL, with a number if taken."""
-    data = Path(recipe.data.name).name.split(".")[0] or "data"
-    base = Path("runs") / f"{time.strftime('%Y-%m-%d')}_{data}_{recipe.model.name}"
+    """A free name for a run without --out."""
+    return free_folder(recipe.data.name, recipe.model.name)
+
+
+def free_folder(data: str, what: str) -> Path:
+    """runs/DATE_DATA_WHAT, with a number if it is taken."""
+    data = Path(data).name.split(".")[0] or "data"
+    base = Path("runs") / f"{time.strftime('%Y-%m-%d')}_{data}_{what}"
     folder, number = base, 2
     while folder.exists():
         folder, number = base.with_name(f"{base.name}_{number}"), number + 1

@@ -39,17 +39,18 @@ def default_recipe(
     graph: Graph,
     device: torch.device,
     settings: Mapping[str, object] | None = None,
+    seconds: float = _SECONDS,
 ) -> Recipe:
     """The default recipe of a model for this graph and this device, with `settings` on top.
 
-    On a CPU, it is meant to end within 15 minutes for 200,000 triples.
+    On a CPU, it is meant to end within about `seconds`.
     """
     batch = 2 * len(graph.train) // _STEPS
     base = [*model_settings(model), f"training.batch_size={min(1000, max(100, batch))}"]
     if factor := MODELS[model].n3:
         base.append(f"regularizer.weight={factor * n3_weight(graph):.2g}")
     if device.type == "cpu":
-        return _sized_for_cpu(base, settings or {}, graph)
+        return _sized_for_cpu(base, settings or {}, graph, seconds)
     return _sized_for_memory(base, settings or {}, graph, device)
 
 
@@ -79,18 +80,20 @@ def _sized_for_memory(
     return recipe
 
 
-def _sized_for_cpu(base: list[str], settings: Mapping[str, object], graph: Graph) -> Recipe:
+def _sized_for_cpu(
+    base: list[str], settings: Mapping[str, object], graph: Graph, limit: float
+) -> Recipe:
     """A recipe that a CPU trains in time, or the cheapest one."""
     plain = _recipe(
         [*base, f"model.dim={min(_CPU_DIMS[0], _recipe(base, {}).model.dim)}"], settings
     )
-    if plain.training.epochs * _epoch_seconds(plain, graph) < _SHORT:
+    if plain.training.epochs * _epoch_seconds(plain, graph) < min(_SHORT, limit):
         return plain
     cheapest = math.inf
     for found in _cpu_candidates(base, settings):
         seconds = _epoch_seconds(found, graph)
-        if seconds * _LEAST_EPOCHS <= _SECONDS:
-            epochs = min(int(_SECONDS / seconds), found.training.epochs)
+        if seconds * _LEAST_EPOCHS <= limit:
+            epochs = min(int(limit / seconds), found.training.epochs)
             return found.with_settings({"training.epochs": epochs, **settings})
         if seconds < cheapest:
             cheapest, best = seconds, found

@@ -1,6 +1,19 @@
-"""Hyperparameter search: grids run here, ranges and early stopping through Optuna."""
+"""Hyperparameter search: grids, ranges through Optuna, and tuning within a time budget."""
 
-from allneg.tuning.search import Search, TrialFolder
+from allneg.tuning.search import Search
 from allneg.tuning.space import STATES, Space, Trial, TrialStatus, read_space
+from allneg.tuning.trial_folder import TrialFolder
+from allneg.tuning.tune import DEFAULT_MODELS, Tuning, tune
 
-__all__ = ["STATES", "Search", "Space", "Trial", "TrialFolder", "TrialStatus", "read_space"]
+__all__ = [
+    "DEFAULT_MODELS",
+    "STATES",
+    "Search",
+    "Space",
+    "Trial",
+    "TrialFolder",
+    "TrialStatus",
+    "Tuning",
+    "read_space",
+    "tune",
+]

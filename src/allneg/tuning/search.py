@@ -1,154 +1,48 @@
-"""A search: every trial runs once, in any number of processes that see the same folder.
-
-A trial is an ordinary run with a lock, which gives it to one process, and a result, which ends it.
-"""
+"""A search: every trial of a space runs once, in any number of processes that see its folder."""
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from filelock import Timeout
 
-from allneg.errors import DataError, Diverged, Interrupted, OutOfMemoryError, RunError, UsageError
+from allneg.errors import DataError, Interrupted, UsageError
 from allneg.evaluation import Report
 from allneg.graph import read_graph
-from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh
-from allneg.runs import Run, disk, plain
+from allneg.runs import plain
 from allneg.runs.checkpoint import State
-from allneg.runs.files import read_json, write_errors, write_json
-from allneg.runs.run import best_of
-from allneg.training.callbacks import Callbacks
-from allneg.training.loop import fit
+from allneg.runs.files import write_errors, write_json
 from allneg.tuning.space import STATES, Space, Trial, TrialStatus
 from allneg.tuning.study import JOURNAL, Study, rungs
+from allneg.tuning.trial_folder import TrialCallbacks, TrialFolder, data_hash
 
 SCHEMA_VERSION = 1
 _POLL_SECONDS = 0.5  # while other processes run the remaining trials
-# The fields of result.json.
-_RESULT_TYPES = get_type_hints(TrialStatus) | {"trial": str, "settings": dict, "data": str}
 
 
 @dataclass
-class PruneCallback(Callbacks):
+class PruneCallback(TrialCallbacks):
     """Reports every valid MRR to a trial of Optuna, which may then drop the trial."""
 
-    trial: Any  # None: the trial is never dropped
-    dropped: bool = False
+    record: Any = None  # of Optuna; None: the trial is never dropped
 
     def on_evaluation(self, state: State, report: Report) -> None:
-        if self.trial is not None:
-            self.trial.report(report.mrr, state.epoch)
-            self.dropped = self.trial.should_prune()
-
-
-@dataclass(frozen=True)
-class TrialFolder:
-    """The files of a trial in the folder of its search."""
-
-    out: Path
-    trial: Trial
-
-    @property
-    def folder(self) -> Path:
-        return self.out / "trials" / self.trial.id
-
-    @property
-    def lock(self) -> Path:
-        return self.out / "locks" / f"{self.trial.id}.lock"
-
-    def result(self) -> TrialStatus | None:
-        """How the trial ended; None if there is no valid result file."""
-        try:
-            read = read_json(self.folder / "result.json")
-        except RunError:
-            return None
-        if not isinstance(read, dict) or read.keys() != _RESULT_TYPES.keys():
-            return None
-        has_types = all(isinstance(read[name], kind) for name, kind in _RESULT_TYPES.items())
-        if not has_types or read["trial"] != self.trial.id:
-            return None
-        del read["settings"]
-        return TrialStatus(**read | {"trial": self.trial})
-
-    def status(self) -> TrialStatus:
-        if (result := self.result()) is not None:
-            return result
-        metrics = Run(self.folder, self.trial.recipe).metrics()
-        state = "paused" if metrics else "waiting"
-        if self.lock.exists():
-            try:
-                with plain.lock(self.lock, seconds=0):
-                    pass
-            except Timeout:
-                state = "running"
-        return self._measured(state, metrics)
-
-    def train(self, graph: Graph, stopped_by: Callable[[], int], pruning: PruneCallback) -> None:
-        """Train the trial from its last checkpoint and write its result; the caller has the lock.
-
-        Only valid is ranked: a search must not select by test.
-        """
-        run = self._open(graph)
-        (self.folder / "result.json").unlink(missing_ok=True)
-        state, reason = "finished", None
-        try:
-            fit(run, pruning, lambda: stopped_by() or pruning.dropped, split="valid")
-        except Diverged as error:
-            state, reason = "diverged", str(error)
-        except OutOfMemoryError as error:
-            state, reason = "too large", str(error)
-        except Interrupted:
-            if not pruning.dropped:
-                raise
-            state = "dropped"
-        ended = self._measured(state, run.metrics(), reason)
-        write_json(self.folder / "result.json", {**ended.to_json(), "data": data_hash(run.graph)})
-
-    def _open(self, graph: Graph) -> Run:
-        """The trial's run, new or as it was left."""
-        if not (self.folder / "run.json").exists():
-            with write_errors(self.folder):
-                disk.remove(self.folder)  # a process was killed while it made the run
-            return Run.create(self.folder, self.trial.recipe, graph)
-        run = Run.open(self.folder)
-        self.check_data(data_hash(run.graph), data_hash(graph))
-        return run
-
-    def check_data(self, before: str | None, now: str) -> None:
-        if before != now:
-            raise RunError(
-                f"{self.folder}: trained on other data ({before}, now {now}); choose another --out"
-            )
-
-    def _measured(
-        self, state: str, metrics: list[dict[str, Any]], reason: str | None = None
-    ) -> TrialStatus:
-        valid_mrr, best_epoch = best_of([] if reason else metrics)
-        seconds = metrics[-1]["seconds"] if metrics else 0.0
-        return TrialStatus(self.trial, state, valid_mrr, best_epoch, len(metrics), seconds, reason)
-
-
-def data_hash(graph: Graph) -> str:
-    """A hash that is equal for equal graphs."""
-    return hashlib.sha256("".join(graph_hashes(graph).values()).encode()).hexdigest()[:16]
+        if self.record is not None:
+            self.record.report(report.mrr, state.epoch)
+            self.dropped = self.record.should_prune()
 
 
 @dataclass(frozen=True)
 class Search:
-    """A space, the folder of its trials, and how to search it.
-
-    A trial is done when it has a valid result file, and only the process that holds its lock runs
-    it. So any number of processes may call `run` at the same time, and any may be killed.
-    """
+    """A space, the folder of its trials, and how to search it."""
 
     space: Space
     out: Path
@@ -264,7 +158,7 @@ class Search:
             with plain.lock(folder.lock, seconds=0), contextlib.suppress(Interrupted):
                 if self._result(trial) is None:  # no other process has run it meanwhile
                     record = self.study.record(trial) if self.halving else None
-                    folder.train(graph, stopped_by, PruneCallback(record))
+                    folder.train(graph, stopped_by, PruneCallback(record=record))
         except Timeout:
             return False
         self._write_results()

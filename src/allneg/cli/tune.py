@@ -1,0 +1,176 @@
+"""`allneg tune`."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from allneg.cli import options
+from allneg.cli.output import echo, json_document, make_table, note, table
+from allneg.cli.workers import Worker, environments, wait_for_trials
+from allneg.errors import UsageError, counted
+
+if TYPE_CHECKING:
+    from allneg.runs import Run
+    from allneg.tuning import TrialStatus, Tuning
+
+_SHOWN = 10  # trials in the table
+_COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "seconds#", "state")
+_SHOW_SECONDS = 2.0  # between two updates of the table
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "--minutes", type=click.FloatRange(0, min_open=True), required=True, help="The time for all."
+)
+@click.option("--out", type=options.PATH, help="The folder of the tuning.")
+@click.option("--models", metavar="NAMES", help="Such as complex,rotate,transe, which are tried.")
+@click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
+@options.settings
+@click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
+@options.device
+@options.as_json
+@options.quiet
+@options.parent
+def tune_command(
+    data: str,
+    minutes: float,
+    out: Path | None,
+    models: str | None,
+    workers: int,
+    settings: tuple[str, ...],
+    seed: int | None,
+    device: str | None,
+    as_json: bool,
+    quiet: bool,
+    parent: int | None,
+) -> None:
+    """Find the model and the recipe for DATA within a time budget.
+
+    Trials start from the defaults of each model and are compared by valid MRR, first after few
+    epochs. The best train to their end. OUT/best is the best run; test is ranked with it only, at
+    the end. Run the same command again to continue an interrupted tuning; more --minutes continue
+    a finished one.
+    """
+    from allneg.cli.reports import stop_signal
+    from allneg.runs import free_folder
+    from allneg.tuning import DEFAULT_MODELS, Tuning
+
+    flags = {"hardware.device": device, "training.seed": seed}
+    names = DEFAULT_MODELS if models is None else [name.strip() for name in models.split(",")]
+    folder = free_folder(data, "tune") if out is None else out
+    tuning = Tuning(data, folder, minutes, names, options.with_flags(settings, flags))
+    with stop_signal(parent) as stopped_by:
+        if parent is not None:
+            tuning.run(stopped_by)
+            return
+        with _progress(tuning, quiet) as on_poll:
+            if workers == 1:
+                tuning.run(stopped_by, on_poll)
+            else:
+                defaults = tuning.neighbours.defaults.values()
+                devices = {recipe.hardware.device for recipe in defaults}
+                started = [
+                    Worker.start([*sys.argv[1:], "--out", str(folder)], environment)
+                    for environment in environments(workers, devices)
+                ]
+                wait_for_trials(started, stopped_by, tuning.n_left, on_poll)
+        run = tuning.finish()
+    try:
+        tuning.plot()
+    except UsageError as missing:
+        note(str(missing))
+    _print(tuning, run, as_json)
+
+
+def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
+    if as_json:
+        json_document({**tuning.results(), "tuning": str(tuning.out)})
+        return
+    statuses, report = tuning.statuses(), run.report
+    trials, minutes = counted(len(statuses), "trial"), tuning.clock.seconds / 60
+    title = f"{tuning.graph.name}: {trials} in {minutes:.1f} min"
+    table(title, _COLUMNS, map(_cells, statuses), most=_SHOWN)
+    valid = f"valid MRR {statuses[0].valid_mrr:.4f}"
+    tested = f", test MRR {report.mrr:.4f}" if report.protocol["split"] == "test" else ""
+    echo(f"best: {_describe(statuses[0])}: {valid}{tested}")
+    echo(f"run: {shlex.quote(str(run.folder))}; recipe: {shlex.quote(f'{run.folder}.toml')}")
+
+
+def _minutes_left(tuning: Tuning) -> float:
+    return max(0.0, tuning.minutes - tuning.clock.seconds / 60)
+
+
+def _cells(status: TrialStatus) -> tuple[object, ...]:
+    model, _, changes = _describe(status).partition(", ")
+    seconds = f"{status.seconds:,.1f}"
+    return model, changes or "nothing", status.valid_mrr, status.epochs, seconds, status.state
+
+
+def _describe(status: TrialStatus) -> str:
+    return str(status.trial).removeprefix("model.name ")
+
+
+@contextlib.contextmanager
+def _progress(tuning: Tuning, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A function that shows the trials on stderr: a live table, or lines without a terminal."""
+    if quiet:
+        yield lambda: None
+        return
+    note(f"{tuning.out}: tuning on {tuning.graph.name}, {_minutes_left(tuning):.1f} min left")
+    with contextlib.ExitStack() as stack:
+        show = _Table(tuning, stack) if sys.stderr.isatty() else _Lines(tuning)
+        shown = time.monotonic()
+
+        def on_poll() -> None:
+            nonlocal shown
+            if time.monotonic() - shown >= _SHOW_SECONDS:
+                show(tuning.statuses())
+                shown = time.monotonic()
+
+        yield on_poll
+        show(tuning.statuses())
+
+
+class _Table:
+    """A table of the best trials, until `stack` closes."""
+
+    def __init__(self, tuning: Tuning, stack: contextlib.ExitStack) -> None:
+        self._tuning = tuning
+        self._live = stack.enter_context(Live(console=Console(stderr=True), transient=True))
+
+    def __call__(self, statuses: list[TrialStatus]) -> None:
+        trials, minutes = counted(len(statuses), "trial"), _minutes_left(self._tuning)
+        title = f"{self._tuning.graph.name}: {trials}, {minutes:.1f} min left"
+        rows = map(_cells, statuses[:_SHOWN])
+        self._live.update(make_table(title, _COLUMNS, rows), refresh=True)
+
+
+class _Lines:
+    """A line for every trial that has reached a rung or ended."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self._tuning = tuning
+        self._seen = {(at.trial.id, at.epochs) for at in tuning.statuses()}
+
+    def __call__(self, statuses: list[TrialStatus]) -> None:
+        minutes = _minutes_left(self._tuning)
+        for at in statuses:
+            if at.state != "running" and (at.trial.id, at.epochs) not in self._seen:
+                self._seen.add((at.trial.id, at.epochs))
+                mrr = "" if at.valid_mrr is None else f", valid MRR {at.valid_mrr:.4f}"
+                best = (
+                    "" if statuses[0].valid_mrr is None else f"; best {statuses[0].valid_mrr:.4f}"
+                )
+                what = f"{_describe(at)}: {at.state} after {counted(at.epochs, 'epoch')}{mrr}"
+                note(f"{minutes:.1f} min left: {what}{best}")

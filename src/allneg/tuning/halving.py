@@ -1,0 +1,177 @@
+"""Successive halving within a time budget: which trial to train next, and for how many epochs.
+
+Everything here follows from what the trials have reached and from the time left, so all processes
+of a tuning decide alike.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from allneg.recipe import Recipe
+from allneg.runs.run import best_of
+from allneg.tuning.space import Trial, TrialStatus
+
+KEEP = 3  # the best third of the trials at a rung goes on to the next one
+_FIRST_RUNG = 9  # trials are first compared after a ninth of the epochs
+_FEW = 6  # trials at a rung before the worse half is dropped
+_SLACK = 1.1  # times the expected seconds
+_ENDED = ("finished", "dropped", "diverged", "too large")
+
+
+def rungs(recipe: Recipe) -> list[int]:
+    """The epochs before the last after which halving compares trials. Valid is ranked there."""
+    epochs, every = recipe.training.epochs, recipe.evaluation.every
+    first = math.ceil(epochs / _FIRST_RUNG / every) * every
+    return [first * KEEP**i for i in range(3) if first * KEEP**i < epochs]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a trial has reached."""
+
+    status: TrialStatus
+    metrics: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def trial(self) -> Trial:
+        return self.status.trial
+
+    @property
+    def model(self) -> str:
+        return self.trial.recipe.model.name
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.state in _ENDED
+
+    @cached_property
+    def rungs(self) -> list[int]:
+        """The epochs of all rungs; the last one is the end."""
+        return [*rungs(self.trial.recipe), self.trial.recipe.training.epochs]
+
+    @cached_property
+    def mrrs(self) -> list[float]:
+        """The best valid MRR up to each rung that the trial has passed.
+
+        A finished trial has passed all, however early it stopped; a failed one has MRR 0 at the
+        first.
+        """
+        if self.status.reason is not None:
+            return [0.0]
+        is_finished = self.status.state == "finished"
+        return [
+            best_of(entry for entry in self.metrics if entry["epoch"] <= epoch)[0] or 0.0
+            for epoch in self.rungs
+            if is_finished or epoch <= self.status.epochs
+        ]
+
+    @property
+    def is_at_rung(self) -> bool:
+        """Whether the trial was saved right at a rung, where it waits for the others."""
+        return self.status.state == "paused" and self.status.epochs in self.rungs[:-1]
+
+    @property
+    def next_rung(self) -> int:
+        return next((epoch for epoch in self.rungs if epoch > self.status.epochs), self.rungs[-1])
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        return self.status.seconds / max(1, self.status.epochs)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial to train until it has these epochs."""
+
+    trial: Trial
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Halving:
+    """The state of a tuning: all trials so far, and the seconds left for training."""
+
+    trials: Sequence[Progress]
+    left: float
+
+    def ranked(self) -> list[Progress]:
+        """Trials with weights and a valid MRR, the best first."""
+        found = [at for at in self.trials if at.status.valid_mrr is not None]
+        kept = [at for at in found if at.status.state != "dropped"]
+        return sorted(kept, key=lambda at: (-(at.status.valid_mrr or 0.0), at.trial.id))
+
+    def next_job(self, proposals: Iterable[Trial]) -> Job | None:
+        """What to train next; None if there is nothing that no other process trains.
+
+        The first job is the best trial, if it just has the time to train to its end. Otherwise:
+        interrupted trials, trials to promote, new trials, and at last whatever can go on.
+        """
+        if self.left <= 0:
+            return None
+        if (best := self._last_call()) is not None:
+            return Job(best.trial, best.rungs[-1])
+        for at in self.trials:
+            if at.status.state in ("paused", "waiting") and not at.is_at_rung:
+                return Job(at.trial, at.next_rung)
+        if (promoted := self._promoted()) is not None:
+            return Job(promoted.trial, promoted.next_rung)
+        for trial in proposals:
+            if self._expected_seconds(trial) * _SLACK <= self.left:
+                return Job(trial, Progress(TrialStatus(trial, "waiting")).rungs[0])
+        waiting = [at for at in self.trials if at.is_at_rung]
+        last = max(waiting, key=lambda at: (len(at.mrrs), at.mrrs[-1]), default=None)
+        return None if last is None else Job(last.trial, last.rungs[-1])
+
+    def to_drop(self) -> list[Trial]:
+        """The trials of the worse half of a rung that has many."""
+        found = []
+        for rung in range(max((len(at.rungs) for at in self.trials), default=0) - 1):
+            order = self._order(rung)
+            worse = order[(len(order) + 1) // 2 :] if len(order) >= _FEW else []
+            found += [at.trial for at in worse if at.is_at_rung and len(at.mrrs) == rung + 1]
+        return found
+
+    def _last_call(self) -> Progress | None:
+        """The best trial, if it must train to its end from now on to be ready in time."""
+        best = next(iter(self.ranked()), None)
+        if best is None or best.status.state != "paused":
+            return None
+        epochs = self._expected_epochs(best.trial.recipe) - best.status.epochs
+        return best if epochs * best.seconds_per_epoch * _SLACK >= self.left else None
+
+    def _promoted(self) -> Progress | None:
+        """A trial of the best third of its rung; the highest rung comes first."""
+        most = max((len(at.mrrs) for at in self.trials), default=0)
+        for rung in reversed(range(most)):
+            order = self._order(rung)
+            for at in order[: len(order) // KEEP]:
+                if at.is_at_rung and len(at.mrrs) == rung + 1:
+                    return at
+        return None
+
+    def _order(self, rung: int) -> list[Progress]:
+        """The trials that have passed a rung, the best there first."""
+        passed = [at for at in self.trials if len(at.mrrs) > rung]
+        return sorted(passed, key=lambda at: (-at.mrrs[rung], at.trial.id))
+
+    def _expected_epochs(self, recipe: Recipe) -> int:
+        """How many epochs a full training takes: training may stop early."""
+        ended = [
+            at.status.epochs
+            for at in self.trials
+            if at.status.state == "finished" and at.model == recipe.model.name
+        ]
+        return max(ended, default=recipe.training.epochs)
+
+    def _expected_seconds(self, trial: Trial) -> float:
+        """How long a new trial trains to its end; 0 for a model that was not measured yet."""
+        model = trial.recipe.model
+        speeds = [
+            at.seconds_per_epoch * model.dim / at.trial.recipe.model.dim
+            for at in self.trials
+            if at.model == model.name and at.status.epochs
+        ]
+        return min(speeds, default=0.0) * self._expected_epochs(trial.recipe)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.cli import workers
+from allneg.runs import Run
+
+Command = Callable[..., Any]  # runs `allneg` with these arguments
+
+# Three trials: a default and its two neighbours, of 6 epochs each.
+SETTINGS = (
+    "model.dim=4", "training.batch_size=20", "training.epochs=6", "evaluation.every=2",
+    "hardware.device=cpu", "hardware.threads=1", "loss.relation_weight=0",
+    "regularizer.weight=0.01", "optimizer.name=adagrad",
+)  # fmt: skip
+FLAGS = ("--models", "complex", *(word for text in SETTINGS for word in ("--set", text)))
+
+
+@pytest.fixture
+def tune(tiny_folder: Path, tmp_path: Path) -> tuple[object, ...]:
+    """The arguments of a tuning in tmp_path/out."""
+    return "tune", tiny_folder, "--out", tmp_path / "out", "--minutes", 60, *FLAGS
+
+
+def test_a_tuning_prints_its_results_and_keeps_them(
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = allneg(*tune)
+    assert done.code == 0, done.err
+    assert re.search(r"tiny: 3 trials in \d\.\d min", done.out)
+    assert re.search(r"min left: complex: \w+ after \d epochs, valid MRR 0\.\d{4}; best", done.err)
+    assert re.search(r"best: complex.*: valid MRR 0\.\d{4}, test MRR 0\.\d{4}", done.out)
+    assert f"run: {out}/best; recipe: {out}/best.toml" in done.out.replace("\n", "")
+    assert (out / "trials.png").read_bytes().startswith(b"\x89PNG")
+    again = allneg(*tune, "-q", "--json")
+    assert (again.code, again.err) == (0, "")
+    results = again.json
+    assert results.keys() == {
+        "schema_version", "data", "minutes", "seconds", "selected_by", "best", "trials", "tuning",
+    }  # fmt: skip
+    kept = json.loads((out / "results.json").read_text())
+    assert kept["trials"] == results["trials"]
+    assert results["best"]["trial"] == results["trials"][0]["trial"]
+    assert results["best"]["valid_mrr"] == results["trials"][0]["valid_mrr"]
+    best = allneg("evaluate", out / "best", "--json").json
+    assert best["mrr"] == pytest.approx(results["best"]["test"]["mrr"])
+    assert allneg("verify", out / "best").code == 0
+    settings = ("--recipe", out / "best.toml", "--print-recipe", "--json")
+    recipe = allneg("train", tmp_path / "tiny", *settings).json["recipe"]
+    assert recipe == Run.open(out / "best").recipe.to_tables()
+
+
+def test_without_matplotlib_a_line_says_so(
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = allneg(*tune, "-q", "--set", "optimizer.learning_rate=0.1")
+    assert done.code == 0
+    assert done.err == "trials.png needs matplotlib: pip install 'allneg[plots]'\n"
+    assert not (tmp_path / "out" / "trials.png").exists()
+
+
+@pytest.mark.battery(36)
+def test_workers_share_a_tuning(
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "TRIAL_POLL_SECONDS", 0.05)
+    done = allneg(*tune, "--workers", 2, "--json")
+    assert done.code == 0, done.err
+    assert [trial["state"] for trial in done.json["trials"]] == ["finished"] * 3
+    for folder in (tmp_path / "out" / "trials").iterdir():
+        entries = Run.open(folder).metrics()
+        assert [entry["epoch"] for entry in entries] == list(range(1, 7))
+    assert Run.open(tmp_path / "out" / "best").report.protocol["split"] == "test"
+
+
+@pytest.mark.battery(30)
+def test_a_tuning_in_which_all_trials_diverge_exits_with_5(
+    allneg: Command, tune: tuple[object, ...]
+) -> None:
+    flags = ("optimizer.name=sgd", "optimizer.learning_rate=1e30", "model.scale=1")
+    done = allneg(*tune, "-q", *(word for text in flags for word in ("--set", text)))
+    assert done.code == 5
+    assert "all trials diverged" in done.err
+
+
+@pytest.mark.battery(31)
+def test_a_tuning_in_which_no_trial_fits_exits_with_6(
+    allneg: Command, tune: tuple[object, ...]
+) -> None:
+    done = allneg(*tune, "-q", "--set", f"model.dim={10**15}")
+    assert done.code == 6
+    assert "all trials failed; --set a lower model.dim" in done.err
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--minutes", 0), "--minutes"),
+        (("--models", "complex,rotat"), "no model 'rotat'; close names: 'rotate'"),
+        (("--set", "model.dimm=3"), "model.dimm is not a setting"),
+    ],
+)
+def test_a_wrong_argument_exits_with_2(
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path, flags: Any, message: str
+) -> None:
+    done = allneg(*tune, *flags)
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,319 @@
+"""A tuning: the time is kept, trials run once, valid selects, and test is ranked for one run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import allneg
+from allneg.errors import DataError, Interrupted, RunError, UsageError
+from allneg.runs import Run
+from allneg.runs.verify import verify
+from allneg.tuning import TrialFolder, Tuning
+from allneg.tuning.halving import Job
+
+# A space of five trials, the multiples of regularizer.weight, with rungs at 2 and 6 of 18 epochs.
+FEW = (
+    "model.dim=4", "training.batch_size=20", "training.epochs=18", "evaluation.every=2",
+    "evaluation.patience=1000", "hardware.device=cpu", "hardware.threads=1",
+    "loss.relation_weight=0", "optimizer.learning_rate=0.1",
+)  # fmt: skip
+MakeTuning = Callable[..., Tuning]
+
+
+@pytest.fixture
+def make_tuning(tiny_folder: Path, tmp_path: Path) -> MakeTuning:
+    """A tuning in tmp_path/out: `make_tuning("training.epochs=4", minutes=1)`."""
+
+    def make(*settings: str, out: str = "out", minutes: float = 60, **more: Any) -> Tuning:
+        models = more.pop("models", ("complex",))
+        return Tuning(tiny_folder, tmp_path / out, minutes, models, [*FEW, *settings], **more)
+
+    return make
+
+
+class Seconds:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The splits that training ranks from now on."""
+    loop = sys.modules["allneg.training.loop"]
+    splits: list[str] = []
+    evaluate = loop.evaluate
+
+    def recorded(*arguments: Any, **more: Any) -> Any:
+        splits.append(arguments[3])
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(loop, "evaluate", recorded)
+    return splits
+
+
+def epochs_of(tuning: Tuning) -> dict[str, list[int]]:
+    """The epochs in the metrics of each trial."""
+    return {
+        trial.id: [entry["epoch"] for entry in TrialFolder(tuning.out, trial).metrics()]
+        for trial in tuning.trials()
+    }
+
+
+def test_the_best_on_valid_wins_and_test_is_ranked_once(
+    make_tuning: MakeTuning, ranked: list[str]
+) -> None:
+    tuning = make_tuning()
+    tuning.run()
+    assert set(ranked) == {"valid"}
+    statuses = tuning.statuses()
+    assert len(statuses) == 5
+    run = tuning.finish()
+    assert ranked.count("test") == 1
+    assert run.folder == tuning.out / "best"
+    assert run.report.protocol["split"] == "test"
+    assert run.report.baselines
+    assert not [check for check in verify(run.folder, rank=True) if check.wrong]
+    best = statuses[0]
+    assert best.valid_mrr == max(status.valid_mrr or 0 for status in statuses)
+    assert max(entry["valid"]["mrr"] for entry in run.metrics() if "valid" in entry) == (
+        best.valid_mrr
+    )
+    assert run.recipe == allneg.Recipe.read(tuning.out / "best.toml") == best.trial.recipe
+    assert allneg.load(run.folder).tails("France", "borders", k=1)
+    results = json.loads((tuning.out / "results.json").read_text())
+    assert results["best"]["trial"] == results["trials"][0]["trial"] == best.trial.id
+    assert results["best"]["test"]["mrr"] == run.report.mrr
+    # The same call changes nothing.
+    again = make_tuning()
+    again.run()
+    again.finish()
+    assert ranked.count("test") == 1
+    assert again.statuses() == statuses
+
+
+def train_next(tuning: Tuning) -> Job:
+    """Train the next job of a tuning, and return it."""
+    job, lock = tuning._claim() or pytest.fail("nothing to train")
+    tuning._train(job, lock, lambda: 0)
+    return job
+
+
+def test_the_best_of_three_is_promoted(make_tuning: MakeTuning) -> None:
+    tuning = make_tuning()
+    jobs = [train_next(tuning) for _ in range(3)]
+    assert jobs[0].trial.settings == {"model.name": "complex"}  # the defaults
+    assert [job.epochs for job in jobs] == [2, 2, 2]
+    assert sorted(map(len, epochs_of(tuning).values())) == [2, 2, 2]
+    best = tuning.statuses()[0].trial
+    assert train_next(tuning) == Job(best, 6)
+    assert len(epochs_of(tuning)[best.id]) == 6
+
+
+def test_the_time_is_kept(make_tuning: MakeTuning) -> None:
+    clock = Seconds()
+    tuning = make_tuning(minutes=1, now=clock)
+
+    def on_poll() -> None:  # after every step
+        clock.now += 0.5
+
+    tuning.run(on_poll=on_poll)
+    assert 0 < tuning.left + 1 < 1.0  # training stopped within two steps
+    trained = epochs_of(tuning)
+    assert sum(map(len, trained.values())) < 5 * 18
+    run = tuning.finish()
+    assert run.finished
+    assert run.recipe.training.epochs == len(trained[tuning.statuses()[0].trial.id])
+    make_tuning(minutes=1, now=Seconds()).run()  # the time of both sessions counts
+    assert epochs_of(tuning) == trained
+    make_tuning(minutes=60).run()
+    assert set(map(len, epochs_of(tuning).values())) == {18}
+
+
+def test_the_winner_may_have_stopped_at_a_rung(make_tuning: MakeTuning, ranked: list[str]) -> None:
+    clock = Seconds()
+    tuning = make_tuning(minutes=1, now=clock)
+    train_next(tuning)
+    (status,) = tuning.statuses()
+    assert (status.state, status.epochs) == ("paused", 2)
+    clock.now = 60
+    tuning.run()
+    run = tuning.finish()
+    assert (run.recipe.training.epochs, run.status["state"]) == (2, "finished")
+    assert allneg.Recipe.read(tuning.out / "best.toml") == status.trial.recipe  # of 18 epochs
+    assert not [check for check in verify(run.folder, rank=True) if check.wrong]
+    # More time finds a better trial: it replaces the first, and test is ranked with it.
+    make_tuning().run()
+    assert make_tuning().finish().recipe.training.epochs == 18
+    assert ranked.count("test") == 2
+
+
+def test_a_slow_trial_is_dropped(make_tuning: MakeTuning) -> None:
+    clock = Seconds()
+    tuning = make_tuning(minutes=10, models=("complex", "transe"), now=clock)
+
+    def on_poll() -> None:
+        running = [at for at in tuning.statuses() if at.state == "running"]
+        if running and running[0].trial.recipe.model.name == "transe":
+            clock.now += 30
+
+    with pytest.raises(Interrupted):
+        tuning.run(lambda: 15 if any(at.reason for at in tuning.statuses()) else 0, on_poll)
+    slow = next(at for at in tuning.statuses() if at.reason)
+    assert slow.trial.settings == {"model.name": "transe"}
+    assert (slow.state, slow.valid_mrr) == ("dropped", None)
+    assert "of the first 2 epochs in time" in (slow.reason or "")
+
+
+@pytest.mark.battery(36)
+def test_a_killed_tuning_continues(make_tuning: MakeTuning, tiny_folder: Path) -> None:
+    tuning = make_tuning()
+    settings = [word for setting in FEW for word in ("--set", setting)]
+    command = ["tune", tiny_folder, "--out", tuning.out, "--minutes", 60, "--models", "complex"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "allneg", *map(str, command), *settings, "-q"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        end = time.monotonic() + 120
+        while time.monotonic() < end and sum(map(len, epochs_of(tuning).values())) < 4:
+            assert child.poll() is None
+            time.sleep(0.02)
+    finally:
+        child.kill()  # kill -9
+        child.wait()
+    again = make_tuning()
+    assert again.clock.seconds > 0
+    again.run()
+    assert set(map(tuple, epochs_of(again).values())) == {tuple(range(1, 19))}
+    for trial in again.trials():
+        seconds = [entry["seconds"] for entry in TrialFolder(again.out, trial).metrics()]
+        assert seconds == sorted(seconds)
+    straight = make_tuning(out="straight")
+    straight.run()
+    mrrs = [{at.trial.id: at.valid_mrr for at in one.statuses()} for one in (again, straight)]
+    assert mrrs[0] == mrrs[1]
+
+
+def test_metrics_without_weights_do_not_count(make_tuning: MakeTuning) -> None:
+    tuning = make_tuning()
+    job = train_next(tuning)
+    run = Run.open(TrialFolder(tuning.out, job.trial).folder)
+    # As if a process had been killed four epochs later.
+    for epoch in range(3, 7):
+        run.note({"epoch": epoch, "loss": 0.0, "seconds": 1.0, "valid": {"mrr": 0.99}})
+    run.set_status("running")
+    tuning._claim()
+    assert len(run.metrics()) == 2
+    assert (tuning.statuses()[0].valid_mrr or 1) < 0.99
+
+
+@pytest.mark.battery(36)
+def test_two_processes_never_train_the_same_trial(make_tuning: MakeTuning) -> None:
+    tunings = [make_tuning(), make_tuning()]
+    trained = []
+    while all(claims := [tuning._claim() for tuning in tunings]):
+        (one, _), (other, _) = claims  # type: ignore[misc]
+        assert one.trial.id != other.trial.id
+        for tuning, claim in zip(tunings, claims, strict=True):
+            assert claim is not None
+            trained.append((claim[0].trial.id, claim[0].epochs))
+            tuning._train(*claim, lambda: 0)
+    assert len(set(trained)) == len(trained)
+    for claim in filter(None, claims):
+        claim[1].release()
+    tunings[0].run()
+    assert set(map(len, epochs_of(tunings[0]).values())) == {18}
+
+
+def test_dropped_trials_have_no_weights(make_tuning: MakeTuning) -> None:
+    tuning = make_tuning()
+    job = train_next(tuning)
+    folder = TrialFolder(tuning.out, job.trial)
+    folder.drop(tuning.graph)
+    assert not (folder.folder / "checkpoints").exists()
+    assert folder.status().state == "dropped"
+    assert folder.status().valid_mrr
+    tuning.run()
+    assert epochs_of(tuning)[job.trial.id] == [1, 2]
+
+
+def test_an_interrupted_tuning_is_saved(make_tuning: MakeTuning) -> None:
+    tuning, left = make_tuning(), 6
+
+    def stopped_by() -> int:
+        nonlocal left
+        left -= 1
+        return signal.SIGTERM if left < 0 else 0
+
+    with pytest.raises(
+        Interrupted, match=r"the same command with --out .*/out continues"
+    ) as caught:
+        tuning.run(stopped_by)
+    assert caught.value.exit_code == 143
+    tuning.run()
+    assert set(map(len, epochs_of(tuning).values())) == {18}
+
+
+def test_other_data_and_settings_are_refused(make_tuning: MakeTuning, tiny_folder: Path) -> None:
+    make_tuning()
+    with pytest.raises(RunError, match="started with other settings; choose another --out"):
+        make_tuning("training.seed=3")
+    with (tiny_folder / "train.tsv").open("a") as file:
+        file.write("Italy\tborders\tSpain\n")
+    with pytest.raises(RunError, match="started with other data; choose another --out"):
+        make_tuning()
+
+
+def test_what_cannot_be_tuned_is_refused_before_anything_is_written(
+    make_tuning: MakeTuning, tiny_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="no model 'complx'; close names: 'complex'"):
+        make_tuning(models=("complx",))
+    with pytest.raises(UsageError, match=r"model\.name is tuned: choose the models by --models"):
+        make_tuning("model.name=rotate")
+    with pytest.raises(UsageError, match=r"model\.dimm is not a setting"):
+        make_tuning("model.dimm=3")
+    with pytest.raises(UsageError, match="minutes must be above 0"):
+        make_tuning(minutes=0)
+    (tiny_folder / "valid.tsv").unlink()
+    with pytest.raises(DataError, match="valid has no triples; tuning selects by valid MRR"):
+        make_tuning()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_refused(make_tuning: MakeTuning, tmp_path: Path) -> None:
+    (tmp_path / "out" / "trials").mkdir(parents=True)
+    with pytest.raises(UsageError, match="not empty and not a tuning; choose another --out"):
+        make_tuning()
+
+
+def test_too_little_time_is_an_error(make_tuning: MakeTuning) -> None:
+    clock = Seconds()
+    tuning = make_tuning(minutes=1, now=clock)
+    clock.now = 100
+    tuning.run()
+    with pytest.raises(UsageError, match="no trial ranked valid within the time"):
+        tuning.finish()
+
+
+def test_tune_returns_the_best_run(tiny_folder: Path, tmp_path: Path) -> None:
+    settings = [*FEW, "regularizer.weight=0.01"]
+    run = allneg.tune(
+        tiny_folder, minutes=60, out=tmp_path / "out", models=["complex"], settings=settings
+    )
+    assert run.folder == tmp_path / "out" / "best"
+    assert run.report.protocol["split"] == "test"
