@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
 
@@ -86,10 +85,8 @@ def test_a_killed_process_is_restarted_and_the_run_ends_as_an_uninterrupted_one(
     recipe.write_text(recipe.read_text().replace(f"epochs = {ENDLESS}", f"epochs = {epochs}"))
 
     report = fit(Run.open(folder))  # in one process
-    settings = (*SETTINGS, f"training.epochs={epochs}")
-    uninterrupted = Run.create(
-        tmp_path / "uninterrupted", Recipe().with_settings(settings), run.graph
-    )
+    recipe = run.recipe.with_settings(["hardware.mesh=", f"training.epochs={epochs}"])
+    uninterrupted = Run.create(tmp_path / "uninterrupted", recipe, run.graph)
     fit(uninterrupted)
     assert [entry["epoch"] for entry in run.metrics()] == list(range(1, epochs + 1))
     losses = [[entry["loss"] for entry in one.metrics()] for one in (run, uninterrupted)]
