@@ -72,6 +72,19 @@ QUICK = (
 )
 
 TOGETHER = ("tests/browser/", "tests/many/")
+# Tests that take seconds each, most of them with other processes.
+LONG = tuple(
+    f"tests/{part}"
+    for part in (
+        "browser",
+        "many",
+        "cli/test_re",
+        "cli/test_se",
+        "cli/test_tu",
+        "benchmarks",
+        "tuning",
+    )
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,6 +92,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Long files first, so that several workers end at about the same time.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
