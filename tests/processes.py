@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -74,3 +75,15 @@ def _command(arguments: list[str]) -> None:
 
     sys.argv = ["allneg", *arguments]
     main()
+
+
+def stop_after(steps: int) -> Callable[[], int]:
+    """A `stopped_by` that receives SIGTERM after so many steps."""
+    left = steps
+
+    def stopped_by() -> int:
+        nonlocal left
+        left -= 1
+        return signal.SIGTERM if left == 0 else 0
+
+    return stopped_by

@@ -7,8 +7,6 @@ new kind of extension is one more line in both.
 from __future__ import annotations
 
 import importlib.util
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from allneg.scoring.regularizers import REGULARIZERS
 from allneg.training import fit, train
 from allneg.training.memory import plan
 from allneg.training.optimizers import OPTIMIZERS
+from processes import stop_after
 
 PACKAGE = '''
 import numpy
@@ -112,17 +111,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, (entries, key) in DICTS.items():
         monkeypatch.setitem(entries, key, getattr(module, name))
     return module
-
-
-def stop_after(steps: int) -> Callable[[], int]:
-    left = steps
-
-    def stopped_by() -> int:
-        nonlocal left
-        left -= 1
-        return signal.SIGTERM if left == 0 else 0
-
-    return stopped_by
 
 
 @pytest.mark.usefixtures("package")

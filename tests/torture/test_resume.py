@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
+from processes import stop_after
 
 LOSSES = {
     "softmax": (),
@@ -47,17 +47,6 @@ def cases() -> list[object]:
         )
         for usual in [k == (i + j) % 3 and threads == 1 + (i + j // 2) % 2]
     ]
-
-
-def stopped_after(steps: int) -> Callable[[], int]:
-    left = steps
-
-    def stopped_by() -> int:
-        nonlocal left
-        left -= 1
-        return signal.SIGTERM if left == 0 else 0
-
-    return stopped_by
 
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
@@ -119,7 +108,7 @@ def check_resumed(folder: Path, graph: Graph, recipe: Recipe) -> None:
     )
     fit(straight)
     with pytest.raises(Interrupted):
-        fit(resumed, stopped_by=stopped_after(STOP))
+        fit(resumed, stopped_by=stop_after(STOP))
     fit(Run.open(resumed.folder))
     found, expected = resumed.last(), straight.last()
     assert found is not None

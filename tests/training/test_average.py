@@ -1,4 +1,4 @@
-"""The mean of the tables over epochs: against loops, and kept only where valid prefers it."""
+"""The mean of the tables over epochs: against loops, and kept only where valid MRR is higher."""
 
 from __future__ import annotations
 

@@ -87,11 +87,11 @@ def _sized_for_cpu(
     plain = _recipe(
         [*base, f"model.dim={min(_CPU_DIMS[0], _recipe(base, {}).model.dim)}"], settings
     )
-    if plain.training.epochs * _epoch_seconds(plain, graph) < min(_SHORT, limit):
+    if plain.training.epochs * _epoch_seconds(plain, graph, 0) < min(_SHORT, limit):
         return plain
-    cheapest = math.inf
+    cheapest, n_distinct = math.inf, _n_distinct_queries(graph)
     for found in _cpu_candidates(base, settings):
-        seconds = _epoch_seconds(found, graph)
+        seconds = _epoch_seconds(found, graph, n_distinct)
         if seconds * _LEAST_EPOCHS <= limit:
             epochs = min(int(limit / seconds), found.training.epochs)
             return found.with_settings({"training.epochs": epochs, **settings})
@@ -123,13 +123,16 @@ def _recipe(base: list[str], settings: Mapping[str, object]) -> Recipe:
     return Recipe().with_settings(base).with_settings(settings)
 
 
-def _epoch_seconds(recipe: Recipe, graph: Graph) -> float:
-    """About how long an epoch takes on this CPU."""
-    model, train, batch = make_model(recipe), graph.train, recipe.training.batch_size
-    queries, columns = 2 * len(train), graph.n_entities
-    if recipe.loss.grouped:
-        keys = (train[:, end] * graph.n_relations + train[:, 1] for end in (0, 2))
-        queries = sum(len(np.unique(key)) for key in keys)
+def _n_distinct_queries(graph: Graph) -> int:
+    """The number of distinct queries of train, for both sides."""
+    keys = (graph.train[:, end] * graph.n_relations + graph.train[:, 1] for end in (0, 2))
+    return sum(len(np.unique(key)) for key in keys)
+
+
+def _epoch_seconds(recipe: Recipe, graph: Graph, n_distinct: int) -> float:
+    """About how long an epoch takes on this CPU; grouped queries are `n_distinct`."""
+    model, batch, columns = make_model(recipe), recipe.training.batch_size, graph.n_entities
+    queries = n_distinct if recipe.loss.grouped else 2 * len(graph.train)
     if recipe.loss.negatives == "shared":
         columns = (recipe.loss.n_negatives or 0) + batch
     rate = _RATES.get(model.kernel.name, _PRODUCTS) * torch.get_num_threads()
