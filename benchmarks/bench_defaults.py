@@ -20,13 +20,12 @@ from typing import Any
 
 import torch
 from measure import machine
-from sweep_defaults import value_of
+from sweep_defaults import recipe_of, value_of
 
 from allneg import train
 from allneg.errors import AllnegError
 from allneg.graph import read_graph
 from allneg.models import MODELS
-from allneg.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
 SWEEP = ROOT / "benchmarks" / "results" / "defaults-sweep.json"
@@ -99,13 +98,14 @@ def _best_candidate(path: Path, model: str, settings: list[str]) -> dict[str, An
             of_model = part.get("model", trial["model"]) == model
             if part and of_model and trial["graph"] == path.name:
                 chosen = {**part["shared"], **part["candidates"][trial["candidate"]]}
+                chosen["default"] = part.get("default", False)
                 found.append((trial["valid_mrr"], trial["candidate"], chosen))
     if not found:
         return {}
     _, name, chosen = max(found, key=lambda entry: entry[0])
     graph = read_graph(path)
     given = {key: value_of(value, graph) for key, value in chosen.items()}
-    recipe = Recipe().with_settings({"model.name": model, **given})
+    recipe = recipe_of({"model.name": model, **given}, graph)
     return {"best": name, "best_mrr": _run(path, settings, recipe=recipe)["mrr"]}
 
 

@@ -3,9 +3,10 @@
 python benchmarks/sweep_defaults.py GRAPHS SPACE --out benchmarks/results/NAME.json
 
 GRAPHS is a folder of graphs (benchmarks/graphs.py makes one), SPACE a TOML file: per model, the
-settings that all candidates share, and the candidates. A candidate's score is the mean, over the
-graphs, of its valid MRR divided by the best valid MRR that any candidate of the model reaches
-there. Test is never ranked.
+settings that all candidates share, and the candidates. With `default = true`, they change the
+default recipe of the model for this graph; otherwise the recipe contains nothing else. A
+candidate's score is the mean, over the graphs, of its valid MRR divided by the best valid MRR that
+any candidate of the model reaches there. Test is never ranked.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.run import best_of
 from allneg.training import fit
-from allneg.training.defaults import n3_weight
+from allneg.training.defaults import default_recipe, n3_weight
 
 
 def main() -> None:
@@ -89,6 +90,7 @@ def _trials(
             for graph in wanted:
                 if not only & set(graphs) or graph in only:
                     every = {"model.name": part.get("model", model), **part["shared"], **settings}
+                    every["default"] = part.get("default", False)
                     rows.append((number, (model, name, str(folder / graph), every)))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
 
@@ -99,15 +101,26 @@ def _graph(path: str) -> Graph:
 
 
 def value_of(value: Any, graph: Graph) -> Any:
-    """A setting. { n3 = 2.0 } is a multiple of the graph's `n3_weight`; { per_degree, low, high }
-    is a number divided by the triples per entity.
+    """A setting. { n3 = 2.0 } is a multiple of the graph's `n3_weight`, { distance_n3 = 2.0 } of
+    that for distance models; { per_degree, low, high } is a number divided by the triples per
+    entity.
     """
     if not isinstance(value, dict):
         return value
     if "n3" in value:
         return value["n3"] * n3_weight(graph)
+    if "distance_n3" in value:
+        return value["distance_n3"] * n3_weight(graph, is_distance=True)
     degree = len(graph.train) / graph.n_entities
     return min(max(value["per_degree"] / degree, value["low"]), value["high"])
+
+
+def recipe_of(settings: dict[str, Any], graph: Graph) -> Recipe:
+    """A recipe of these settings alone, or the model's default one with these settings on top."""
+    if settings.pop("default", False):
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return default_recipe(settings.pop("model.name"), graph, device, settings)
+    return Recipe().with_settings(settings)
 
 
 def _run(
@@ -121,7 +134,7 @@ def _run(
         try:
             graph = _graph(path)
             given = {name: value_of(value, graph) for name, value in settings.items()}
-            recipe = Recipe().with_settings({**given, "training.save_seconds": 1e6})
+            recipe = recipe_of(given | {"training.save_seconds": 1e6}, graph)
             run = Run.create(Path(folder) / "run", recipe, graph)
             fit(run, split="valid")
             mrr, epoch = best_of(run.metrics())

@@ -41,6 +41,8 @@ def test_a_dense_graph_with_parallel_facts_gets_a_small_weight(tiny_graph: Graph
     assert n3_weight(dense) < 0.03
     twice = replace(sparse, train=np.concatenate([sparse.train, sparse.train[:, [2, 1, 0]]]))
     assert n3_weight(twice) == 0.005  # each pair has two facts
+    assert n3_weight(sparse, is_distance=True) == n3_weight(sparse)
+    assert n3_weight(twice, is_distance=True) == pytest.approx(0.005 / 36)
     assert default_recipe("complex", sparse, CPU).regularizer.weight > 0.09
 
 

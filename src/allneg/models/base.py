@@ -12,8 +12,8 @@ from allneg.kernels import Kernel, SquaredL2, dot, l2
 
 # Default settings of distance models.
 ADAM = (
-    "optimizer.name=adam", "optimizer.learning_rate=0.001", "optimizer.schedule=plateau",
-    "optimizer.decay=0.2", "optimizer.every=2", "training.epochs=60",
+    "optimizer.name=adam", "optimizer.schedule=plateau", "optimizer.decay=0.2",
+    "optimizer.every=2",
 )  # fmt: skip
 
 

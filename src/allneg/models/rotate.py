@@ -18,8 +18,10 @@ class RotatE(DistanceModel):
     variant that other libraries also call RotatE.
     """
 
-    defaults: ClassVar[tuple[str, ...]] = ("model.dim=200", "model.scale=0.02", *ADAM)
-    n3 = 30.0
+    defaults: ClassVar[tuple[str, ...]] = (
+        "model.dim=200", "model.scale=0.02", "optimizer.learning_rate=0.002", *ADAM,
+    )  # fmt: skip
+    n3 = 250.0
     norm1_kernel = modulus
     entity_parts = 2
     entity_axes = 2

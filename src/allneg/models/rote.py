@@ -18,7 +18,7 @@ class RotE(RotatE):
 
     defaults = (
         "model.norm=2", "model.squared=true", "model.bias=true", "model.dim=500",
-        "model.scale=0.01", *ADAM,
+        "model.scale=0.01", "optimizer.learning_rate=0.001", *ADAM,
     )  # fmt: skip
     n3 = 1.0
     relation_parts = 3

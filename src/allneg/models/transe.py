@@ -12,7 +12,10 @@ from allneg.models.base import ADAM, DistanceModel, Factors
 class TransE(DistanceModel):
     """score(h, r, t) = -|h + r - t|, with the L1 norm (`norm` 1) or the Euclidean one (2)."""
 
-    defaults = ("model.dim=200", "model.scale=0.03", "regularizer.name=none", *ADAM)
+    defaults = (
+        "model.dim=200", "model.scale=0.03", "regularizer.name=none",
+        "optimizer.learning_rate=0.0003", *ADAM,
+    )  # fmt: skip
     n3 = 0.0
     tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
         "optimizer.learning_rate": Factors((0.1, 0.3, 1, 3)), "model.dim": Factors((0.5, 1, 2)),

@@ -48,16 +48,18 @@ def default_recipe(
     batch = 2 * len(graph.train) // _STEPS
     base = [*model_settings(model), f"training.batch_size={min(1000, max(100, batch))}"]
     if factor := MODELS[model].n3:
-        base.append(f"regularizer.weight={factor * n3_weight(graph):.2g}")
+        weight = factor * n3_weight(graph, MODELS[model].is_distance)
+        base.append(f"regularizer.weight={weight:.2g}")
     if device.type == "cpu":
         return _sized_for_cpu(base, settings or {}, graph, seconds)
     return _sized_for_memory(base, settings or {}, graph, device)
 
 
-def n3_weight(graph: Graph) -> float:
+def n3_weight(graph: Graph, is_distance: bool = False) -> float:
     """A weight of N3 for ComplEx, between .005 and .1.
 
     It is smaller for dense graphs, and for those in which several facts link many of the pairs.
+    The weight of distance models decreases faster.
     """
     n = graph.n_entities
     degree: float = max(1, len(graph.train)) / n
@@ -65,7 +67,8 @@ def n3_weight(graph: Graph) -> float:
     pairs = np.sort(np.minimum(head, tail) * n + np.maximum(head, tail))
     new = np.concatenate([[True], pairs[1:] != pairs[:-1], [True]])
     alone = float((new[:-1] & new[1:]).mean()) if len(pairs) else 1.0
-    return max(0.005, 0.1 * alone * min(1.0, math.cbrt(2.5 / degree)))
+    weight = max(0.005, 0.1 * alone * min(1.0, math.cbrt(2.5 / degree)))
+    return weight * min(1.0, (weight / 0.03) ** 2) if is_distance else weight
 
 
 def _sized_for_memory(
