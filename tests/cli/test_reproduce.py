@@ -169,6 +169,7 @@ def test_two_commands_do_not_train_the_same_runs(call: Command) -> None:
     assert call("table1", "--limit-seconds", 0).code == 0
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_interrupted_run_is_saved_and_resumed(
     call: Command, write_recipes: Callable[..., None]
 ) -> None:
