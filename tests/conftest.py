@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Workers and the processes of tests import the same files: each is compiled once. Threads that
-# wait do not spin, since other processes need the cores.
-sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ["OMP_WAIT_POLICY"] = "passive"  # torch's threads do not spin: others need the cores
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # the processes of tests compile each file once
 
 import numpy as np
 import pytest
@@ -31,6 +28,7 @@ sys.path.append(str(Path(__file__).parent))  # for interpreter and naive_losses
 from interpreter import interpreted
 
 interpreted("triton.language")
+sys.dont_write_bytecode = False  # workers keep rewritten tests for the next time
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

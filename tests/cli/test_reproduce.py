@@ -109,6 +109,7 @@ def entries(cell: Cell) -> list[Any]:
     return list(found.seeds) if found is not None else []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_it_trains_missing_cells_and_writes_results(call: Command) -> None:
     done = call("table1", "--rows", "complex", "--seeds", "0,1", "--parallel", "2")
     assert done.code == 0, done.err

@@ -69,9 +69,7 @@ def test_without_matplotlib_a_line_says_so(
 
 @pytest.mark.battery(36)
 @pytest.mark.usefixtures("forked_workers")
-def test_workers_share_a_tuning(
-    allneg: Command, tune: tuple[object, ...], tmp_path: Path
-) -> None:
+def test_workers_share_a_tuning(allneg: Command, tune: tuple[object, ...], tmp_path: Path) -> None:
     done = allneg(*tune, "--workers", 2, "--json")
     assert done.code == 0, done.err
     assert [trial["state"] for trial in done.json["trials"]] == ["finished"] * 3
