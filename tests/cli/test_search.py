@@ -300,12 +300,21 @@ def _kill_one(
     pytest.fail("no worker reached five epochs")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_share_the_trials(allneg: Command, space: Path, tmp_path: Path) -> None:
     done = allneg("search", space, "--out", tmp_path / "out", "--workers", 2)
     assert done.code == 0, done.err
     assert "6 trials: 6 finished" in done.out
     assert len(re.findall(r"^\d of 6: .* finished, valid MRR", done.err, re.MULTILINE)) == 6
     assert "Traceback" not in done.err
+
+
+def test_a_worker_is_a_process_that_runs_trials(space: Path, tmp_path: Path) -> None:
+    worker = Worker.start(["search", str(space), "--out", str(tmp_path / "out")], {})
+    assert os.getpgid(worker.process.pid) == worker.process.pid  # Ctrl-C does not reach it
+    assert (worker.process.wait(120), worker.lines()) == (0, [])
+    statuses = Search(read_space(space), tmp_path / "out").statuses()
+    assert [status.state for status in statuses] == ["finished"] * 6
 
 
 def started(*scripts: str) -> list[Worker]:
