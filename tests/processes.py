@@ -15,15 +15,18 @@ from typing import IO, Any
 
 # Imported once for all processes. The server does not get the paths of the tests.
 PRELOADED = [
-    "pytest", "torch._dynamo", "allneg.training", "allneg.cli.reports", "allneg.serve.app",
-    "allneg.tuning",
+    "pytest", "torch.fx.experimental.symbolic_shapes", "allneg.training", "allneg.cli.reports",
+    "allneg.serve.app", "allneg.tuning",
 ]  # fmt: skip
 
 
-def forks() -> ForkServerContext:
-    """A context whose processes have torch, PyTorch's optimizers and the library imported."""
+def forks(*more: str) -> ForkServerContext:
+    """A context whose processes have torch and the library imported; the first call may add more.
+
+    PyTorch's Adam and SGD need torch._dynamo, which takes as long as torch.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload([*PRELOADED, *more])
     forkserver.ensure_running()  # with these, not with what a benchmark asks for
     return context
 
