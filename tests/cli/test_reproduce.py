@@ -109,6 +109,7 @@ def entries(cell: Cell) -> list[Any]:
     return list(found.seeds) if found is not None else []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_it_trains_missing_cells_and_writes_results(call: Command) -> None:
     done = call("table1", "--rows", "complex", "--seeds", "0,1", "--parallel", "2")
     assert done.code == 0, done.err
@@ -169,6 +170,7 @@ def test_two_commands_do_not_train_the_same_runs(call: Command) -> None:
     assert call("table1", "--limit-seconds", 0).code == 0
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_interrupted_run_is_saved_and_resumed(
     call: Command, write_recipes: Callable[..., None]
 ) -> None:

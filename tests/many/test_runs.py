@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,21 @@ def test_a_signal_to_one_process_saves_and_stops_all(
     check_same(run, uninterrupted())
 
 
-@pytest.fixture
-def sharded(workers: Workers, made: Made) -> Run:
-    """A finished run, whose last checkpoint is in three shards, with a best of its own."""
-    run = made("optimizer.learning_rate=3", "training.epochs=7", "evaluation.every=1")
+@pytest.fixture(scope="module")
+def trained_in_shards(
+    workers: Workers, graph: Graph, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    more = ("optimizer.learning_rate=3", "training.epochs=7", "evaluation.every=1")
+    recipe = Recipe().with_settings([*SETTINGS, *more])
+    run = Run.create(tmp_path_factory.mktemp("sharded") / "run", recipe, graph)
     workers("rows=3", trained, run.folder, None, None)
     return run
+
+
+@pytest.fixture
+def sharded(trained_in_shards: Run, tmp_path: Path) -> Run:
+    """A finished run, whose last checkpoint is in three shards, with a best of its own."""
+    return Run.open(shutil.copytree(trained_in_shards.folder, tmp_path / "run"))
 
 
 def last(run: Run) -> Path:
