@@ -107,6 +107,8 @@ def resume(
     run = opened.with_settings(settings)
     if opened.finished and run.recipe == opened.recipe:
         return run
+    if opened.members:
+        raise RecipeError(f"{folder}: an ensemble is not trained; resume its members")
     hardware, size = run.recipe.hardware, n_processes()
     find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
