@@ -268,7 +268,12 @@ def _beyond(published: Published) -> Iterator[str]:
 def _recipe(ours: Ours) -> str:
     if ours.cell.members:
         return f"Members: {', '.join(TITLES[member.row] for member in ours.cell.members)}."
-    return f"Recipe: {in_words(ours.result)}." if ours.result is not None else ""
+    if ours.result is None:
+        return ""
+    last = ours.result.made_by.training.epochs
+    capped = all(epoch == last for epoch in ours.values("best_epoch"))
+    longer = " The best epoch is the last one, so longer training may help." if capped else ""
+    return f"Recipe: {in_words(ours.result)}.{longer}"
 
 
 def _missed(published: Published) -> Iterator[str]:

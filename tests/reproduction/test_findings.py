@@ -213,6 +213,16 @@ def test_goals_are_judged(page: Callable[..., str]) -> None:
     assert "has .690 and is below its goal of .770." in page((cell, 0.69))
 
 
+def test_a_recipe_that_ends_at_its_best_epoch_may_gain_from_more(
+    page: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    words = "The best epoch is the last one, so longer training may help."
+    assert words not in page((EVERY, 0.9))
+    short = RECIPE.with_settings(["training.epochs=4"])
+    Results(tmp_path / "results").add(EVERY, short, entry(0.9))
+    assert words in page((EVERY, None))
+
+
 def test_the_best_single_model_has_the_best_validation_mrr(
     page: Callable[..., str], tmp_path: Path, entry: Entry
 ) -> None:
