@@ -324,13 +324,17 @@ class Task:
         return ["train", data, "--recipe", str(recipe), "--out", out, "--quiet"]
 
 
+def quick_recipe(recipe: Recipe) -> Recipe:
+    """A small model of the embedded graph with the other settings of a recipe."""
+    shared = ["loss.n_negatives=50"] if recipe.loss.negatives == "shared" else []
+    return recipe.with_settings([*_QUICK, *shared])
+
+
 def make_tasks(cells: Iterable[Cell], seeds: Sequence[int], runs: Path, quick: bool) -> list[Task]:
     """One task per cell and seed: all cells with the first seed, then with the next."""
 
     def task(cell: Cell, seed: int) -> Task:
-        recipe = cell.recipe().with_settings(_QUICK if quick else [])
-        if quick and recipe.loss.negatives == "shared":
-            recipe = recipe.with_settings(["loss.n_negatives=50"])
+        recipe = quick_recipe(cell.recipe()) if quick else cell.recipe()
         members = tuple(task(member, seed) for member in cell.members)
         return Task(cell, recipe.with_settings([f"training.seed={seed}"]), runs, members)
 
