@@ -177,11 +177,11 @@ def test_an_ensemble_is_exported_like_a_run(run: Run, tmp_path: Path) -> None:
 
 def test_an_ensemble_is_not_trained(run: Run, tmp_path: Path) -> None:
     assert resume(run.folder).report.mrr == run.report.mrr
-    with pytest.raises(RecipeError, match="an ensemble is not trained; resume its members"):
+    with pytest.raises(RecipeError, match="an ensemble is not trained; resume the runs"):
         resume(run.folder, settings=["training.epochs=99"])
     copy = shutil.copytree(run.folder, tmp_path / "copy")
     (copy / "status.json").write_text('{"state": "running"}')
-    with pytest.raises(RecipeError, match="an ensemble is not trained; resume its members"):
+    with pytest.raises(RecipeError, match="an ensemble is not trained; resume the runs"):
         resume(copy)
 
 
@@ -211,18 +211,20 @@ def test_a_failure_leaves_no_folder(
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("allneg.runs.ensemble.checkpoint.save", fail)
+    monkeypatch.setattr("allneg.runs.finished.checkpoint.save", fail)
     with pytest.raises(OSError, match="No space left"):
         ensemble([members["complex"].folder, members["rotate"].folder], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("listed", [None, [], "x", [{"name": "a"}], [{"name": 1, "spread": 0.5}]])
+@pytest.mark.parametrize("listed", [None, 3, "x", [{"name": "a"}], [{"name": 1, "spread": 0.5}]])
 def test_damaged_members_are_refused(run: Run, listed: object, tmp_path: Path) -> None:
     folder = shutil.copytree(run.folder, tmp_path / "copy")
     about = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**about, "members": listed}))
-    with pytest.raises(RunError, match=r"run.json: does not list the ensemble's members; damaged"):
+    with pytest.raises(
+        RunError, match=r"run.json: does not list the members of an ensemble; damaged"
+    ):
         Run.open(folder)
 
 

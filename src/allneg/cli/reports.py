@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -147,6 +148,8 @@ def note_if_unfinished(run: Run) -> None:
 
 
 def print_report(report: Report, run: Run, as_json: bool) -> None:
+    if run.members:
+        report = replace(report, ensemble=run.report.ensemble)
     if as_json:
         json_document({"run": str(run.folder), **report.to_json()})
         return

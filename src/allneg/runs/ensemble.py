@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, UsageError
-from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import evaluate, evaluate_baselines, selection_protocol
 from allneg.evaluation.compare import same_data
 from allneg.evaluation.ensemble import (
     Weighting,
@@ -24,11 +24,10 @@ from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES
 from allneg.hardware import device_errors, find_device
 from allneg.models.ensemble import Ensemble, combined
-from allneg.runs import checkpoint, files, folder
-from allneg.runs.run import ENSEMBLE_VERSION, Member, Run, about_hash
+from allneg.runs import folder
+from allneg.runs.finished import write_finished
+from allneg.runs.run import Member, Run
 from allneg.scoring import Shard, Tables
-
-_CHECKPOINT = "epoch-000000-step-00000000"
 
 
 def ensemble(runs: Iterable[Path | str], *, out: Path | str, device: str = "auto") -> Run:
@@ -64,7 +63,8 @@ def ensemble(runs: Iterable[Path | str], *, out: Path | str, device: str = "auto
         Member(run.folder.resolve().name, run.recipe, s)
         for run, s in zip(opened, spreads, strict=True)
     ]
-    return _write(out, graph, members, tables.weights(), report)
+    made = Run(out, opened[0].recipe, members=tuple(members), is_trainable=False)
+    return write_finished(made, graph, tables.weights(), report)
 
 
 def _check(runs: list[Run]) -> Graph:
@@ -118,30 +118,3 @@ def _describe(runs: list[Run], graph: Graph, found: Weighting) -> dict[str, Any]
             )
         },
     }
-
-
-def _write(
-    out: Path, graph: Graph, members: list[Member], weights: dict[str, Tensor], report: Report
-) -> Run:
-    """Write the folder of the run. run.json is last: without it, a folder is not a run."""
-    recipe = members[0].recipe
-    size = sum(tensor.nbytes for tensor in weights.values())
-    files.need_bytes(folder.existing_parent(out), size)
-    folder.claim(out)
-    with files.removed_on_error(out):
-        about = {
-            "format_version": ENSEMBLE_VERSION,
-            "data": graph.name,
-            "recipe": recipe.fixed_tables(),
-            "files": folder.write_graph(out, graph),
-            "members": [member.to_json() for member in members],
-        }
-        run = Run(out, recipe, id=about_hash(about), members=tuple(members))
-        files.write_json(out / "environment.json", folder.environment(recipe.hardware))
-        files.write_text(out / "recipe.toml", recipe.to_toml())
-        saved = checkpoint.Checkpoint(checkpoint.State(), weights, {})
-        checkpoint.save(out / "checkpoints", _CHECKPOINT, saved, run_id=run.id)
-        run.finish(report)
-        files.write_json(out / "run.json", about)
-        files.sync(out.parent)
-    return run

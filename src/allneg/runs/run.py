@@ -34,7 +34,7 @@ from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 FORMAT_VERSION = 2
-ENSEMBLE_VERSION = 3  # of an ensemble, which earlier versions would not understand
+UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
     "finished": "its weights are missing; copy them from a backup, or train again",
@@ -81,6 +81,7 @@ class Run:
     writes: bool = True  # False in processes that leave metrics and status to rank zero
     id: str | None = None  # SHA-256 of run.json, which every checkpoint names; None in format 1
     members: tuple[Member, ...] = ()  # of an ensemble
+    is_trainable: bool = True
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
@@ -114,10 +115,10 @@ class Run:
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
             raise RunError(f"{path}: has no format_version or no data; damaged")
-        if not 1 <= version <= ENSEMBLE_VERSION:
+        if not 1 <= version <= UNTRAINED_VERSION:
             raise RunError(
                 f"{folder}: format version {version}, and this allneg reads up to "
-                f"{ENSEMBLE_VERSION}; install a newer allneg"
+                f"{UNTRAINED_VERSION}; install a newer allneg"
             )
         recipe = _read_recipe(folder / "recipe.toml")
         if version == 1:  # such a run records neither its recipe nor, in checkpoints, its id
@@ -130,8 +131,9 @@ class Run:
             raise RunError(str(error)) from None
         if changes:
             raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
-        members = _read_members(about, path) if version == ENSEMBLE_VERSION else ()
-        return cls(folder, recipe, writes, about_hash(about), members)
+        if version == FORMAT_VERSION:
+            return cls(folder, recipe, writes, about_hash(about))
+        return cls(folder, recipe, writes, about_hash(about), _read_members(about, path), False)
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This run with other settings, of those that may change; nothing is written yet."""
@@ -178,6 +180,10 @@ class Run:
         self.need_weights()
         found = checkpoint.load_best(self.folder / "checkpoints", self.id)
         self.check_shapes(found)
+        found = {
+            name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+            for name, tensor in found.items()
+        }
         shard = Shard.whole(self.graph.n_entities)
         rows = found["entities"], found["relations"]
         return Tables(*rows, shard, self.reciprocal, found.get("shared"))
@@ -205,7 +211,9 @@ class Run:
             if have != shape:
                 raise RunError(f"{self.folder}: {name} in the weights are {have}, not {shape}")
         dtypes = {tensor.dtype for tensor in found.values()}
-        if dtypes not in ({torch.float32}, {torch.float64}):
+        small = [] if self.is_trainable else [torch.bfloat16]
+        allowed = [torch.float32, torch.float64, *small]
+        if dtypes not in [{dtype} for dtype in allowed]:
             kinds = ", ".join(sorted(map(str, dtypes)))
             raise RunError(f"{self.folder}: the weights are {kinds}, not torch.float32")
 
@@ -316,10 +324,9 @@ def about_hash(about: Mapping[str, Any]) -> str:
 
 def _read_members(about: Mapping[str, Any], path: Path) -> tuple[Member, ...]:
     try:
-        first, second, *more = map(Member.from_json, about["members"])
-        return first, second, *more
+        return tuple(map(Member.from_json, about["members"]))
     except (KeyError, TypeError, ValueError, RecipeError):
-        raise RunError(f"{path}: does not list the ensemble's members; damaged") from None
+        raise RunError(f"{path}: does not list the members of an ensemble; damaged") from None
 
 
 def _read_recipe(path: Path) -> Recipe:
