@@ -36,6 +36,7 @@ from allneg.graph.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
 from allneg.runs.ensemble import ensemble
+from allneg.runs.finished import export_bf16
 from allneg.runs.run import about_hash, export
 from allneg.runs.verify import verify
 from allneg.serve.loaded_run import LoadedRun
@@ -70,10 +71,11 @@ class Fuzzer:
         torch.set_num_threads(1)
         home = home.resolve()
         self.home, self.folder, self.canary = home, home / "run", home / "canary"
-        self.templates = [home / "one", home / "other", home / "both"]
+        self.templates = [home / name for name in ("one", "other", "both", "small")]
         make_template(self.templates[0])
         make_template(self.templates[1], "model.name=distmult", "training.seed=1")
-        ensemble(self.templates[:2], out=self.templates[2], device="cpu")
+        both = ensemble(self.templates[:2], out=self.templates[2], device="cpu")
+        export_bf16(both, self.templates[3], "cpu")
         (self.canary / "thesis").mkdir(parents=True)
         for name in ("notes.txt", "thesis/chapter", "thesis/.tmp-draft"):
             (self.canary / name).write_text(name)

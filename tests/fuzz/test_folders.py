@@ -19,9 +19,9 @@ def test_a_run_changed_at_random_is_used_or_refused_and_nothing_else_changes(
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here
     fuzzer = Fuzzer(tmp_path)
-    for seed in range(1, 131):
+    for seed in range(120):
         fuzzer.run(seed)
-    assert fuzzer.outcomes.total() == 130
+    assert fuzzer.outcomes.total() == 120
     done = {outcome.partition(" ")[0] for outcome in fuzzer.outcomes}
     assert done == set(ACTIONS)
     assert {"used", "refused with 4"} <= {outcome.partition(" ")[2] for outcome in fuzzer.outcomes}
