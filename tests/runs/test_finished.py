@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -57,9 +56,15 @@ def test_a_trained_run_has_no_bfloat16_weights(toy_run: Run, tmp_path: Path) -> 
         toy_run.check_shapes(rounded)
 
 
-def test_the_script_prints_sizes_and_mrrs(toy_run: Run, tmp_path: Path) -> None:
-    source = shutil.copytree(toy_run.folder, tmp_path / "one")
-    command = [sys.executable, str(ROOT / "scripts/export_bf16.py"), str(source)]
-    command += ["--out", str(tmp_path / "small"), "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert f"test MRR {Run.open(tmp_path / 'small/one').report.mrr:.5f} instead of" in done.stdout
+def test_the_script_prints_sizes_and_mrrs(
+    toy_run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [str(toy_run.folder), "--out", str(tmp_path), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["export_bf16.py", *arguments])
+    runpy.run_path(str(ROOT / "scripts/export_bf16.py"), run_name="__main__")
+    made = Run.open(tmp_path / "run").report.mrr
+    expected = f"test MRR {made:.5f} instead of {toy_run.report.mrr:.5f}\n"
+    assert capsys.readouterr().out.endswith(expected)
