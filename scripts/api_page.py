@@ -21,7 +21,7 @@ from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
-FUNCTIONS = ("train", "tune", "load", "evaluate", "read_graph", "fit")
+FUNCTIONS = ("train", "tune", "load", "evaluate", "ensemble", "read_graph", "fit")
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
     "Run": (
@@ -30,7 +30,8 @@ CLASSES = {
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",
-        "candidates", "protocol", "baselines", "mrr", "mr", "hits", "count", "to_json", "from_json",
+        "candidates", "protocol", "baselines", "ensemble", "mrr", "mr", "hits", "count",
+        "to_json", "from_json",
     ),
     "Predictor": (
         "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",

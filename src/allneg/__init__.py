@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allneg.predict.predictor import Predictor, load
     from allneg.recipe import Recipe
     from allneg.runs import Run
+    from allneg.runs.ensemble import ensemble
     from allneg.training.callbacks import Callbacks, Watch
     from allneg.training.loop import fit
     from allneg.training.train import train
@@ -38,6 +39,7 @@ __all__ = [
     "Report",
     "Run",
     "Watch",
+    "ensemble",
     "evaluate",
     "fit",
     "load",
@@ -56,6 +58,7 @@ _HOMES = {
     "Callbacks": "training",
     "Problem": "errors",
     "Watch": "training",
+    "ensemble": "runs.ensemble",
     "evaluate": "evaluation",
     "fit": "training",
     "load": "predict.predictor",

@@ -35,7 +35,9 @@ from allneg.errors import AllnegError
 from allneg.graph.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
-from allneg.runs.run import _hash, export
+from allneg.runs.ensemble import ensemble
+from allneg.runs.finished import export_bf16
+from allneg.runs.run import about_hash, export
 from allneg.runs.verify import verify
 from allneg.serve.loaded_run import LoadedRun
 from allneg.training import fit
@@ -69,9 +71,11 @@ class Fuzzer:
         torch.set_num_threads(1)
         home = home.resolve()
         self.home, self.folder, self.canary = home, home / "run", home / "canary"
-        self.templates = [home / "one", home / "other"]
+        self.templates = [home / name for name in ("one", "other", "both", "small")]
         make_template(self.templates[0])
         make_template(self.templates[1], "model.name=distmult", "training.seed=1")
+        both = ensemble(self.templates[:2], out=self.templates[2], device="cpu")
+        export_bf16(both, self.templates[3], "cpu")
         (self.canary / "thesis").mkdir(parents=True)
         for name in ("notes.txt", "thesis/chapter", "thesis/.tmp-draft"):
             (self.canary / name).write_text(name)
@@ -79,11 +83,7 @@ class Fuzzer:
             (self.canary / name).mkdir()
             (self.canary / name / "mine").write_text("mine")
         self.before = self._canary_hash()
-        self.files = sorted(
-            str(path.relative_to(self.templates[0]))
-            for path in self.templates[0].rglob("*")
-            if path.name != ".lock"
-        )
+        self.files: list[str] = []  # of the run, before it is changed
         self.outcomes: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()  # those that could be made
 
@@ -92,6 +92,8 @@ class Fuzzer:
         rng = random.Random(seed)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(rng.choice(self.templates), self.folder, symlinks=True)
+        paths = (path for path in self.folder.rglob("*") if path.name != ".lock")
+        self.files = sorted(str(path.relative_to(self.folder)) for path in paths)
         changes = [self._change(rng) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         if rng.random() < 0.5:
             with contextlib.suppress(Exception):  # it is too damaged
@@ -288,7 +290,9 @@ def forge(folder: Path) -> None:
         if plain.is_folder(path) and path.name.startswith("epoch-"):
             names = [entry.name for entry in path.iterdir() if entry.name != "manifest.json"]
             manifest = {name: _checksum(path / name) for name in names}
-            _write(path / "manifest.json", json.dumps({"run": _hash(about), **manifest}).encode())
+            _write(
+                path / "manifest.json", json.dumps({"run": about_hash(about), **manifest}).encode()
+            )
 
 
 def _checksum(path: Path) -> dict[str, Any]:

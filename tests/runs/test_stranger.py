@@ -21,7 +21,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.runs.files import checksum
-from allneg.runs.run import _hash, export
+from allneg.runs.run import about_hash, export
 from allneg.runs.verify import verify
 from allneg.training import fit
 from allneg.training.train import resume
@@ -61,7 +61,7 @@ def forge(run: Path) -> None:
         names = [path.name for path in folder.iterdir() if path.name != "manifest.json"]
         manifest = {name: checksum(folder / name) for name in names}
         if about["format_version"] > 1:
-            manifest["run"] = _hash(about)  # type: ignore[assignment]
+            manifest["run"] = about_hash(about)  # type: ignore[assignment]
         (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

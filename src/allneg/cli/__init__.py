@@ -26,6 +26,7 @@ _COMMANDS = {
     "reproduce": ("reproduce", "Compare our numbers with those of the paper."),
     "evaluate": ("runs", "Rank a split and print the report."),
     "predict": ("runs", "Answer queries by name."),
+    "ensemble": ("ensemble", "Combine runs into one with better answers."),
     "compare": ("runs", "Test whether one run ranks better than another."),
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -147,6 +148,8 @@ def note_if_unfinished(run: Run) -> None:
 
 
 def print_report(report: Report, run: Run, as_json: bool) -> None:
+    if run.members:
+        report = replace(report, ensemble=run.report.ensemble)
     if as_json:
         json_document({"run": str(run.folder), **report.to_json()})
         return
@@ -157,12 +160,15 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
         *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
         *((f"baseline: {name}", *_cells(metrics)) for name, metrics in report.baselines.items()),
     ]
-    title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
+    title = f"{run.graph.name}, {protocol['split']}: {run.model_name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
     table(title, ("", *columns), rows)
+    _print_members(report)
     _print_relations(report, columns)
     echo(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
-    if len(run.graph.valid):
+    if report.ensemble:
+        echo(f"weights of the members selected by MRR on valid, {report.ensemble['selection']}")
+    elif len(run.graph.valid):
         rules = selection_protocol(run.recipe.evaluation)
         note_seen = "" if rules.filter == "all" else "; its MRR is not comparable with that of test"
         splits = " + ".join(rules.filter_splits("valid"))
@@ -175,6 +181,20 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
             f"{unseen['dropped']:,} left out for entities or relations not in train"
         )
     echo(f"run: {run.folder}")
+
+
+def _print_members(report: Report) -> None:
+    """Print the members of an ensemble and the weights that most relations have."""
+    if not (about := report.ensemble):
+        return
+    rows = [
+        (member["run"], member["model"], member["valid_mrr"], weight)
+        for member, weight in zip(about["members"], about["weights"], strict=True)
+    ]
+    rows.append(("ensemble", "", about["valid_mrr"], None))
+    table("members", ("run", "model", "valid MRR#", "weight#"), rows)
+    n_own = sum(map(len, about["by_relation"].values()))
+    echo(f"{counted(n_own, 'side')} of relations have other weights; --json prints them")
 
 
 def _print_relations(report: Report, columns: Sequence[str]) -> None:

@@ -231,7 +231,9 @@ def info_command(run: Path, as_json: bool) -> None:
         seconds = max(seconds, saved.seconds)
         step = saved.step if saved.epoch == len(metrics) else 0
     if as_json:
-        settings = {"recipe": opened.recipe.to_tables(), "environment": opened.environment}
+        settings: dict[str, Any] = {"recipe": opened.recipe.to_tables()}
+        members = [{"name": m.name, "recipe": m.recipe.to_tables()} for m in opened.members]
+        settings |= {"members": members, "environment": opened.environment}
         progress = {
             "epochs": len(metrics),
             "step": step,
@@ -255,7 +257,10 @@ def info_command(run: Path, as_json: bool) -> None:
     if "reason" in status:
         rows.append(("reason", status["reason"]))
     table(str(run), ("", "value"), rows)
-    echo(opened.recipe.to_toml())
+    for member in opened.members:
+        echo(f"# member {member.name}\n{member.recipe.to_toml()}")
+    if not opened.members:
+        echo(opened.recipe.to_toml())
 
 
 @click.command()

@@ -61,6 +61,8 @@ class Report:
     protocol: Mapping[str, Any]
     # By name: a table with "by_side", and "by_relation" with only MRRs. Empty if not computed.
     baselines: Mapping[str, Any] = field(default_factory=dict)
+    # Of an ensemble: its members, and their weights by relation and side.
+    ensemble: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mrr(self) -> float:
@@ -123,7 +125,7 @@ class Report:
         fields are kept.
         """
         try:
-            content = {"baselines": {}, **content}
+            content = {"baselines": {}, "ensemble": {}, **content}
             baselines = content["baselines"].values()
             groups = [*content["by_relation"].values(), *content["by_category"].values()]
             both = (content["by_side"], *groups, *(table["by_side"] for table in baselines))
@@ -137,7 +139,15 @@ class Report:
             numbers += [mrr[name] for mrr in mrrs for name in ("mrr", *_COLUMNS)]
             texts = [group["category"] for group in content["by_relation"].values()]
             texts += [content["protocol"][name] for name in ("name", "split", "in_words")]
-        except (KeyError, AttributeError, TypeError) as error:
+            if ensemble := content["ensemble"]:
+                members = ensemble["members"]
+                numbers.append(ensemble["valid_mrr"])
+                pairs = zip(members, ensemble["weights"], strict=True)
+                numbers += [number for m, weight in pairs for number in (m["valid_mrr"], weight)]
+                texts += [member[name] for member in members for name in ("run", "model")]
+                sides = [side for table in ensemble["by_relation"].values() for side in table]
+                texts += [ensemble["selection"], *sides]
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise TypeError(f"not a report: {error}") from None
         if not all(map(is_number, numbers)) or not all(isinstance(text, str) for text in texts):
             raise TypeError("not a report: wrong types")

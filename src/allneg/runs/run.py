@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from allneg.errors import RecipeError, RunError
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
+from allneg.models.ensemble import Ensemble
 from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
 from allneg.runs import checkpoint, disk, files, plain
 from allneg.runs.folder import (
@@ -32,6 +34,7 @@ from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 FORMAT_VERSION = 2
+UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
     "finished": "its weights are missing; copy them from a backup, or train again",
@@ -49,13 +52,36 @@ _BLOCK = 1 << 24  # bytes copied at once
 
 
 @dataclass(frozen=True)
+class Member:
+    """One member of an ensemble."""
+
+    name: str  # the folder of its run
+    recipe: Recipe
+    spread: float  # of its scores, see `Ensemble`
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "spread": self.spread, "recipe": self.recipe.to_tables()}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Self:
+        """A member in run.json; a `ValueError` or a `RecipeError` if it is none."""
+        match content:
+            case {"name": str(name), "spread": float(spread), "recipe": dict(recipe)}:
+                if 0 < spread < math.inf:
+                    return cls(name, Recipe.from_saved(recipe), spread)
+        raise ValueError("not a member of an ensemble")
+
+
+@dataclass(frozen=True)
 class Run:
     """One training on disk. The folder holds the triples, so it can be used on any machine."""
 
     folder: Path
-    recipe: Recipe
+    recipe: Recipe  # of an ensemble: that of its first member
     writes: bool = True  # False in processes that leave metrics and status to rank zero
     id: str | None = None  # SHA-256 of run.json, which every checkpoint names; None in format 1
+    members: tuple[Member, ...] = ()  # of an ensemble
+    is_trainable: bool = True
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
@@ -70,7 +96,7 @@ class Run:
             about |= {"recipe": recipe.fixed_tables(), "files": checksums}
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        return cls(folder, recipe, id=_hash(about))
+        return cls(folder, recipe, id=about_hash(about))
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
@@ -89,10 +115,10 @@ class Run:
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
             raise RunError(f"{path}: has no format_version or no data; damaged")
-        if not 1 <= version <= FORMAT_VERSION:
+        if not 1 <= version <= UNTRAINED_VERSION:
             raise RunError(
-                f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
-                " install a newer allneg"
+                f"{folder}: format version {version}, and this allneg reads up to "
+                f"{UNTRAINED_VERSION}; install a newer allneg"
             )
         recipe = _read_recipe(folder / "recipe.toml")
         if version == 1:  # such a run records neither its recipe nor, in checkpoints, its id
@@ -105,7 +131,9 @@ class Run:
             raise RunError(str(error)) from None
         if changes:
             raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
-        return cls(folder, recipe, writes, _hash(about))
+        if version == FORMAT_VERSION:
+            return cls(folder, recipe, writes, about_hash(about))
+        return cls(folder, recipe, writes, about_hash(about), _read_members(about, path), False)
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This run with other settings, of those that may change; nothing is written yet."""
@@ -129,16 +157,36 @@ class Run:
 
     @property
     def model(self) -> Model:
-        return make_model(self.recipe)
+        if not self.members:
+            return make_model(self.recipe)
+        recipes = [member.recipe for member in self.members]
+        reciprocal = [recipe.model.reciprocal for recipe in recipes]
+        spreads = [member.spread for member in self.members]
+        return Ensemble.of([make_model(recipe) for recipe in recipes], reciprocal, spreads)
+
+    @property
+    def model_name(self) -> str:
+        """complex, for example, or ensemble: complex, rotate."""
+        names = ", ".join(member.recipe.model.name for member in self.members)
+        return f"ensemble: {names}" if names else self.recipe.model.name
+
+    @property
+    def reciprocal(self) -> bool:
+        """Whether head queries have relation rows of their own."""
+        return bool(self.members) or self.recipe.model.reciprocal
 
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, after checking that they fit recipe and graph."""
         self.need_weights()
         found = checkpoint.load_best(self.folder / "checkpoints", self.id)
         self.check_shapes(found)
+        found = {
+            name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+            for name, tensor in found.items()
+        }
         shard = Shard.whole(self.graph.n_entities)
         rows = found["entities"], found["relations"]
-        return Tables(*rows, shard, self.recipe.model.reciprocal, found.get("shared"))
+        return Tables(*rows, shard, self.reciprocal, found.get("shared"))
 
     def need_weights(self) -> None:
         """Raise a `RunError` if a run has ended without weights."""
@@ -150,7 +198,7 @@ class Run:
         self, found: Mapping[str, Tensor | StoredTensor], n_entities: int | None = None
     ) -> None:
         """Raise a `RunError` unless tables have their shapes; `n_entities` is that of a shard."""
-        n_relations = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
+        n_relations = self.graph.n_relations * (2 if self.reciprocal else 1)
         rows = self.graph.n_entities if n_entities is None else n_entities
         expected: dict[str, tuple[int, ...]] = {
             "entities": (rows, self.model.entity_width),
@@ -163,7 +211,9 @@ class Run:
             if have != shape:
                 raise RunError(f"{self.folder}: {name} in the weights are {have}, not {shape}")
         dtypes = {tensor.dtype for tensor in found.values()}
-        if dtypes not in ({torch.float32}, {torch.float64}):
+        small = [] if self.is_trainable else [torch.bfloat16]
+        allowed = [torch.float32, torch.float64, *small]
+        if dtypes not in [{dtype} for dtype in allowed]:
             kinds = ", ".join(sorted(map(str, dtypes)))
             raise RunError(f"{self.folder}: the weights are {kinds}, not torch.float32")
 
@@ -267,9 +317,16 @@ class Run:
         return training_lock(self.folder)
 
 
-def _hash(about: Mapping[str, Any]) -> str:
+def about_hash(about: Mapping[str, Any]) -> str:
     """The SHA-256 of the content of run.json: the run's recipe, and its names and triples."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _read_members(about: Mapping[str, Any], path: Path) -> tuple[Member, ...]:
+    try:
+        return tuple(map(Member.from_json, about["members"]))
+    except (KeyError, TypeError, ValueError, RecipeError):
+        raise RunError(f"{path}: does not list the members of an ensemble; damaged") from None
 
 
 def _read_recipe(path: Path) -> Recipe:

@@ -62,10 +62,17 @@ class LoadedRun:
 
     @property
     def card(self) -> schemas.ModelCard:
-        graph, model, report = self.graph, self.run.recipe.model, self.report
+        graph, model, report = self.graph, self.run.model, self.report
         metrics = self.run.metrics()
         return schemas.ModelCard(
-            *(self.id, graph.name, model.name, model.dim, graph.n_entities, graph.n_relations),
+            *(
+                self.id,
+                graph.name,
+                self.run.model_name,
+                model.dim,
+                graph.n_entities,
+                graph.n_relations,
+            ),
             *(len(graph.train), len(graph.valid), len(graph.test)),
             report.mrr if report else None,
             dict(report.hits) if report else None,
