@@ -47,6 +47,8 @@ def evaluate_command(
         rules = selection_protocol(opened.recipe.evaluation)
     report = Report.of(_ranked(opened, split, device, rules), opened.graph)
     report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
+    if (calibration := opened.calibration) is not None:
+        report = replace(report, calibration=calibration.to_json())
     print_report(report, opened, as_json)
 
 
@@ -200,13 +202,17 @@ def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
 
 def _print_table(query: Query, answers: list[Prediction]) -> None:
     rows = [
-        (i, a.entity, a.score, a.probability, f"known ({a.known})" if a.known else "new")
+        (i, *(a.entity, a.score, a.probability, a.calibrated), _known(a.known))
         for i, a in enumerate(answers, 1)
     ]
-    columns = ("#", "answer", "score#", "probability#", "known")
+    columns = ("#", "answer", "score#", "probability#", "calibrated#", "known")
     table(" — ".join(_triple(query, "?")), columns, rows)
     if not answers:
         note("no new answers: all entities are known answers")
+
+
+def _known(split: str | None) -> str:
+    return f"known ({split})" if split else "new"
 
 
 @click.command()
