@@ -14,7 +14,8 @@ from torch import Tensor
 
 from allneg.errors import Diverged, UsageError, counted, printable
 from allneg.evaluation.calibration import Calibration
-from allneg.graph.graph import SPLITS, Graph
+from allneg.evaluation.within import Within
+from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
@@ -114,7 +115,11 @@ class Predictor:
         return [answers.predictions for answers in found]
 
     def ask(
-        self, queries: Sequence[tuple[Side, str, str]], k: int = 10, new: bool = False
+        self,
+        queries: Sequence[tuple[Side, str, str]],
+        k: int = 10,
+        new: bool = False,
+        within: Within | None = None,
     ) -> list[Answers]:
         """The best answers to many queries (side of the answer, known entity, relation)."""
         _check_count(k)
@@ -131,7 +136,7 @@ class Predictor:
             block = torch.tensor(ids[start : start + size], device=self.tables.device)
             side, entity, relation = block.unbind(1)
             # The answer is unknown and not used: the entity fills its field.
-            found += self._best(Queries(side, entity, relation, entity), k, new)
+            found += self._best(Queries(side, entity, relation, entity), k, new, within)
         return found
 
     @torch.no_grad()
@@ -146,7 +151,7 @@ class Predictor:
         queries = Queries.for_side("tail", heads, ids, tails)
         query = query_vectors(self.model, self.tables, queries)
         values = self.model.kernel.scores(query, self.tables.entity_rows(tails[:1]))[:, 0].float()
-        _check_finite(values)
+        check_finite(values)
         splits = [split for (split,) in self._splits(queries, tails.unsqueeze(1))]
         probability = values.softmax(0).tolist()
         found = [
@@ -161,9 +166,9 @@ class Predictor:
         return scores(self.model, self.tables, queries, self.packed).float()
 
     @torch.no_grad()
-    def _best(self, queries: Queries, k: int, new: bool) -> list[Answers]:
+    def _best(self, queries: Queries, k: int, new: bool, within: Within | None) -> list[Answers]:
         values = self.scores(queries)
-        _check_finite(values)
+        check_finite(values)
         total = values.logsumexp(1, keepdim=True)
         unknown = values.clone()
         if "train" in self.known:
@@ -171,6 +176,8 @@ class Predictor:
         if new:
             for known in self.known.values():
                 values[known.pairs(queries)] = -torch.inf
+        if within is not None:
+            values.masked_fill_(within.outside(queries), -torch.inf)
         best, ids = values.topk(min(k, values.shape[1]), dim=1)
         probability = (best - total).exp()
         names = self.graph.vocabulary.entities
@@ -182,7 +189,7 @@ class Predictor:
                 [
                     Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
                     for e, score, p, rate, split in zip(*of_query, splits, strict=True)
-                    if score != -torch.inf  # a known fact, which `new` leaves out
+                    if score != -torch.inf  # left out by `new` or `within`
                 ],
                 total,
             )
@@ -199,6 +206,11 @@ class Predictor:
                 rates[rows] = torch.from_numpy(self.calibration(side, margins[rows.numpy()]))
         return rates
 
+    def splits_of(self, facts: Triples) -> list[str | None]:
+        """The first split that holds each fact, or None: (n, 3) -> n."""
+        queries = Queries.of(torch.from_numpy(facts).to(self.tables.device), "tail")
+        return [split for (split,) in self._splits(queries, queries.answer.unsqueeze(1))]
+
     def _splits(self, queries: Queries, candidates: Tensor) -> list[list[str | None]]:
         """The first split that holds each candidate as an answer, or None: (B, K)."""
         found: list[list[str | None]] = [[None] * candidates.shape[1] for _ in candidates]
@@ -213,7 +225,10 @@ def _check_count(k: int) -> None:
         raise UsageError(f"the number of answers is {k}; use at least 1")
 
 
-def _check_finite(values: Tensor) -> None:
+def check_finite(values: Tensor) -> None:
+    """Raise `Diverged` unless all scores are finite."""
+    if not values.numel():
+        return
     low, high = values.aminmax()  # one pass; a NaN shows up in both
     if not (low.isfinite() and high.isfinite()):
         raise Diverged("a score is not finite: the model has diverged and has no answers")
