@@ -295,7 +295,7 @@ def _selected(queries: Queries, mask: Tensor) -> Queries:
 
 
 def _digest(identity: str) -> Triples:
-    return np.frombuffer(hashlib.sha256(identity.encode()).digest(), dtype=np.int64)
+    return np.frombuffer(hashlib.sha256(identity.encode()).digest(), dtype=np.int64).copy()
 
 
 class _Reach:
