@@ -211,6 +211,17 @@ def test_facts_are_written_in_three_formats(tmp_path: Path) -> None:
         assert read == rows
 
 
+def test_python_gives_the_same_facts() -> None:
+    predictor = make_predictor("complex", 2)
+    found = search(predictor, 4, min_probability=0.01)
+    found.run()
+    assert predictor.complete(4, 0.01) == list(found.facts())
+    only = predictor.complete(relations=["r0"], within=Within.parse("seen", predictor.graph))
+    assert {fact.relation for fact in only} <= {"r0"}
+    classified = predictor.classify([(f.head, f.relation, f.tail) for f in found.facts()])
+    assert [f.probability for f in classified.triples] == pytest.approx(found.found.probability)
+
+
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
         check_format(tmp_path / "new.xlsx")

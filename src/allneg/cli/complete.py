@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import clean, echo, json_document, note, table
+from allneg.cli.output import echo, json_document, note, table
 from allneg.errors import DataError, Interrupted, UsageError, counted, printable
 
 if TYPE_CHECKING:
@@ -185,21 +185,19 @@ def _read_facts(path: Path) -> tuple[list[tuple[str, str, str]], list[bool] | No
     facts: list[tuple[str, str, str]] = []
     labels: list[bool] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        head, relation, tail, *label = [*line.removesuffix("\r").split("\t"), *[""] * 3][
-            : max(3, line.count("\t") + 1)
-        ]
-        is_like_first = len(label) == (len(labels) > 0) or not facts
-        if not (head and relation and tail) or len(label) > 1 or not is_like_first:
+        fields = line.removesuffix("\r").split("\t")
+        is_like_first = not facts or (len(fields) == 4) == bool(labels)
+        if len(fields) not in (3, 4) or "" in fields[:3] or not is_like_first:
             raise DataError(
                 f"{path.name}:{number}: expected head, relation, tail, and in all lines or none a "
-                f"label; found {printable(clean(line))}"
+                f"label; found {printable(line)}"
             )
-        facts.append((head, relation, tail))
-        if label:
-            if label[0].lower() not in _LABELS:
+        facts.append((fields[0], fields[1], fields[2]))
+        if len(fields) == 4:
+            if (label := fields[3].lower()) not in _LABELS:
                 raise DataError(
-                    f"{path.name}:{number}: the label is {printable(label[0])}; "
+                    f"{path.name}:{number}: the label is {printable(fields[3])}; "
                     "write 1, 0, true or false"
                 )
-            labels.append(_LABELS[label[0].lower()])
+            labels.append(_LABELS[label])
     return facts, labels or None

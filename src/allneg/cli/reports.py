@@ -153,10 +153,10 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
         return
     protocol, unseen = report.protocol, report.unseen
     rows = [
-        ("all", *_cells(report.to_json())),
-        *((f"? {side}", *_cells(report.by_side[side])) for side in ("tail", "head")),
-        *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
-        *((f"baseline: {name}", *_cells(metrics)) for name, metrics in report.baselines.items()),
+        ("all", *cells(report.to_json())),
+        *((f"? {side}", *cells(report.by_side[side])) for side in ("tail", "head")),
+        *((name, *cells(metrics)) for name, metrics in report.by_category.items()),
+        *((f"baseline: {name}", *cells(metrics)) for name, metrics in report.baselines.items()),
     ]
     title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
@@ -188,8 +188,8 @@ def _print_relations(report: Report, columns: Sequence[str]) -> None:
             best = report.best_baseline(name, side)
             n_rows += 1
             n_behind += best is not None and best >= metrics[side]["mrr"]
-            cells = (name, f"? {side}", *_cells(metrics[side]))
-            rows.append(cells if best is None else (*cells, best))
+            row = (name, f"? {side}", *cells(metrics[side]))
+            rows.append(row if best is None else (*row, best))
     last = ["best baseline: MRR#"] if report.baselines else []
     table("by relation", ("relation", "", *columns, *last), rows, most=40)
     if report.baselines:
@@ -212,6 +212,6 @@ def _print_reliability(report: Report) -> None:
     echo(f"probabilities by {found.description}")
 
 
-def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
+def cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
     cells = by_heading(metrics) | {"MR": f"{metrics['mr']:,.1f}"}
     return (*cells.values(), metrics["count"])

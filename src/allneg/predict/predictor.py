@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,6 +23,10 @@ from allneg.models import Model
 from allneg.runs import Run
 from allneg.scoring import Tables
 from allneg.scoring.scores import query_vectors, scores
+
+if TYPE_CHECKING:
+    from allneg.predict.classify import Classification
+    from allneg.predict.complete import NewFact
 
 _MAX_SCORES = 1 << 26  # in memory at once
 
@@ -205,6 +209,33 @@ class Predictor:
                 rows = (queries.side == number).cpu()
                 rates[rows] = torch.from_numpy(self.calibration(side, margins[rows.numpy()]))
         return rates
+
+    def classify(
+        self,
+        facts: Sequence[tuple[str, str, str]],
+        labels: Sequence[bool] | None = None,
+        negatives: Sequence[tuple[str, str, str]] | None = None,
+    ) -> Classification:
+        """Scores, probabilities, ranks and verdicts of facts; see `allneg.predict.classify`."""
+        from allneg.predict.classify import classify
+
+        return classify(self, facts, labels, negatives)
+
+    def complete(
+        self,
+        top: int = 10_000,
+        min_probability: float = 0.0,
+        relations: Sequence[str] | None = None,
+        within: Within | None = None,
+    ) -> list[NewFact]:
+        """The most probable new facts of the whole graph; see `allneg.predict.complete`."""
+        from allneg.predict.complete import Completion
+
+        names = self.graph.vocabulary.relations if relations is None else relations
+        ids = sorted({self.graph.vocabulary.relation(name) for name in names})
+        search = Completion(self, ids, top, min_probability, within)
+        search.run()
+        return list(search.facts())
 
     def splits_of(self, facts: Triples) -> list[str | None]:
         """The first split that holds each fact, or None: (n, 3) -> n."""
