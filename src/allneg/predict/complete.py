@@ -40,7 +40,7 @@ from allneg.scoring.scores import query_vectors
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
 _MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
-_NUMBERS = 1 << 22  # in the gathered rows of facts
+_NUMBERS = 1 << 24  # in the gathered rows of facts
 _SLACK = 1e-3  # of a margin, for rounding
 _LOWEST = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
 _BEST = 4  # answers that are looked at first
@@ -72,9 +72,11 @@ class Found:
     def best(self, count: int, more: Found) -> Found:
         """The `count` best of these and more, best first; equal ones by their ids."""
         both = Found(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+        ids = both.triples.T[::-1]
+        both = both[np.lexsort((*ids, -both.evidence, -both.probability))[: 2 * count]]
         # A question that is asked a second time gives its best answers again.
-        both = both[np.unique(both.triples, axis=0, return_index=True)[1]]
-        return both[np.lexsort((-both.evidence, -both.probability))[:count]]
+        first = np.unique(both.triples, axis=0, return_index=True)[1]
+        return both[np.sort(first)[:count]]
 
     def __getitem__(self, index: npt.NDArray[Any]) -> Found:
         return Found(*(column[index] for column in self))
