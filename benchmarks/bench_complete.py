@@ -51,9 +51,8 @@ def measured(folder: Path, device: str) -> dict[str, Any]:
     relations = range(graph.n_relations)
     search = Completion(predictor, relations, most)
     seconds = seconds_of(search.run, predictor.tables.device)
-    hidden = replace(
-        predictor, known={"train": predictor.known["train"]}, stored=predictor.calibration
-    )
+    train = {"train": predictor.known["train"]}
+    hidden = replace(predictor, known=train, stored=predictor.calibration)
     blind = Completion(hidden, relations, most)
     blind.run()
     held_out = np.concatenate([graph.valid, graph.test])
@@ -63,7 +62,7 @@ def measured(folder: Path, device: str) -> dict[str, Any]:
         "questions": search.total, "asked_again": search.n_again, "skipped": search.skipped,
         "seconds": round(seconds, 2), "held_out": len(held_out),
         "precision": precision(blind.found.triples, held_out, graph),
-        "probability": {k: float(blind.found.probability[: int(k)].mean()) for k in map(str, LEVELS)},
+        "probability": {str(k): float(blind.found.probability[:k].mean()) for k in LEVELS},
         "frequency": precision(by_frequency(graph, most), held_out, graph),
     }  # fmt: skip
 
