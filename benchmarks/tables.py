@@ -18,7 +18,7 @@ import mesh_tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-_PAGES = ("data", "explorer", "kernels", "large-graphs", "many-gpus", "speed")
+_PAGES = ("complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "speed")
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
 # Names in result files, and what the tables call them.
@@ -149,6 +149,30 @@ def service(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def completions(reports: list[Report]) -> str:
+    """One line per run: seconds, and the precision of the first facts beside the baseline's."""
+    out = "\n| graph | model | machine | questions | seconds | precision at 1,000 "
+    out += "| at 10,000 | frequency at 1,000 | at 10,000 |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "complete" in report else ():
+            shares = [row[way][k] for way in ("precision", "frequency") for k in ("1000", "10000")]
+            cells = [f"{share:.3f}" for share in shares]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
+            out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
+    return out + "\n"
+
+
+def classifications(reports: list[Report]) -> str:
+    """One line per run."""
+    out = "\n| graph | model | facts | accuracy | F1 | AUC | ECE |\n|---|---|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "classification" in report else ():
+            cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
+            out += " | ".join(cells) + " |\n"
+    return out + "\n"
+
+
 def graphs(reports: list[Report]) -> str:
     """One line per graph of benchmarks/graphs.py."""
     rows = next(report["graphs"] for report in reports if "graphs" in report)
@@ -253,6 +277,8 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "profile": profiles,
     "ranking": rankings,
     "service": service,
+    "complete": completions,
+    "classify": classifications,
     "graphs": graphs,
     "headline": headline,
     **large_tables.TABLES,

@@ -90,6 +90,8 @@ def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str
     found = search(predictor, 8, within=within)
     found.run()
     check(found, expected)
+    n_heads = sum(len(allowed[1, r]) for r in range(graph.n_relations))
+    assert found.total - found.skipped == n_heads
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -96,7 +96,7 @@ def complete_command(
         json_document({"run": str(run), "out": str(out), **numbers, "skipped": search.skipped})
         return
     words = f"{counted(len(search.found), 'new fact')} of {counted(search.total, 'question')}"
-    skipped = f"{search.skipped:,} of them skipped by a bound, " if search.skipped else ""
+    skipped = f"{search.skipped:,} of them not scored, " if search.skipped else ""
     echo(f"{words}, {skipped}in {seconds:.1f} s")
     echo(str(out))
 

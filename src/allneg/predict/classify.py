@@ -3,7 +3,8 @@
 The evidence for a fact is the sum of two log-odds, those of its tail among the answers to
 (head, relation, ?) and of its head among the answers to (?, relation, tail). A fact is called true
 if its evidence reaches a threshold. Thresholds are chosen for the best accuracy on valid: the facts
-of valid are true, and false facts are given or made by replacing one side.
+of valid are true, and false facts, which weigh the same in all, are given or made by replacing one
+side.
 """
 
 from __future__ import annotations
@@ -245,12 +246,17 @@ def _seen(graph: Graph, column: int) -> tuple[Triples, Triples]:
 
 
 def _best_threshold(evidence: Numbers, label: Labels) -> float:
-    """The middle of the widest gap between facts that separates true and false best."""
+    """The middle of the widest gap between facts that separates true and false best.
+
+    True facts and false facts have the same weight in all, however many there are.
+    """
     order = np.argsort(evidence, kind="stable")
     x, true = evidence[order], label[order]
     ends = np.concatenate([[x[0] - 1], x, [x[-1] + 1]])
-    # The accuracy with all facts from i on called true; equal facts cannot be separated.
-    right = np.append(0, np.cumsum(~true)) + np.append(np.cumsum(true[::-1])[::-1], 0)
+    # What is right with all facts from i on called true; equal facts cannot be separated.
+    below, n_true = np.append(0, np.cumsum(~true)), int(true.sum())
+    above = n_true - np.append(0, np.cumsum(true))
+    right = below * max(1, n_true) + above * max(1, len(true) - n_true)
     gap = np.diff(ends)
     best = right == right[gap > 0].max()
     i = int(np.argmax(np.where(best, gap, -1)))

@@ -155,7 +155,7 @@ class Completion:
             self.done = stop
             on_block(self)
         self.agree()
-        again = (self.next >= self._lowest_margin).nonzero().squeeze(1)
+        again = (self.next >= max(self._lowest_margin, _LOWEST)).nonzero().squeeze(1)
         self.n_again = len(again)
         for ids in again.split(self.block):
             if stopped_by():
