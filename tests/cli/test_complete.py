@@ -87,6 +87,7 @@ def test_an_interrupted_search_is_continued(
         (["--out", "new.tsv", "--relation", "inn"], 3, "no relation is called 'inn'"),
         (["--out", "new.tsv", "--within", "nothing"], 3, "write seen, type=RELATION:OBJECT"),
         (["--out", "new.tsv", "--min-probability", "1"], 2, "--min-probability"),
+        (["--out", "no/such/new.tsv"], 2, "there is no such folder; make it"),
         (["--out", "taken.tsv"], 2, "already exists; choose another --out"),
     ],
 )

@@ -67,8 +67,8 @@ def test_the_facts_are_those_of_brute_force(
         check(found, expected)
 
 
-@pytest.mark.parametrize("name", ["complex", "transe"])
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))
 def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str) -> None:
     predictor = make_predictor(name, seed)

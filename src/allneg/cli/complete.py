@@ -63,6 +63,8 @@ def complete_command(
     check_format(out)
     if out.exists():
         raise UsageError(f"{out}: already exists; choose another --out")
+    if not out.parent.is_dir():
+        raise UsageError(f"{out.parent}: there is no such folder; make it, or choose another --out")
     opened = Run.open(run)
     predictor = Predictor.load(run, device or "auto")
     note_if_unfinished(opened)

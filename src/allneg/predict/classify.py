@@ -66,7 +66,7 @@ class Evidence:
                 better, equal = count_candidates(values, queries, every, protocol, shard).unbind(1)
                 rank = 1 + better + equal / 2
                 found = (answer, answer - new.logsumexp(1), rank)
-                parts.append(torch.stack([column.double() for column in found], 1).cpu())
+                parts.append(torch.stack([column.cpu().double() for column in found], 1))
             columns.append(torch.cat(parts).numpy())
         return cls(*np.stack(columns, axis=1).transpose(2, 0, 1))
 

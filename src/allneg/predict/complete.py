@@ -174,7 +174,8 @@ class Completion:
         relation, head = relations[ids // self.n], ids % self.n
         queries = Queries.for_side("tail", head, relation, head)
         kept = self._allowed(queries) & (self.reach(queries) >= lowest)
-        self.skipped += len(ids) - int(kept.sum())
+        if count < self.n:  # the first time
+            self.skipped += len(ids) - int(kept.sum())
         ids, queries = ids[kept], _selected(queries, kept)
         values, logsumexp = self._scores(queries)
         for split in self.predictor.known.keys() - {"train"}:
@@ -238,7 +239,7 @@ class Completion:
         head_score = self._head_scores(triples)
         head_margin = head_score - self.head_logsumexp[key]
         columns = (tail_margin, head_margin, (tail_score + head_score) / 2)
-        tails, heads, score = (column.double().cpu().numpy() for column in columns)
+        tails, heads, score = (column.cpu().double().numpy() for column in columns)
         probability = self.calibration("tail", tails) * self.calibration("head", heads)
         more = Found(triples.cpu().numpy(), probability, log_odds(tails) + log_odds(heads), score)
         enough = probability >= self.needed
