@@ -18,7 +18,7 @@ from brute_force import known_facts, make_predictor
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10_000), reciprocal=st.booleans(), block=st.sampled_from([1, 1000]))
 def test_ranks_of_relations_are_those_of_brute_force(
     name: str, seed: int, reciprocal: bool, block: int

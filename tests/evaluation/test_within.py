@@ -89,7 +89,7 @@ def test_relations_and_objects_may_have_colons(tiny_graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))
 def test_ranks_within_a_set_are_those_of_brute_force(name: str, seed: int, kind: str) -> None:
     predictor = make_predictor(name, seed)

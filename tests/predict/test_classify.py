@@ -28,7 +28,7 @@ from brute_force import known_facts, make_predictor, margins, probabilities
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10_000), reciprocal=st.booleans(), ties=st.booleans())
 def test_evidence_is_that_of_brute_force(
     name: str, seed: int, reciprocal: bool, ties: bool

@@ -40,7 +40,7 @@ def check(found: Completion, expected: dict[tuple[int, int, int], float]) -> Non
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     top=st.sampled_from([1, 3, 10, 1000]),
@@ -68,7 +68,7 @@ def test_the_facts_are_those_of_brute_force(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))
 def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str) -> None:
     predictor = make_predictor(name, seed)
