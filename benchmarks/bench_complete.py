@@ -4,8 +4,9 @@ python benchmarks/bench_complete.py RUN … [--device cuda] [--out benchmarks/re
 
 RUN is a trained run. First, the most probable facts are searched as `allneg complete` does, and
 timed. Then valid and test are hidden: they count as new, and the precision at K is the share of
-them among the first K facts. The baseline ranks new facts (h, r, t) by frequency: the number of
-facts (h, r, ·) times that of facts (·, r, t), divided by that of facts of r.
+them among the first K facts, also with `--within seen`. The baseline ranks new facts (h, r, t) by
+frequency: the number of facts (h, r, ·) times that of facts (·, r, t), divided by that of facts
+of r.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from loops import seconds_of
 from measure import machine
 
+from allneg.evaluation import Within
 from allneg.graph import Graph
 from allneg.graph.graph import Triples, triple_keys
 from allneg.hardware import find_device
@@ -47,14 +49,16 @@ def main() -> None:
 
 def measured(folder: Path, device: str) -> dict[str, Any]:
     run, predictor = Run.open(folder), Predictor.load(folder, device)
-    graph, most = predictor.graph, max(LEVELS)
+    graph, most, device_used = predictor.graph, max(LEVELS), predictor.tables.device
     relations = range(graph.n_relations)
     search = Completion(predictor, relations, most)
-    seconds = seconds_of(search.run, predictor.tables.device)
+    seconds = seconds_of(search.run, device_used)
     train = {"train": predictor.known["train"]}
     hidden = replace(predictor, known=train, stored=predictor.calibration)
     blind = Completion(hidden, relations, most)
     blind.run()
+    seen = Completion(hidden, relations, most, within=Within.parse("seen", graph, device_used))
+    seen.run()
     held_out = np.concatenate([graph.valid, graph.test])
     model = run.recipe.model
     return {
@@ -62,6 +66,7 @@ def measured(folder: Path, device: str) -> dict[str, Any]:
         "questions": search.total, "asked_again": search.n_again, "skipped": search.skipped,
         "seconds": round(seconds, 2), "held_out": len(held_out),
         "precision": precision(blind.found.triples, held_out, graph),
+        "precision_seen": precision(seen.found.triples, held_out, graph),
         "probability": {str(k): float(blind.found.probability[:k].mean()) for k in LEVELS},
         "frequency": precision(by_frequency(graph, most), held_out, graph),
     }  # fmt: skip

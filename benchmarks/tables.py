@@ -151,12 +151,12 @@ def service(reports: list[Report]) -> str:
 
 def completions(reports: list[Report]) -> str:
     """One line per run: seconds, and the precision of the first facts beside the baseline's."""
-    out = "\n| graph | model | machine | questions | seconds | precision at 1,000 "
-    out += "| at 10,000 | frequency at 1,000 | at 10,000 |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
+    out = "\n| graph | model | machine | questions | seconds | complete | `--within seen` "
+    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|\n"
     for report in reports:
         for row in report["rows"] if "complete" in report else ():
-            shares = [row[way][k] for way in ("precision", "frequency") for k in ("1000", "10000")]
-            cells = [f"{share:.3f}" for share in shares]
+            ways = ("precision", "precision_seen", "frequency")
+            cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
             out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
             out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
     return out + "\n"

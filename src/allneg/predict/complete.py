@@ -173,8 +173,9 @@ class Completion:
         relations = torch.tensor(self.relations, device=self.device)
         relation, head = relations[ids // self.n], ids % self.n
         queries = Queries.for_side("tail", head, relation, head)
-        kept = self._allowed(queries) & (self.reach(queries) >= lowest)
+        kept = self._allowed(queries)
         if count < self.n:  # the first time
+            kept &= self.reach(queries) >= lowest if lowest > -torch.inf else True
             self.skipped += len(ids) - int(kept.sum())
         ids, queries = ids[kept], _selected(queries, kept)
         values, logsumexp = self._scores(queries)
