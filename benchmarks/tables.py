@@ -19,7 +19,9 @@ import mesh_tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-_PAGES = ("data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "speed")
+_PAGES = (
+    "complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "speed",
+)  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
 # Names in result files, and what the tables call them.
@@ -147,6 +149,30 @@ def service(reports: list[Report]) -> str:
         memory, grown = report["resident_mib"], max(0.0, report["grown_mib"])
         out += f"\nCPU times are per answer. Memory: {memory:,.0f} MiB; after "
         out += f"{report['requests']:,} answers {grown:.1f} MiB more.\n"
+    return out + "\n"
+
+
+def completions(reports: list[Report]) -> str:
+    """One line per run: seconds, and the precision of the first facts beside the baseline's."""
+    out = "\n| graph | model | machine | questions | seconds | complete | `--within seen` "
+    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "complete" in report else ():
+            ways = ("precision", "precision_seen", "frequency")
+            cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
+            out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
+    return out + "\n"
+
+
+def classifications(reports: list[Report]) -> str:
+    """One line per run."""
+    out = "\n| graph | model | facts | accuracy | F1 | AUC | ECE |\n|---|---|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "classification" in report else ():
+            cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
+            out += " | ".join(cells) + " |\n"
     return out + "\n"
 
 
@@ -282,6 +308,8 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "profile": profiles,
     "ranking": rankings,
     "service": service,
+    "complete": completions,
+    "classify": classifications,
     "graphs": graphs,
     "headline": headline,
     "defaults": defaults,

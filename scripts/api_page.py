@@ -30,12 +30,13 @@ CLASSES = {
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",
-        "candidates", "protocol", "baselines", "ensemble", "mrr", "mr", "hits", "count",
+        "candidates", "protocol", "baselines", "ensemble", "calibration", "mrr", "mr", "hits",
+        "count",
         "to_json", "from_json",
     ),
     "Predictor": (
         "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",
-        "scores",
+        "scores", "classify", "complete", "calibration",
     ),
     "Recipe": (
         "data", "model", "loss", "regularizer", "optimizer", "training", "evaluation", "hardware",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,33 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for code in blocks(TEXTS["README.md"], "python"):
         exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert len(capsys.readouterr().out.splitlines()) == 6  # two metrics, five answers
+
+
+def test_the_story_of_complete_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command and every Python block of docs/complete.md, with smaller trainings."""
+    monkeypatch.chdir(tmp_path)
+    n_commands = 0
+    for language, code in BLOCK.findall(TEXTS["docs/complete.md"]):
+        if language == "python":
+            exec(compile(code, "complete.md", "exec"), {"__name__": "complete"})
+            continue
+        for line in code.splitlines():
+            if not line.startswith("$ "):
+                continue
+            n_commands += 1
+            words = shlex.split(line.removeprefix("$ "))
+            if words[0] != "allneg":
+                subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
+                continue
+            if words[1] == "train":
+                words += ["--set", "training.epochs=2", "--set", "model.dim=16", "--device", "cpu"]
+            cli.main(words[1:], standalone_mode=False)
+    assert n_commands == 13
+    assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
+    facts = (tmp_path / "facts.tsv").read_text().splitlines()
+    assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()
 
 
 @pytest.mark.usefixtures("quick_training")

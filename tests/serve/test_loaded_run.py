@@ -7,7 +7,7 @@ import pytest
 
 from allneg.errors import DataError, Diverged, RunError
 from allneg.graph import Graph
-from allneg.predict.predictor import Calibration
+from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.ensemble import ensemble
@@ -48,7 +48,7 @@ def test_a_diverged_run_among_others_is_named(
 
     monkeypatch.setattr(Run, "tables", diverged)
     if not has_valid:  # found when examples are chosen
-        monkeypatch.setattr(Calibration, "fit", lambda predictor: None)
+        monkeypatch.setattr(Predictor, "calibration", None)
     with pytest.raises(Diverged, match=f"{toy_copy.folder}: a score is not finite"):
         list(map(examples, load_runs([toy_run.folder, toy_copy.folder], {}, "cpu").values()))
 

@@ -5,6 +5,7 @@ import copy
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import pytest
@@ -41,7 +42,8 @@ def recording(loaded: LoadedRun) -> LoadedRun:
     sizes.clear()
     leave.clear()
     found = copy.copy(loaded)
-    found.predictor = RecordingPredictor(**vars(loaded.predictor))
+    parts = {field.name: getattr(loaded.predictor, field.name) for field in fields(Predictor)}
+    found.predictor = RecordingPredictor(**parts)
     return found
 
 
