@@ -19,6 +19,9 @@ _SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
 _GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
 # What it means that a setting has no value.
 UNSET = {
+    ("data", "weight"): "every triple counts the same",
+    ("data", "header"): "found out for each file",
+    ("data", "keep_relations"): "all of them",
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",

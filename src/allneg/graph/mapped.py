@@ -17,19 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, RecipeError
-from allneg.graph.files import TripleFile, file_sha256
+from allneg.graph.files import Files, file_sha256
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
 from allneg.paths import cache_folder, locked, remove, sync
 from allneg.recipe import Data
 
 ROWS = 1 << 20  # triples or names per step
 _BYTES = 1 << 24  # of text per step
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 _TEMPORARY = ".tmp-"  # only our own leftovers begin like this
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
 _IDS = tuple(f"{split}.ids" for split in SPLITS)
-_FILES = (*_NAMES, *_IDS)
+_WEIGHTS, _LABELS = "weights.f32", "labels.tsv"  # empty without weights, without labels
+_FILES = (*_NAMES, *_IDS, _WEIGHTS, _LABELS)
 
 
 class MappedNames(Sequence[str]):
@@ -84,6 +85,16 @@ def append_names(path: Path, names: Iterable[str]) -> None:
             file.write("".join(name + "\n" for name in some).encode(errors="surrogatepass"))
 
 
+def label_lines(labels: Mapping[str, str]) -> Iterator[str]:
+    """Lines of name, tab, label; a label has no tab and no line feed."""
+    return (f"{name}\t{label}" for name, label in labels.items())
+
+
+def labels_of(lines: Iterable[str]) -> dict[str, str]:
+    """The labels in such lines."""
+    return {name: label for name, _, label in (line.partition("\t") for line in lines)}
+
+
 def map_triples(path: Path) -> Triples:
     """The triples of a file: (n, 3). Writing to the array leaves the file unchanged."""
     if not path.stat().st_size:
@@ -110,9 +121,7 @@ def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
     return map_triples(path)
 
 
-def cached_graph(
-    name: str, files: Mapping[str, TripleFile], settings: Data, read: Callable[[Path], Graph]
-) -> Graph:
+def cached_graph(name: str, files: Files, settings: Data, read: Callable[[Path], Graph]) -> Graph:
     """The graph of these files, mapped from the cache; one process makes it by `read`."""
     try:
         graphs = cache_folder() / "graphs"
@@ -137,12 +146,16 @@ def cached_graph(
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _key(name: str, files: Mapping[str, TripleFile], settings: Data) -> str:
+def _key(name: str, files: Files, settings: Data) -> str:
     """A hash of the text and of how it is read."""
     options = asdict(settings)
     del options["name"], options["store"]
     # Notes contain file names, so the same text under another path is another graph.
-    texts = [(split, file.where, file.suffix, file.sha256()) for split, file in files.items()]
+    texts = [
+        (split, file.where, file.suffix, file.sha256())
+        for split, parts in files.items()
+        for file in parts
+    ]
     content = json.dumps([_FORMAT_VERSION, name, texts, options], sort_keys=True)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
@@ -168,6 +181,9 @@ def _write(folder: Path, graph: Graph, key: str) -> None:
     append_names(folder / _NAMES[1], graph.vocabulary.relations)
     for file, split in zip(_IDS, SPLITS, strict=True):
         write_triples(folder / file, graph.split(split))
+    weights = np.empty(0) if graph.weights is None else graph.weights
+    (folder / _WEIGHTS).write_bytes(weights.astype("<f4").tobytes())
+    append_names(folder / _LABELS, label_lines(graph.labels))
     manifest = {
         "format_version": _FORMAT_VERSION,
         "key": key,
@@ -192,7 +208,10 @@ def _load(folder: Path) -> Graph | str:
         entities, relations = (MappedNames.open(folder / file) for file in _NAMES)
         train, valid, test = (map_triples(folder / file) for file in _IDS)
         vocabulary, notes = Vocabulary(entities, tuple(relations)), tuple(manifest["notes"])
-        return Graph(manifest["name"], vocabulary, train, valid, test, notes)
+        labels = labels_of(MappedNames.open(folder / _LABELS))
+        weights = np.fromfile(folder / _WEIGHTS, dtype="<f4").astype(np.float32, copy=False)
+        given = weights if len(weights) else None
+        return Graph(manifest["name"], vocabulary, train, valid, test, notes, labels, given)
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
-from allneg.graph.read import check_source, read_graph
+from allneg.graph.read import check_source, read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
@@ -27,7 +27,7 @@ from allneg.training.memory import check_memory
 
 
 def train(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
@@ -37,7 +37,7 @@ def train(
     stopped_by: Callable[[], int] = lambda: 0,
     watch: Callbacks | None = None,
 ) -> Run:
-    """Train on `data`, the name of a known dataset or a path, and return the finished run.
+    """Train on `data`, anything that `read_graph` takes, and return the finished run.
 
     Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
@@ -62,7 +62,7 @@ def train(
         def create() -> None:
             nonlocal folder, plan
             if not is_ours(folder):
-                graph = read_graph(plan.data.name, plan.data)
+                graph = read_graph(data, plan.data)
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
                 for line in graph.notes:
@@ -132,7 +132,7 @@ def resume(
 
 
 def planned(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
@@ -145,6 +145,7 @@ def planned(
     and the device.
     """
     check_source(data)
+    name = source_name(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
@@ -153,9 +154,9 @@ def planned(
     given = parse_settings(settings)
     if recipe is None:
         tables = _default_tables(model, given, graph)
-    if (other := given.get("data", {}).get("name", str(data))) != str(data):
-        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {str(data)!r}")
-    tables = merged(merged(tables, given), {"data": {"name": str(data)}})
+    if (other := given.get("data", {}).get("name", name)) != name:
+        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
+    tables = merged(merged(tables, given), {"data": {"name": name}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
