@@ -37,6 +37,8 @@ THIRD_PARTY = {
     "platformdirs": ["paths.py"],
     "pooch": ["graph/datasets.py"],
     "requests": ["graph/datasets.py"],  # the errors of a download by pooch
+    "fsspec": ["graph/urls.py"],
+    "pyarrow": ["graph/tables.py", "graph/number.py"],
     "optuna": ["tuning/study.py"],
     "fastapi": ["serve/*.py"],
     "uvicorn": ["serve/*.py"],

@@ -129,7 +129,10 @@ def _print(found: Check) -> None:
     )
     table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
     kinds = dict(zip(graph.vocabulary.relations, found.categories, strict=True))
-    rows = [(name, kinds[name], *counts.values()) for name, counts in found.by_relation.items()]
+    rows = [
+        (graph.shown(name), kinds[name], *counts.values())
+        for name, counts in found.by_relation.items()
+    ]
     columns = ("relation", "heads-tails", *(f"{split}#" for split in found.triples))
     table("Triples by relation", columns, rows, most=20)
     categories = found.category_counts().items()

@@ -96,7 +96,8 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
 
     weight = None if settings.weight is None else column(settings.weight)
     if "," in settings.columns:
-        return Layout(*map(column, settings.columns.split(",")), weight)
+        head, relation, tail = map(column, settings.columns.split(","))
+        return Layout(head, relation, tail, weight)
     letters = [USUAL_NAMES.get(plain_name(name), "-") for name in names]
     if any(letters.count(letter) != 1 for letter in "hrt"):
         return None
@@ -109,7 +110,7 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
         )
     if weight is None and letters.count("w") == 1:
         weight = letters.index("w")
-    return Layout(*map(letters.index, "hrt"), weight)
+    return Layout(letters.index("h"), letters.index("r"), letters.index("t"), weight)
 
 
 def need_layout(names: Sequence[str], found: Found, where: str, settings: Data) -> Layout:
@@ -178,13 +179,15 @@ def checked(
     bad: BadRows,
 ) -> Block:
     """The block of these rows without the bad ones. `numbers` are those of the rows."""
-    names = [column if isinstance(column, list) else list(column) for column in columns]
+    heads, relations, tails = (
+        column if isinstance(column, list) else list(column) for column in columns
+    )
     found = None if weights is None else as_weights(weights)
-    if all(map(_are_names, names)) and (weights is None or found is not None):
-        return Block(*names, found)
+    if all(map(_are_names, (heads, relations, tails))) and (weights is None or found is not None):
+        return Block(heads, relations, tails, found)
     kept: list[Sequence[Any]] = []
-    given = [1.0] * len(names[0]) if weights is None else weights
-    for number, *row, weight in zip(numbers, *names, given, strict=True):
+    given = [1.0] * len(heads) if weights is None else weights
+    for number, *row, weight in zip(numbers, heads, relations, tails, given, strict=True):
         triple = [_as_text(value) for value in row]
         if (problem := problem_of(triple, weight)) is None:
             kept.append((*triple, weight))
@@ -195,8 +198,8 @@ def checked(
                 f"{printable(str(tuple(row)))}; "
                 "`--set data.skip_bad_lines=N` skips up to N bad rows per file",
             )
-    heads, relations, tails, found = ([row[i] for row in kept] for i in range(4))
-    return Block(heads, relations, tails, None if weights is None else as_weights(found))
+    heads, relations, tails, given = ([row[i] for row in kept] for i in range(4))
+    return Block(heads, relations, tails, None if weights is None else as_weights(given))
 
 
 def _as_text(value: object) -> object:
@@ -234,9 +237,13 @@ def keep_relations(
         wanted = {name for name in set(relations) if is_kept(name, settings)}
         rows = [row for row, name in enumerate(relations) if name in wanted]
         n_before, n_after = n_before + len(relations), n_after + len(rows)
-        names = (as_list(column) for column in block[:3])
-        columns = [[column[row] for row in rows] for column in names]
-        yield Block(*columns, None if block.weights is None else block.weights[rows])
+        heads, tails = as_list(block.heads), as_list(block.tails)
+        yield Block(
+            [heads[row] for row in rows],
+            [relations[row] for row in rows],
+            [tails[row] for row in rows],
+            None if block.weights is None else block.weights[rows],
+        )
     if n_before > n_after:
         dropped = (
             f"dropped triples of other relations than data.keep_relations: {n_before - n_after:,}"

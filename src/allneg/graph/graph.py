@@ -75,6 +75,11 @@ class Graph:
             raise RecipeError(f"there is no split {printable(name)}; use {', '.join(SPLITS)}")
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
 
+    def shown(self, name: str) -> str:
+        """A name for people to read: with its label, if it has one."""
+        label = self.labels.get(name)
+        return name if label is None else f"{label} ({name})"
+
     @cached_property
     def categories(self) -> tuple[str, ...]:
         """The category of each relation, as defined by Bordes et al. (2013): (R,).

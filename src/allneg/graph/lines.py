@@ -82,7 +82,8 @@ def read_lines(
         weights = None
         if layout.weights is not None:
             weights = np.array(fields[layout.weights :: width], dtype=np.float32)
-        yield Block(*(fields[column::width] for column in layout[:3]), weights)
+        heads, relations, tails = (fields[column::width] for column in layout[:3])
+        yield Block(heads, relations, tails, weights)
     for kind, text in _NOTES.items():
         if reader.counts[kind]:
             found.notes.append(f"{where}: {text.format(reader.counts[kind])}")

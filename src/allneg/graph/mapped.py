@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Self, overload
@@ -90,9 +91,25 @@ def label_lines(labels: Mapping[str, str]) -> Iterator[str]:
     return (f"{name}\t{label}" for name, label in labels.items())
 
 
-def labels_of(lines: Iterable[str]) -> dict[str, str]:
-    """The labels in such lines."""
-    return {name: label for name, _, label in (line.partition("\t") for line in lines)}
+class LabelFile(Mapping[str, str]):
+    """The labels in a file of such lines, which is read when it is first used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        lines = (line.partition("\t") for line in MappedNames.open(self._path))
+        return {name: label for name, _, label in lines}
+
+    def __getitem__(self, name: str) -> str:
+        return self._labels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
 
 def map_triples(path: Path) -> Triples:
@@ -208,7 +225,7 @@ def _load(folder: Path) -> Graph | str:
         entities, relations = (MappedNames.open(folder / file) for file in _NAMES)
         train, valid, test = (map_triples(folder / file) for file in _IDS)
         vocabulary, notes = Vocabulary(entities, tuple(relations)), tuple(manifest["notes"])
-        labels = labels_of(MappedNames.open(folder / _LABELS))
+        labels = LabelFile(folder / _LABELS)
         weights = np.fromfile(folder / _WEIGHTS, dtype="<f4").astype(np.float32, copy=False)
         given = weights if len(weights) else None
         return Graph(manifest["name"], vocabulary, train, valid, test, notes, labels, given)

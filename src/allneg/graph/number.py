@@ -213,7 +213,7 @@ def _labels(names: Vocabulary, found: Found) -> dict[str, str]:
     """The labels of the names of a graph; shortened IRIs where there is no other."""
     if not found.labels and not found.has_iris:
         return {}
-    labels = {}
+    labels: dict[str, str] = {}
     for kind in (names.entities, names.relations):
         labels |= short_names(kind, found.prefixes)
         labels |= {name: found.labels[name] for name in kind if name in found.labels}

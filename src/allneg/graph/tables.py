@@ -88,7 +88,7 @@ def _blocks(
             weights = as_weights([] if values.null_count else values.to_numpy(zero_copy_only=False))
         has_weights = layout.weights is None or (weights is not None and len(weights))
         if has_weights and all(names is not None for names in legal):
-            yield Block(*legal, weights)
+            yield Block(legal[0], legal[1], legal[2], weights)
         elif len(batch):
             lists = [_decoded(text) for text in texts]
             given = None if layout.weights is None else batch.column(columns[3]).to_pylist()

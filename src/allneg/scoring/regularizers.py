@@ -36,9 +36,12 @@ class Regularizer(ABC):
         """The unweighted penalty of each triple, differentiable: (B, W), (B, V), (B, W) -> (B,)."""
 
     def backward(
-        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+        self, model: Model, rows: BatchRows, queries: Queries, share: float | Tensor, losses: Tensor
     ) -> None:
-        """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients."""
+        """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients.
+
+        `share` is one number, or a tensor (B,) if triples have weights.
+        """
         head, tail = rows.entity, rows.answer
         if not self.reciprocal:
             tails = queries.side.unsqueeze(1) == 0
@@ -47,8 +50,9 @@ class Regularizer(ABC):
         if self.uses_queries and rows.shared is not None:
             relation = model.combine(relation, rows.shared)
         penalty = self.penalty(model, head, relation, tail)
-        penalty.backward(torch.full_like(penalty, share * self.weight))
-        losses.add_(penalty.detach(), alpha=share * self.weight)
+        factor = torch.zeros_like(penalty) + share * self.weight
+        penalty.backward(factor)
+        losses.add_(factor * penalty.detach())
 
 
 class PowerSum(Regularizer):
@@ -63,9 +67,9 @@ class PowerSum(Regularizer):
         return total
 
     def backward(
-        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+        self, model: Model, rows: BatchRows, queries: Queries, share: float | Tensor, losses: Tensor
     ) -> None:
-        if model.separate_roles and not self.reciprocal:
+        if isinstance(share, Tensor) or (model.separate_roles and not self.reciprocal):
             super().backward(model, rows, queries, share, losses)
             return
         head, relation, tail = rows.entity, rows.relation, rows.answer

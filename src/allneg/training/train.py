@@ -24,6 +24,7 @@ from allneg.training.execution import ExecutionPlan
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.trainer import check_weights
 
 
 def train(
@@ -71,6 +72,7 @@ def train(
                     raise RecipeError(
                         f"training.average needs valid triples; {graph.name} has none"
                     )
+                check_weights(plan, graph)
                 Shard.of(graph.n_entities, world)
                 mesh = Mesh(world.rows.size, world.batch.size)
                 ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
