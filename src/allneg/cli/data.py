@@ -83,16 +83,20 @@ def get_command(name: str, as_json: bool) -> None:
 @data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
 @click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
+@options.keep
 @options.settings
 @options.as_json
-def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
+def check_command(
+    source: str, strict: bool, keep: str | None, settings: tuple[str, ...], as_json: bool
+) -> None:
     """Count the triples of PATH_OR_NAME, and report leaks and overlaps between splits."""
     from allneg.graph.check import check
     from allneg.graph.clean import duplicates_note
     from allneg.graph.read import read_graph
     from allneg.recipe import Recipe
 
-    data = Recipe().with_settings(settings).data
+    given = options.with_flags(settings, {"data.keep_relations": keep})
+    data = Recipe().with_settings(given).data
     # Duplicates are kept here in order to count them. The notes describe training.
     graph = read_graph(source, replace(data, keep_duplicates=True))
     found = check(graph)

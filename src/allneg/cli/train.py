@@ -35,6 +35,8 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
+@options.keep
+@options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @options.device
@@ -48,6 +50,8 @@ def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
+    keep: str | None,
+    weight: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
@@ -58,7 +62,7 @@ def train_command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known dataset (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known dataset (`allneg data list`), a path or a URL.
 
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
@@ -68,6 +72,7 @@ def train_command(
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
+    flags |= {"data.keep_relations": keep, "data.weight": weight}
     given = options.with_flags(settings, flags)
     if print_recipe:
         plan = planned(data, model=model, recipe=recipe, settings=given)
