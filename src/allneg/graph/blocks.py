@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +27,53 @@ _NOT_IN_NAMES = re.compile("[\t\n\0\ud800-\udfff]")
 _ORDINALS = ("first", "second", "third")
 
 
+class Fields:
+    """Lines of UTF-8 that all have `width` fields; names are made when they are needed."""
+
+    def __init__(self, data: bytes, separator: str, width: int) -> None:
+        self.data, self.separator, self.width = data, separator, width
+
+    @cached_property
+    def names(self) -> list[str]:
+        text = self.data.decode(errors="surrogatepass").replace("\n", self.separator)
+        return text.split(self.separator)[:-1]
+
+    def alternating(self, columns: Sequence[int]) -> Any:
+        """The names in some columns, line by line, in an Arrow array."""
+        import pyarrow as pa
+
+        codes = np.frombuffer(self.data, dtype=np.uint8)
+        ends = np.flatnonzero((codes == ord(self.separator)) | (codes == ord("\n")))
+        offsets = np.zeros(len(ends) + 1, dtype=np.int64)
+        np.subtract(ends, np.arange(len(ends)), out=offsets[1:])
+        text = self.data.translate(None, f"{self.separator}\n".encode())
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+        names = pa.Array.from_buffers(pa.large_string(), len(ends), buffers)
+        rows = np.arange(0, len(ends), self.width)[:, None]
+        return names.take(pa.array((rows + columns).reshape(-1)))
+
+
+class Column(NamedTuple):
+    """One column of some lines."""
+
+    fields: Fields
+    number: int
+
+
 class Block(NamedTuple):
-    """Some triples: columns of equal length, each a list of names or an Arrow array of text."""
+    """Some triples: columns of equal length. See `as_list` for what a column may be."""
 
     heads: Any
     relations: Any
     tails: Any
     weights: npt.NDArray[np.float32] | None = None  # of each triple in the loss
+
+    @property
+    def n_triples(self) -> int:
+        """The number of triples."""
+        if isinstance(self.relations, Column):
+            return self.relations.fields.data.count(b"\n")
+        return len(self.relations)
 
 
 @dataclass
@@ -263,6 +304,8 @@ def as_list(column: Any) -> list[str]:
     """The names in a column."""
     if isinstance(column, list):
         return column
+    if isinstance(column, Column):
+        return column.fields.names[column.number :: column.fields.width]
     names: list[str] = column.to_numpy(zero_copy_only=False).tolist()
     return names
 

@@ -1,5 +1,6 @@
 """What was read → a graph: split, without duplicates, with notes on what is unusual."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,17 +13,18 @@ import numpy.typing as npt
 
 from allneg.errors import DataError, counted
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
-from allneg.graph.mapped import without_rows
+from allneg.graph.mapped import name_texts, release, without_rows
 from allneg.graph.split import Shares, split_triples
 from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
-# What two names may differ in: which names to look at, and the form they are compared in.
-_LOOK_ALIKES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
-    "spaces around the name": (lambda name: name != name.strip(), str.strip),
-    "Unicode form (NFC, NFD)": (lambda name: not name.isascii(), partial(normalize, "NFC")),
+# What two names may differ in: which names, between line feeds, to look at; and the form in which
+# they are compared.
+_LOOK_ALIKES: dict[str, tuple[Callable[[str], object], Callable[[str], str]]] = {
+    "spaces around the name": (re.compile(r"\n(?:(?=[^\S\n])|(?<=[^\S\n]\n))").search, str.strip),
+    "Unicode form (NFC, NFD)": (lambda text: not text.isascii(), partial(normalize, "NFC")),
 }
 _NAMES = 1 << 22  # names compared at once, roughly
 _GROUP = 1 << 22  # triples per sort, roughly
@@ -72,6 +74,8 @@ def _noted(graph: Graph, *notes: str, **changes: Any) -> Graph:
 def _without_duplicates(graph: Graph, settings: Data) -> Graph:
     """Remove repeated triples within a split, unless settings keep them."""
     repeated, shared = find_duplicates(graph)
+    for split in SPLITS:
+        release(graph.split(split))
     notes, changes = list[str](), dict[str, Any]()
     for split, rows in repeated.items():
         if len(rows):
@@ -165,9 +169,11 @@ def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | No
     n_parts = len(names) // _NAMES + 1
     for part in range(n_parts):
         groups: dict[str, tuple[int, set[str]]] = {}  # normal form: first index, names
-        for index, name in enumerate(names):
-            if is_unusual(name) and hash(form := normal(name)) % n_parts == part:
-                groups.setdefault(form, (index, set()))[1].add(name)
+        for start, text in name_texts(names):
+            some = text.split("\n") if is_unusual(f"\n{text}\n") else ()
+            for index, name in enumerate(some, start):
+                if is_unusual(f"\n{name}\n") and hash(form := normal(name)) % n_parts == part:
+                    groups.setdefault(form, (index, set()))[1].add(name)
         for name in names if groups else ():
             if name in groups:
                 groups[name][1].add(name)

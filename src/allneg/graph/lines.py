@@ -17,8 +17,11 @@ from allneg.errors import DataError, RecipeError, printable
 from allneg.graph.blocks import (
     BadRows,
     Block,
+    Column,
+    Fields,
     Found,
     Layout,
+    as_list,
     as_weights,
     checked,
     find_layout,
@@ -78,12 +81,13 @@ def read_lines(
     check_settings(settings)
     reader = _LineReader(separator, where, settings, found)
     for fields in reader.blocks(stream):
-        layout, width = reader.layout, reader.width
-        weights = None
-        if layout.weights is not None:
-            weights = np.array(fields[layout.weights :: width], dtype=np.float32)
-        heads, relations, tails = (fields[column::width] for column in layout[:3])
-        yield Block(heads, relations, tails, weights)
+        columns = [
+            Column(fields, i) if isinstance(fields, Fields) else fields[i :: reader.width]
+            for i in reader.layout
+            if i is not None
+        ]
+        weights = as_weights(as_list(columns[3])) if len(columns) > 3 else None
+        yield Block(columns[0], columns[1], columns[2], weights)
     for kind, text in _NOTES.items():
         if reader.counts[kind]:
             found.notes.append(f"{where}: {text.format(reader.counts[kind])}")
@@ -176,8 +180,8 @@ class _LineReader:
         self.layout, self.width = layout_of_letters(letters), len(letters)
         self.is_checked = False  # whether the first triple was looked at
 
-    def blocks(self, stream: IO[bytes]) -> Iterator[list[str]]:
-        """The fields of the file as flat lists, `width` fields per triple."""
+    def blocks(self, stream: IO[bytes]) -> Iterator[Fields | list[str]]:
+        """The fields of the file, `width` per triple; those of irregular lines as flat lists."""
         for block in whole_lines(stream):
             if self.offset == 0:
                 _refuse_binary(block, self.where)
@@ -228,7 +232,7 @@ class _LineReader:
             return False
         return not set(names) & {field for row in rows for field in row}
 
-    def _fields(self, block: bytes) -> list[str]:
+    def _fields(self, block: bytes) -> Fields | list[str]:
         data = block.replace(b"\r\n", b"\n") if b"\r" in block else block
         if not data.endswith(b"\n"):
             data += b"\n"
@@ -240,25 +244,34 @@ class _LineReader:
                     f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
                     "is this a file of triples?"
                 )
-        separator = self.separator
         try:
             text = data.decode(self.settings.encoding)
         except UnicodeDecodeError:
             fields = self._line_by_line(self._decoded_lines(data, block))
         else:
-            fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
-            if len(fields) != self.width * data.count(b"\n") or not self._has_weights(fields):
-                fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
-        if not self.is_checked and N_TRIPLES.fullmatch("\t".join(fields[:3])):
-            # With tabs, its lines have three fields, and the dot would become part of the tail.
-            raise DataError(f"{self.where}: this is N-Triples; rename the file to end in .nt")
-        self.is_checked = self.is_checked or bool(fields)
+            if self.settings.encoding != "utf-8":
+                data = text.encode(errors="surrogatepass")
+            found = Fields(data, self.separator, self.width)
+            if regular and self._has_weights(found):
+                self._check_first(found.data.partition(b"\n")[0].decode())
+                return found
+            fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
+        self._check_first("\t".join(fields[:3]))
         return fields
 
-    def _has_weights(self, fields: list[str]) -> bool:
+    def _check_first(self, line: str) -> None:
+        """Raise a `DataError` if the first triple is N-Triples.
+
+        With tabs, its lines have three fields, and the dot would become part of the tail.
+        """
+        if not self.is_checked and N_TRIPLES.fullmatch(line):
+            raise DataError(f"{self.where}: this is N-Triples; rename the file to end in .nt")
+        self.is_checked = self.is_checked or bool(line)
+
+    def _has_weights(self, fields: Fields) -> bool:
         """Whether all weights, if there is a column of them, are numbers above 0."""
         column = self.layout.weights
-        return column is None or as_weights(fields[column :: self.width]) is not None
+        return column is None or as_weights(as_list(Column(fields, column))) is not None
 
     def _decoded_lines(self, data: bytes, block: bytes) -> Iterator[tuple[int, str]]:
         """The lines of `data` that can be decoded, with their numbers; the others are bad lines."""

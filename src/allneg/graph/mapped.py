@@ -6,6 +6,7 @@ appears complete or not at all. The SHA-256 of its files is checked on every use
 
 import hashlib
 import json
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -23,7 +24,7 @@ from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
 from allneg.paths import cache_folder, locked, remove, sync
 from allneg.recipe import Data
 
-ROWS = 1 << 20  # triples or names per step
+ROWS = 1 << 18  # triples or names per step
 _BYTES = 1 << 24  # of text per step
 _FORMAT_VERSION = 5
 _TEMPORARY = ".tmp-"  # only our own leftovers begin like this
@@ -69,19 +70,40 @@ class MappedNames(Sequence[str]):
         return self._read(number, number + 1)
 
     def __iter__(self) -> Iterator[str]:
+        for _, text in self.texts():
+            yield from text.split("\n")
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """The names as texts, joined by line feeds; and the index of the first of each."""
         for start in range(0, len(self), ROWS):
-            yield from self._read(start, min(start + ROWS, len(self))).split("\n")
+            yield start, self._read(start, min(start + ROWS, len(self)))
 
     def _read(self, start: int, stop: int) -> str:
         """The names from `start` to `stop`, joined by line feeds."""
         text = self._text[self._ends[start] + 1 : self._ends[stop]]
         return text.tobytes().decode(errors="surrogatepass")
 
+    def lines(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all names, each followed by a line feed."""
+        return self._text[self._ends[0] + 1 : self._ends[-1] + 1]
+
+
+def name_texts(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The names as blocks of text, joined by line feeds; and the index of the first of each."""
+    if isinstance(names, MappedNames):
+        yield from names.texts()
+        return
+    for start in range(0, len(names), ROWS):
+        yield start, "\n".join(names[start : start + ROWS])
+
 
 def append_names(path: Path, names: Iterable[str]) -> None:
     """Append names to a file, which is created if missing."""
-    rest = iter(names)
     with path.open("ab") as file:
+        if isinstance(names, MappedNames):
+            file.write(names.lines().data)
+            return
+        rest = iter(names)
         while some := list(islice(rest, ROWS)):
             file.write("".join(name + "\n" for name in some).encode(errors="surrogatepass"))
 
@@ -119,6 +141,12 @@ def map_triples(path: Path) -> Triples:
     return np.memmap(path, dtype="<i8", mode="c").reshape(-1, 3)
 
 
+def release(triples: Triples) -> None:
+    """Forget the pages of mapped triples until they are used again."""
+    if isinstance(triples, np.memmap) and (mapping := getattr(triples, "_mmap", None)) is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
 def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> None:
     """Write little-endian int64, row by row, except the sorted rows `skip`."""
     skipped = np.asarray(skip, dtype=np.int64)
@@ -127,6 +155,7 @@ def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> Non
             first, last = np.searchsorted(skipped, (start, start + ROWS))
             kept = np.delete(triples[start : start + ROWS], skipped[first:last] - start, axis=0)
             file.write(kept.astype("<i8").tobytes())
+    release(triples)
 
 
 def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:

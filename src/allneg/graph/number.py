@@ -4,16 +4,17 @@ Names are in a dict, or, for large files where pyarrow is installed, in Arrow's 
 take a third of the time. The ids are the same.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, printable
-from allneg.graph.blocks import Found, as_list
+from allneg.graph.blocks import Column, Found, as_list
 from allneg.graph.clean import Read
 from allneg.graph.files import NAMES, Files, TripleFile
 from allneg.graph.graph import SPLITS, Triples, Vocabulary
@@ -26,25 +27,26 @@ from allneg.recipe import Data
 _CHUNK = 1 << 22  # triples that are numbered together
 _ROWS = 1 << 20  # names per step
 
-_Ids = npt.NDArray[np.int64]
+_Ids: TypeAlias = npt.NDArray[np.int64]
+_Weights: TypeAlias = npt.NDArray[np.float32]
+_File: TypeAlias = tuple[str, TripleFile]  # with its split
+_Chunk: TypeAlias = tuple[str, Triples, _Weights | None]  # of a split
 
 
 def read_files(files: Files, settings: Data, folder: Path | None = None) -> Read:
     """All triples as ids. With `folder`, triples and entity names are mapped from there."""
-    found = Found()
-    if NAMES[0] in files:
-        names, read = _given_names(files), _given_ids
+    found, has_ids = Found(), NAMES[0] in files
+    parts = [(split, file) for split in ("", *SPLITS) for file in files.get(split, ())]
+    names: tuple[_Names, _Names]
+    if has_ids:
+        names = _given_names(files)
+        chunks = _given_ids(parts, names, settings, found)
     else:
         use_arrow = folder is not None and find_spec("pyarrow") is not None
         kind = _ArrowNames if use_arrow else _DictNames
-        names, read = (kind(), kind()), _numbered
-    splits, weights = {}, dict[str, list[npt.NDArray[np.float32]]]()
-    for split in ("", *SPLITS):
-        if split in files:
-            weights[split] = []
-            triples = read(files[split], names, settings, found, weights[split])
-            splits[split] = _stored(triples, folder and folder / f"{split or 'all'}.ids")
-            _check_weights(splits[split], weights[split], files[split])
+        names = kind(), kind()
+        chunks = _numbered(parts, names, settings, found)
+    splits, weights = _stored(chunks, [split for split, _ in parts], folder)
     for split in {"", "train"} & splits.keys():
         if not len(splits[split]):
             where = files[split][0].where
@@ -52,22 +54,21 @@ def read_files(files: Files, settings: Data, folder: Path | None = None) -> Read
     entities: Sequence[str] = names[0].sequence(folder and folder / "entities.txt")
     vocabulary = Vocabulary(entities, tuple(names[1].sequence(None)))
     found.labels |= read_labels(files["nodes"]) if files.get("nodes") else {}
-    given = [weights[split] for split in ("", "train") if weights.get(split)]
     return Read(
         splits=splits,
         names=vocabulary,
         notes=found.notes,
-        weights=np.concatenate(given[0]) if given else None,
+        weights=_checked_weights(weights, splits, files),
         labels=_labels(vocabulary, found),
-        keeps_ids=NAMES[0] in files,
+        keeps_ids=has_ids,
     )
 
 
 class _Names(Protocol):
     """Gives ids to names."""
 
-    def add(self, names: Any) -> None:
-        """Names, in a list or an Arrow array, to be numbered by the next `flush`."""
+    def add(self, *columns: Any) -> None:
+        """Names of some columns, line by line, to be numbered by the next `flush`."""
 
     def flush(self) -> _Ids:
         """The ids of the names that were added since the last call."""
@@ -81,9 +82,12 @@ class _DictNames:
         self.ids = {name: number for number, name in enumerate(names)}
         self.pending: list[_Ids] = []
 
-    def add(self, names: Any) -> None:
-        ids = self.ids
-        found = [ids.setdefault(name, len(ids)) for name in as_list(names)]
+    def add(self, *columns: Any) -> None:
+        lists, ids = [as_list(column) for column in columns], self.ids
+        names = [""] * (len(lists) * len(lists[0]))
+        for number, some in enumerate(lists):
+            names[number :: len(lists)] = some
+        found = [ids.setdefault(name, len(ids)) for name in names]
         self.pending.append(np.array(found, dtype=np.int64))
 
     def flush(self) -> _Ids:
@@ -91,7 +95,10 @@ class _DictNames:
         return ids
 
     def sequence(self, path: Path | None) -> Sequence[str]:
-        return tuple(self.ids) if path is None else _mapped(self.ids, path)
+        if path is None:
+            return tuple(self.ids)
+        append_names(path, self.ids)
+        return MappedNames.open(path)
 
 
 class _ArrowNames:
@@ -102,82 +109,95 @@ class _ArrowNames:
         self.names = pa.array([], pa.large_string())
         self.pending: list[Any] = []
 
-    def add(self, names: Any) -> None:
-        self.pending.append(self.pa.array(names, self.pa.large_string()).dictionary_encode())
+    def add(self, *columns: Any) -> None:
+        pa = self.pa
+        if isinstance(columns[0], Column):
+            names = columns[0].fields.alternating([column.number for column in columns])
+        else:
+            arrays = [pa.array(column, pa.large_string()) for column in columns]
+            n = len(arrays[0])
+            order = np.arange(len(arrays) * n).reshape(len(arrays), n).T.reshape(-1)
+            names = pa.concat_arrays(arrays).take(pa.array(order))
+        self.pending.append(names)
 
     def flush(self) -> _Ids:
-        pa, none = self.pa, self.pa.array([], self.pa.int32())
         # The names so far come first, so they keep their ids.
-        known = pa.DictionaryArray.from_arrays(none, self.names)
-        unified = pa.chunked_array([known, *self.pending]).unify_dictionaries()
-        self.names, self.pending = unified.chunk(0).dictionary, []
-        ids = [chunk.indices.to_numpy() for chunk in unified.chunks]
-        return np.concatenate(ids).astype(np.int64)
+        n_before = len(self.names)
+        encoded = self.pa.chunked_array([self.names, *self.pending]).dictionary_encode()
+        self.names, self.pending = encoded.chunk(encoded.num_chunks - 1).dictionary, []
+        ids = [chunk.indices.to_numpy() for chunk in encoded.chunks]
+        return np.concatenate(ids)[n_before:].astype(np.int64)
 
     def sequence(self, path: Path | None) -> Sequence[str]:
-        blocks = (self.names.slice(start, _ROWS) for start in range(0, len(self.names), _ROWS))
-        names = (name for block in blocks for name in as_list(block))
-        return tuple(names) if path is None else _mapped(names, path)
-
-
-def _mapped(names: Iterable[str], path: Path) -> Sequence[str]:
-    append_names(path, names)
-    return MappedNames.open(path)
+        if path is None:
+            return tuple(as_list(self.names))
+        with path.open("xb") as file:
+            for start in range(0, len(self.names), _ROWS):
+                block = self.names.slice(start, _ROWS)
+                ends = np.frombuffer(block.buffers()[1], np.int64)[start:][: len(block) + 1]
+                text = np.frombuffer(block.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
+                file.write(np.insert(text, ends[1:] - ends[0], ord("\n")).data)
+        return MappedNames.open(path)
 
 
 def _numbered(
-    files: Iterable[TripleFile], names: tuple[_Names, _Names], settings: Data, found: Found,
-    weights: list[npt.NDArray[np.float32]],
-) -> Iterator[Triples]:  # fmt: skip
+    files: Iterable[_File], names: tuple[_Names, _Names], settings: Data, found: Found
+) -> Iterator[_Chunk]:
     """The triples of some files, chunk by chunk."""
     entities, relations = names
-    pending = 0
-    for file in files:
+    pending: list[tuple[str, int, _Weights | None]] = []  # split, triples, weights
+
+    def flush() -> Iterator[_Chunk]:
+        heads, tails = entities.flush().reshape(-1, 2).T
+        triples, start = np.stack([heads, relations.flush(), tails], axis=1), 0
+        for split, count, weights in pending:
+            yield split, triples[start : start + count], weights
+            start += count
+        pending.clear()
+
+    for split, file in files:
         for block in file.blocks(settings, found):
-            entities.add(_alternating(block.heads, block.tails))
+            entities.add(block.heads, block.tails)
             relations.add(block.relations)
-            if block.weights is not None:
-                weights.append(block.weights)
-            pending += len(block.relations)
-            if pending >= _CHUNK:
-                yield _triples(entities.flush(), relations.flush())
-                pending = 0
-    yield _triples(entities.flush(), relations.flush())
+            pending.append((split, block.n_triples, block.weights))
+            if sum(count for _, count, _ in pending) >= _CHUNK:
+                yield from flush()
+    yield from flush()
 
 
-def _alternating(heads: Any, tails: Any) -> Any:
-    """Heads and tails in turn, so that ids follow the order of reading."""
-    if isinstance(heads, list):
-        names = [""] * (2 * len(heads))
-        names[0::2], names[1::2] = heads, tails
-        return names
-    import pyarrow as pa
-
-    order = np.arange(2 * len(heads)).reshape(2, -1).T.reshape(-1)
-    return pa.concat_arrays([heads, tails]).take(pa.array(order))
-
-
-def _triples(entities: _Ids, relations: _Ids) -> Triples:
-    heads, tails = entities.reshape(-1, 2).T
-    return np.stack([heads, relations, tails], axis=1)
-
-
-def _stored(chunks: Iterable[Triples], path: Path | None) -> Triples:
-    """All chunks as one array, which is mapped from `path` if there is one."""
-    if path is None:
-        return np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
-    with path.open("xb") as out:
-        for chunk in chunks:
-            out.write(chunk.astype("<i8").tobytes())
-    return map_triples(path)
+def _stored(
+    chunks: Iterable[_Chunk], splits: Sequence[str], folder: Path | None
+) -> tuple[dict[str, Triples], dict[str, list[_Weights]]]:
+    """The triples of each split, mapped from `folder` if there is one; and their weights."""
+    triples: dict[str, list[Triples]] = {split: [] for split in splits}
+    weights: dict[str, list[_Weights]] = {split: [] for split in splits}
+    with ExitStack() as stack:
+        paths = {split: folder / f"{split or 'all'}.ids" for split in splits} if folder else {}
+        out = {split: stack.enter_context(path.open("xb")) for split, path in paths.items()}
+        for split, some, of_some in chunks:
+            if folder:
+                out[split].write(some.astype("<i8").tobytes())
+            else:
+                triples[split].append(some)
+            weights[split] += [] if of_some is None else [of_some]
+    if folder:
+        return {split: map_triples(path) for split, path in paths.items()}, weights
+    empty = np.empty((0, 3), dtype=np.int64)
+    return {split: np.concatenate([empty, *some]) for split, some in triples.items()}, weights
 
 
-def _check_weights(
-    triples: Triples, weights: Sequence[npt.NDArray[np.float32]], files: Sequence[TripleFile]
-) -> None:
-    if weights and sum(map(len, weights)) != len(triples):
-        where = files[-1].where
+def _checked_weights(
+    weights: dict[str, list[_Weights]], splits: Mapping[str, Triples], files: Files
+) -> _Weights | None:
+    """The weights of train, or of the triples that are to be split."""
+    split = "" if "" in splits else "train"
+    if not weights.get(split):
+        return None
+    found = np.concatenate(weights[split])
+    if len(found) != len(splits[split]):
+        where = files[split][-1].where
         raise DataError(f"{where}: some files have weights and others have none; add them to all")
+    return found
 
 
 def _given_names(files: Files) -> tuple[_Names, _Names]:
@@ -191,22 +211,20 @@ def _given_names(files: Files) -> tuple[_Names, _Names]:
 
 
 def _given_ids(
-    files: Iterable[TripleFile], names: tuple[_Names, _Names], settings: Data, found: Found,
-    weights: list[npt.NDArray[np.float32]],
-) -> Iterator[Triples]:  # fmt: skip
+    files: Iterable[_File], names: tuple[_Names, _Names], settings: Data, found: Found
+) -> Iterator[_Chunk]:
     """The triples of files of ids, as they are."""
     n_entities, n_relations = (len(kind.sequence(None)) for kind in names)
-    for file in files:
+    for split, file in files:
         with file.stream() as stream:
-            for triples, some in read_ids(stream, file.suffix, file.where, settings, found):
+            for triples, weights in read_ids(stream, file.suffix, file.where, settings, found):
                 outside = (triples < 0) | (triples >= (n_entities, n_relations, n_entities))
                 if outside.any():
                     wrong = triples[outside.any(axis=1)][0].tolist()
                     raise DataError(
                         f"{file.where}: the triple {printable(str(wrong))} has an id without a name"
                     )
-                weights += [] if some is None else [some]
-                yield triples
+                yield split, triples, weights
 
 
 def _labels(names: Vocabulary, found: Found) -> dict[str, str]:
