@@ -132,6 +132,7 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     values looks like that.
     """
     heads, relations, tails = (np.flatnonzero(np.bincount(column)) for column in graph.train.T)
+    release(graph.train)
     fewest, letter = min((len(tails), "t"), (len(heads), "h"))
     if len(relations) < _FEWEST_RELATIONS or len(relations) <= fewest:
         return []

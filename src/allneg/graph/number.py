@@ -124,8 +124,10 @@ class _ArrowNames:
         # The names so far come first, so they keep their ids.
         n_before = len(self.names)
         encoded = self.pa.chunked_array([self.names, *self.pending]).dictionary_encode()
-        self.names, self.pending = encoded.chunk(encoded.num_chunks - 1).dictionary, []
-        ids = [chunk.indices.to_numpy() for chunk in encoded.chunks]
+        ids = [np.empty(0, np.int32), *(chunk.indices.to_numpy() for chunk in encoded.chunks)]
+        if encoded.num_chunks:
+            self.names = encoded.chunk(encoded.num_chunks - 1).dictionary
+        self.pending = []
         return np.concatenate(ids)[n_before:].astype(np.int64)
 
     def sequence(self, path: Path | None) -> Sequence[str]:
@@ -137,6 +139,8 @@ class _ArrowNames:
                 ends = np.frombuffer(block.buffers()[1], np.int64)[start:][: len(block) + 1]
                 text = np.frombuffer(block.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
                 file.write(np.insert(text, ends[1:] - ends[0], ord("\n")).data)
+        self.names = self.pa.array([], self.pa.large_string())
+        self.pa.default_memory_pool().release_unused()
         return MappedNames.open(path)
 
 
