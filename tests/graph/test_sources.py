@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -457,13 +458,20 @@ def test_labels_are_kept_in_a_run_and_shown(tmp_path: Path) -> None:
         _ = allneg.Run.open(tmp_path / "run").graph
 
 
-def test_duckdb_writes_a_folder_that_is_read_as_it_is(tmp_path: Path) -> None:
-    """The query of docs/data.md."""
+def test_the_pages_queries_for_duckdb_write_folders_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-    query = page.partition("```sql\n")[2].partition("```")[0]
-    (tmp_path / "dump.csv").write_text("s,p,o\na,r,b\nb,r,c\na,s,c\n")
+    monkeypatch.chdir(tmp_path)
+    Path("dump.csv").write_text("s,p,o\nb,r,a\nb,r,007\na,s,007\nb,r,a\na,comment,x\n")
+    Path("numbered").mkdir()
+    queries = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert len(queries) == 2
     with duckdb.connect() as connection:
-        connection.execute(f"SET file_search_path = '{tmp_path}'")
-        connection.execute(query.replace("'facts/", f"'{tmp_path}/facts/"))
-    graph = whole(tmp_path / "facts")
-    assert sorted(names_of(graph)) == [("a", "r", "b"), ("a", "s", "c"), ("b", "r", "c")]
+        for query in queries:
+            connection.execute(query)
+    expected = [("a", "s", "007"), ("b", "r", "007"), ("b", "r", "a")]
+    assert sorted(names_of(whole("facts"))) == expected
+    numbered = whole("numbered")
+    assert sorted(names_of(numbered)) == expected
+    assert list(numbered.vocabulary.entities) == ["007", "a", "b"]
