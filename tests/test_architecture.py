@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "pooch": ["graph/datasets.py"],
     "requests": ["graph/datasets.py"],  # the errors of a download by pooch
     "fsspec": ["graph/urls.py"],
-    "pyarrow": ["graph/tables.py", "graph/number.py"],
+    "pyarrow": ["graph/blocks.py", "graph/tables.py", "graph/number.py"],
     "optuna": ["tuning/study.py"],
     "fastapi": ["serve/*.py"],
     "uvicorn": ["serve/*.py"],
