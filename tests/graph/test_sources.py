@@ -203,6 +203,17 @@ def test_a_bad_line_of_n_triples_is_located_or_skipped(tmp_path: Path) -> None:
     assert any("2 (not a line of N-Triples: 1, not utf-8: 1)" in note for note in graph.notes)
 
 
+@pytest.mark.parametrize("escape", [r"\uD800", r"\U00110000", r"\u000A", r"\u0000", r"\u0009"])
+def test_escapes_of_no_character_or_of_none_in_a_name_are_bad_lines(
+    tmp_path: Path, escape: str
+) -> None:
+    path = tmp_path / "all.nt"
+    path.write_text(f"<http://x/a> <http://x/r> <http://x/{escape}> .\n<a:a> <a:r> <a:b> .\n")
+    with pytest.raises(DataError, match=r"all\.nt:1: not a line of N-Triples"):
+        whole(path)
+    assert len(whole(path, skip_bad_lines=1).train) == 1
+
+
 def test_damaged_turtle_is_located(tmp_path: Path) -> None:
     (tmp_path / "all.ttl").write_text("<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> oops")
     with pytest.raises(DataError, match=r"all\.ttl:2: not TURTLE"):

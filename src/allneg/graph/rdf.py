@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from allneg.errors import DataError, printable
-from allneg.graph.blocks import BadRows, Block, Found, is_kept, need
+from allneg.graph.blocks import BadRows, Block, Found, is_kept, need, problem_of
 from allneg.graph.lines import whole_lines
 from allneg.recipe import Data
 
@@ -39,7 +39,7 @@ _LINE = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPES = {"\\": r"\\", '"': r"\"", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
+_ESCAPES = {"\\": r"\\", '"': r"\"", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\0": r"\u0000"}
 _TEXT = re.compile(r"\"(.*)\"(?:@([A-Za-z0-9-]+)|\^\^<.*>)?", re.DOTALL)
 
 
@@ -101,13 +101,9 @@ def read_n_triples(stream: IO[bytes], where: str, settings: Data, found: Found) 
                     "not utf-8", f"{where}:{number}: not UTF-8 at byte {error.start} of the line"
                 )
                 continue
-            match = _LINE.fullmatch(text)
-            if match is not None:
-                subject, blank, predicate, value, other, literal = match.groups()
-                if "\\" in text:
-                    subject, predicate, value = map(_iri, (subject, predicate, value))
-                    literal = literal and _canonical(literal)
-                terms.add(subject or blank, predicate, value or other or literal)
+            triple = _triple(text)
+            if triple is not None:
+                terms.add(*triple)
             elif (text := text.strip()) and not text.startswith("#"):
                 reason = "not a line of N-Triples"
                 bad.skip(reason, f"{where}:{number}: {reason}: {printable(text)}")
@@ -116,6 +112,20 @@ def read_n_triples(stream: IO[bytes], where: str, settings: Data, found: Found) 
     terms.note(where)
     if bad.reasons:
         found.notes.append(f"{where}: {bad.note()}")
+
+
+def _triple(line: str) -> tuple[str, str, str] | None:
+    """The terms of a line of N-Triples, or None."""
+    if (match := _LINE.fullmatch(line)) is None:
+        return None
+    subject, blank, predicate, value, other, literal = match.groups()
+    triple = subject or blank, predicate, value or other or literal
+    if "\\" in line:
+        try:
+            triple = _plain(triple[0]), _plain(triple[1]), _plain(triple[2])
+        except ValueError:  # an escape of no character
+            return None
+    return None if problem_of(triple) else triple
 
 
 def read_rdf(
@@ -147,8 +157,8 @@ def read_rdf(
     terms.note(where)
 
 
-def _iri(iri: str | None) -> str | None:
-    return iri and unescaped(iri)
+def _plain(term: str) -> str:
+    return _canonical(term) if term.startswith('"') else unescaped(term)
 
 
 def _canonical(literal: str) -> str:
@@ -162,12 +172,14 @@ def _canonical(literal: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The characters that escapes of N-Triples stand for."""
+    """The characters that escapes of N-Triples stand for; a `ValueError` if there is none."""
     if "\\" not in text:
         return text
 
     def character(match: re.Match[str]) -> str:
         code = match[1] or match[2]
+        if code and 0xD800 <= int(code, 16) < 0xE000:
+            raise ValueError("half of a surrogate pair")
         return chr(int(code, 16)) if code else _CHARACTERS.get(match[3], match[3])
 
     return _ESCAPE.sub(character, text)
