@@ -182,7 +182,9 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("click", "rich", "platformdirs", "matplotlib", "triton"):
+        if name.partition(".")[0] in (
+            "click", "rich", "platformdirs", "matplotlib", "triton", "pyarrow", "pyoxigraph"
+        ):
             raise ModuleNotFoundError(f"{name} is not installed")
 
 sys.meta_path.insert(0, Blocker())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,23 @@ def test_neo4j_files_are_one_graph_with_labels(
     write_tsv(tmp_path.parent / "same.tsv", countries["train"])
     same = read_graph(tmp_path.parent / "same.tsv", Data(valid_share=0, test_share=0))
     assert graph_hashes(graph) == graph_hashes(same)
+
+
+def test_two_id_spaces_of_neo4j_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id:ID(Person),name\n1,Ada\n")
+    (tmp_path / "films.csv").write_text("id:ID(Film),name\n1,Alien\n")
+    (tmp_path / "likes.csv").write_text(":START_ID(Person),:END_ID(Film),:TYPE\n1,1,LIKES\n")
+    with pytest.raises(DataError, match="several ID spaces"):
+        read_graph(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["zip", "gztar"])
+def test_tables_are_read_from_archives(
+    tmp_path: Path, countries: dict[str, list[Triple]], hashes: dict[str, str], form: str
+) -> None:
+    folder = write_folder(tmp_path / "countries", "parquet", countries)
+    path = shutil.make_archive(str(folder), form, folder)
+    assert graph_hashes(read_graph(path)) == hashes
 
 
 AWKWARD = [

@@ -103,7 +103,7 @@ def test_any_three_splits_are_the_same_on_disk(
     source = folder_of(
         tmp_path / "toy", train=as_text(train), valid=as_text(valid), test=as_text(test)
     )
-    assert_equal(*both(source, Data(drop_unseen=drop, keep_duplicates=keep)))
+    assert_equal(*both(source, Data(header=False, drop_unseen=drop, keep_duplicates=keep)))
 
 
 @settings(
@@ -115,7 +115,16 @@ def test_one_file_is_split_the_same_way(
 ) -> None:
     path = tmp_path / "one.tsv"
     path.write_bytes(as_text([("first", "r", "second"), *found]))
-    assert_equal(*both(path, Data(split_seed=seed, valid_share=0.3, test_share=0.3)))
+    assert_equal(*both(path, Data(header=False, split_seed=seed, valid_share=0.3, test_share=0.3)))
+
+
+def test_a_graph_on_disk_is_the_same_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(number, "find_spec", lambda _: None)
+    monkeypatch.setattr(number, "_ArrowNames", None)
+    valid = "ä\tr\tnew\n".encode()
+    assert_equal(*both(folder_of(tmp_path / "toy", train=TRAIN, valid=valid)))
 
 
 def test_compressed_files_and_archives_are_the_same_on_disk(tmp_path: Path) -> None:

@@ -381,7 +381,10 @@ def test_a_url_may_be_a_folder_of_parts(tmp_path: Path) -> None:
         ("file:///no/such/file.tsv", "no such file or folder"),
     ],
 )
-def test_a_url_that_cannot_be_opened_is_one_error(url: str, message: str) -> None:
+def test_a_url_that_cannot_be_opened_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    monkeypatch.setattr("allneg.graph.datasets._RETRIES", 0)
     with pytest.raises(DataError, match=message):
         read_graph(url)
 

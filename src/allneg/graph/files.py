@@ -348,6 +348,9 @@ class _LimitedStream(io.RawIOBase):
         buffer[: len(block)] = block
         return len(block)
 
+    def seekable(self) -> bool:
+        return self.stream.seekable()
+
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self.stream.seek(offset, whence)
 

@@ -29,6 +29,8 @@ def split_file(path: Path, out: Path, settings: Data, relation_shares: Shares) -
         if "" not in files:
             raise DataError(f"{path}: an archive that is already split; pass one file of triples")
         read = read_files(files, settings)
+    if read.weights is not None:
+        raise DataError(f"{path}: has weights, which are not written; train on the file itself")
     graph = cleaned(path.name, read, settings, relation_shares)
     temporary = out.with_name(f".tmp-{os.getpid()}-{out.name}")
     try:
