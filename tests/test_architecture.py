@@ -37,12 +37,13 @@ THIRD_PARTY = {
     "platformdirs": ["paths.py"],
     "pooch": ["graph/datasets.py"],
     "requests": ["graph/datasets.py"],  # the errors of a download by pooch
+    "fsspec": ["graph/urls.py"],
+    "pyarrow": ["graph/blocks.py", "graph/tables.py", "graph/number.py", "predict/complete.py"],
     "optuna": ["tuning/study.py"],
     "fastapi": ["serve/*.py"],
     "uvicorn": ["serve/*.py"],
     "starlette": ["serve/*.py"],
     "pydantic": ["serve/*.py"],
-    "pyarrow": ["predict/complete.py"],
     "openTSNE": ["predict/*.py", "serve/*.py"],
     "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }
@@ -181,7 +182,9 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("click", "rich", "platformdirs", "matplotlib", "triton"):
+        if name.partition(".")[0] in (
+            "click", "rich", "platformdirs", "matplotlib", "triton", "pyarrow", "pyoxigraph"
+        ):
             raise ModuleNotFoundError(f"{name} is not installed")
 
 sys.meta_path.insert(0, Blocker())

@@ -180,6 +180,22 @@ def test_the_story_of_complete_runs(
 
 
 @pytest.mark.usefixtures("quick_training")
+def test_the_python_of_the_page_on_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "data"}
+    # Spark is not installed for tests.
+    shown = [code for code in blocks(TEXTS["docs/data.md"], "python") if "spark." not in code]
+    for code in shown:
+        exec(compile(code, "docs/data.md", "exec"), namespace)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 2 (")
+    assert "Prediction(" in lines[1]
+    assert lines[2] == "Berlin (http://example.org/Q64)"
+    assert lines[3].endswith("dropped literals (data.keep_literals): 1']")
+    assert lines[4:] == ["2 1", "[1. 2.]"]
+    assert namespace["graph"].vocabulary.entities == ("Berlin", "Germany")
+
+
+@pytest.mark.usefixtures("quick_training")
 def test_the_example_of_a_model_trains_and_predicts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

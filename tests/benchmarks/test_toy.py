@@ -171,6 +171,14 @@ def test_the_large_benchmark_reads_plans_and_trains(ids, home, tmp_path):
     assert all(row["planned_bytes"] > 0 for row in report["rows"])
 
 
+def test_the_reading_benchmark_reads_text_and_parquet(home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_reading.py", "--toy", "--out", str(out), home=home)
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 3
+    assert {(row["entities"], row["triples"]) for row in rows} == {(2000, 7973)}
+
+
 def test_the_page_of_large_graphs_names_every_machine(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import tables

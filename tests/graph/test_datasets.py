@@ -217,7 +217,7 @@ def test_no_connection_is_one_clear_message(
 @pytest.mark.usefixtures("cache")
 def test_without_pooch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=r"install pooch; or put wn18\.tar\.xz into a folder"):
+    with pytest.raises(DataError, match=r"install pooch\.\n.* put wn18\.tar\.xz into a folder"):
         read_graph("wn18")
 
 

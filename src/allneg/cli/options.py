@@ -1,5 +1,6 @@
 """Options that several commands share, by the names of their parameters."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,10 @@ settings = click.option(
     metavar="PART.FIELD=VALUE",
     help="Change a setting of the recipe, such as model.dim=200. May be repeated.",
 )
+keep = click.option(
+    "--keep", metavar="RELATIONS", help="Read only these relations of DATA, such as P31,P279."
+)
+weight = click.option("--weight", metavar="COLUMN", help="The column with weights of triples.")
 device_option = click.option(
     "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
 )
@@ -55,4 +60,11 @@ run = click.argument("run", type=PATH)
 
 def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:
     """The settings, overridden by the flags that were given: {"hardware.device": "cpu"}."""
-    return [*settings, *(f"{name}={value}" for name, value in flags.items() if value is not None)]
+    return [
+        *settings,
+        *(f"{name}={_toml(value)}" for name, value in flags.items() if value is not None),
+    ]
+
+
+def _toml(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else value

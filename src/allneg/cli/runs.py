@@ -14,6 +14,7 @@ from allneg.errors import DataError, RunError, counted, printable
 
 if TYPE_CHECKING:
     from allneg.evaluation.ranks import Protocol, Ranking
+    from allneg.graph.graph import Graph
     from allneg.graph.queries import Side
     from allneg.predict.predictor import Prediction
     from allneg.runs import Run
@@ -198,7 +199,7 @@ def predict_command(
             documents.append({**given, "answers": [answer.to_json() for answer in found]})
         json_document(documents[0]["answers"] if file is None else documents)
     elif file is None:
-        _print_table(queries[0], answers[0])
+        _print_table(queries[0], answers[0], predictor.graph)
     else:
         for query, found in zip(queries, answers, strict=True):
             for a in found:
@@ -246,13 +247,13 @@ def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
     return (entity, relation, answer) if side == "tail" else (answer, relation, entity)
 
 
-def _print_table(query: Query, answers: list[Prediction]) -> None:
+def _print_table(query: Query, answers: list[Prediction], graph: Graph) -> None:
     rows = [
-        (i, *(a.entity, a.score, a.probability, a.calibrated), _known(a.known))
+        (i, graph.shown(a.entity), a.score, a.probability, a.calibrated, _known(a.known))
         for i, a in enumerate(answers, 1)
     ]
     columns = ("#", "answer", "score#", "probability#", "calibrated#", "known")
-    table(" — ".join(_triple(query, "?")), columns, rows)
+    table(" — ".join(map(graph.shown, _triple(query, "?"))), columns, rows)
     if not answers:
         note("no answers: all entities are left out")
 

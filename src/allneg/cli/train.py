@@ -19,6 +19,9 @@ _SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
 _GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
 # What it means that a setting has no value.
 UNSET = {
+    ("data", "weight"): "every triple counts the same",
+    ("data", "header"): "found out for each file",
+    ("data", "keep_relations"): "all of them",
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
@@ -32,6 +35,8 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
+@options.keep
+@options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @options.device
@@ -45,6 +50,8 @@ def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
+    keep: str | None,
+    weight: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
@@ -55,7 +62,7 @@ def train_command(
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known dataset (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known dataset (`allneg data list`), a path or a URL.
 
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
@@ -65,6 +72,7 @@ def train_command(
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
+    flags |= {"data.keep_relations": keep, "data.weight": weight}
     given = options.with_flags(settings, flags)
     if print_recipe:
         plan = planned(data, model=model, recipe=recipe, settings=given)

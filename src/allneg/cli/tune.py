@@ -36,6 +36,8 @@ _SHOW_SECONDS = 2.0  # between two updates of the table
 @click.option("--out", type=options.PATH, help="The folder of the tuning.")
 @click.option("--models", metavar="NAMES", help="Such as complex,rotate,transe, which are tried.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
+@options.keep
+@options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @options.device
@@ -48,6 +50,8 @@ def tune_command(
     out: Path | None,
     models: str | None,
     workers: int,
+    keep: str | None,
+    weight: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
@@ -67,6 +71,7 @@ def tune_command(
     from allneg.tuning import DEFAULT_MODELS, Tuning
 
     flags = {"hardware.device": device, "training.seed": seed}
+    flags |= {"data.keep_relations": keep, "data.weight": weight}
     names = DEFAULT_MODELS if models is None else [name.strip() for name in models.split(",")]
     folder = free_folder(data, "tune") if out is None else out
     tuning = Tuning(data, folder, minutes, names, options.with_flags(settings, flags))

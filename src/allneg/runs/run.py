@@ -22,9 +22,9 @@ from allneg.models.ensemble import Ensemble
 from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
 from allneg.runs import checkpoint, disk, files, plain
 from allneg.runs.folder import (
-    GRAPH_FILES,
     claim,
     environment,
+    graph_files,
     is_free,
     read_graph,
     training_lock,
@@ -397,7 +397,7 @@ def export(run: Run, out: Path) -> None:
         checksums = {path.name: files.checksum(path) for path in target.iterdir()}
         checkpoint.write_manifest(target, checksums, run.id)
         files.write_text(target.parent / "last", f"{last.name}\n")
-        for name in GRAPH_FILES:
+        for name in graph_files(run.folder):
             _copy(run.folder / name, out / name)
         for name in _COPIED:
             if plain.exists(run.folder / name):

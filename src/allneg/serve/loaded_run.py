@@ -49,7 +49,8 @@ class LoadedRun:
 
     @classmethod
     def load(cls, folder: Path, id: str, labels: Mapping[str, str], device: str) -> LoadedRun:
-        return cls(id, Run.open(folder), Predictor.load(folder, device), labels)
+        run = Run.open(folder)
+        return cls(id, run, Predictor.load(folder, device), {**run.graph.labels, **labels})
 
     def entity_id(self, name: str) -> int:
         return _id("entity", name, self.vocabulary.entity_ids, self.entity_index)

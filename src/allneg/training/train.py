@@ -8,7 +8,7 @@ from typing import Any
 
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
-from allneg.graph.read import check_source, read_graph
+from allneg.graph.read import check_source, read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
@@ -24,10 +24,11 @@ from allneg.training.execution import ExecutionPlan
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.trainer import check_weights
 
 
 def train(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
@@ -37,7 +38,7 @@ def train(
     stopped_by: Callable[[], int] = lambda: 0,
     watch: Callbacks | None = None,
 ) -> Run:
-    """Train on `data`, the name of a known dataset or a path, and return the finished run.
+    """Train on `data`, anything that `read_graph` takes, and return the finished run.
 
     Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
@@ -62,7 +63,7 @@ def train(
         def create() -> None:
             nonlocal folder, plan
             if not is_ours(folder):
-                graph = read_graph(plan.data.name, plan.data)
+                graph = read_graph(data, plan.data)
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
                 for line in graph.notes:
@@ -71,6 +72,7 @@ def train(
                     raise RecipeError(
                         f"training.average needs valid triples; {graph.name} has none"
                     )
+                check_weights(plan, graph)
                 Shard.of(graph.n_entities, world)
                 mesh = Mesh(world.rows.size, world.batch.size)
                 ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
@@ -135,7 +137,7 @@ def resume(
 
 
 def planned(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
@@ -148,6 +150,7 @@ def planned(
     and the device.
     """
     check_source(data)
+    name = source_name(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
@@ -156,9 +159,9 @@ def planned(
     given = parse_settings(settings)
     if recipe is None:
         tables = _default_tables(model, given, graph)
-    if (other := given.get("data", {}).get("name", str(data))) != str(data):
-        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {str(data)!r}")
-    tables = merged(merged(tables, given), {"data": {"name": str(data)}})
+    if (other := given.get("data", {}).get("name", name)) != name:
+        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
+    tables = merged(merged(tables, given), {"data": {"name": name}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)

@@ -20,7 +20,7 @@ from allneg.errors import (
     close_names,
 )
 from allneg.evaluation import Report
-from allneg.graph import read_graph
+from allneg.graph.read import read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
@@ -49,7 +49,7 @@ _POLL_SECONDS = 0.5  # while other processes train
 
 
 def tune(
-    data: str | Path,
+    data: Any,
     *,
     minutes: float,
     out: str | Path | None = None,
@@ -64,7 +64,7 @@ def tune(
     `out`, or a new one under runs/, has all trials, results.json and the best run, whose report is
     on test. The same call continues a tuning that was interrupted.
     """
-    folder = free_folder(str(data), "tune") if out is None else Path(out)
+    folder = free_folder(source_name(data), "tune") if out is None else Path(out)
     tuning = Tuning(data, folder, minutes, models, settings)
     tuning.run(stopped_by)
     run = tuning.finish()
@@ -99,7 +99,7 @@ class Tuning:
 
     def __init__(
         self,
-        data: str | Path,
+        data: Any,
         out: Path,
         minutes: float,
         models: Sequence[str] = DEFAULT_MODELS,
@@ -113,7 +113,8 @@ class Tuning:
         for name in models:
             if name not in MODELS:
                 raise UsageError(f"there is no model {name!r}{close_names(name, MODELS)}")
-        self.data, self.out, self.minutes, self.models = str(data), out, minutes, tuple(models)
+        self.data, self.out, self.minutes = source_name(data), out, minutes
+        self.models = tuple(models)
         self._given = parse_settings(settings)
         if "name" in self._given.get("model", {}):
             raise UsageError("model.name is tuned: choose the models by --models")
@@ -121,7 +122,7 @@ class Tuning:
         self.device = find_device(plan.hardware.device)
         check_engine(plan.hardware.engine, self.device)
         Mesh.of(plan.hardware.mesh, 1)  # one process trains a trial
-        self.graph = read_graph(plan.data.name, plan.data)
+        self.graph = read_graph(data, plan.data)
         if not len(self.graph.valid):
             raise DataError(f"{self.graph.name}: valid has no triples; tuning selects by valid MRR")
         self.neighbours = Neighbours(self._open(), frozenset(self._settings(*self._given)))
