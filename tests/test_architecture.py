@@ -42,6 +42,7 @@ THIRD_PARTY = {
     "uvicorn": ["serve/*.py"],
     "starlette": ["serve/*.py"],
     "pydantic": ["serve/*.py"],
+    "pyarrow": ["predict/complete.py"],
     "openTSNE": ["predict/*.py", "serve/*.py"],
     "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }

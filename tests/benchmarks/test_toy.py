@@ -232,3 +232,45 @@ def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
         ("tiny", m) for m in ("complex", "transe")
     ]
     assert all(0 < row["mrr"] <= 1 for row in rows)
+
+
+def test_the_benchmark_of_complete_counts_held_out_facts(toy_run, home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_complete.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert (row["data"], row["questions"], row["held_out"]) == ("tiny", 36, 5)
+    # All new facts are found, so all held-out ones are among them.
+    assert row["precision"] == {"1000": 5 / 1000, "10000": 5 / 10_000}
+    assert row["seconds"] >= 0
+
+
+def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import bench_complete
+
+    train = tiny_graph.train.tolist()
+    n = tiny_graph.n_entities
+
+    def score(h, r, t):
+        facts = [fact for fact in train if fact[1] == r]
+        return sum(a == h for a, _, _ in facts) * sum(c == t for _, _, c in facts) / len(facts)
+
+    every = [(h, r, t) for h in range(n) for r in range(3) for t in range(n)]
+    expected = sorted((score(*f) for f in every if list(f) not in train), reverse=True)
+    for count in (1, 5, 40):
+        found = bench_complete.by_frequency(tiny_graph, count)
+        assert [score(*fact) for fact in found.tolist()] == pytest.approx(expected[:count])
+        assert not any(fact in train for fact in found.tolist())
+
+
+def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_classify.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["facts"] == 6
+    assert 0 <= row["accuracy"] <= 1
+    assert row.keys() >= {"f1", "auc", "ece"}
+    _run("bench_classify.py", str(toy_run.folder), "--write", str(tmp_path / "facts"), home=home)
+    assert len((tmp_path / "facts" / "valid-false.tsv").read_text().splitlines()) == 2
+    lines = (tmp_path / "facts" / "test-labelled.tsv").read_text().splitlines()
+    assert [line[-1] for line in lines] == list("111000")

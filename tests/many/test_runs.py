@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ def check_same(run: Run, other: Run) -> None:
     for ours, theirs in zip(run.metrics(), other.metrics(), strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
         assert ours.get("valid") == theirs.get("valid")
-    assert run.report == other.report
+    # Only one process learns the calibration; for others it is learned on demand.
+    reports = [replace(each.report, calibration={}) for each in (run, other)]
+    assert reports[0] == reports[1]
     found, true = run.last(), other.last()
     assert found is not None
     assert true is not None

@@ -157,6 +157,7 @@ def test_a_prediction_is_plain_json() -> None:
         "score": 1.5,
         "probability": 0.25,
         "known": None,
+        "calibrated": None,
     }
 
 

@@ -58,7 +58,7 @@ def test_predictions_equal_those_of_the_predictor(
     data = client.get("/v1/predict", params=params).json()
     predictor = load(toy_run.folder, device="cpu")
     expected = (predictor.tails if side == "head" else predictor.heads)(entity, "in", 5, hide)
-    numbers = ("entity", "score", "probability", "known")
+    numbers = ("entity", "score", "probability", "known", "calibrated")
     assert [{name: item[name] for name in numbers} for item in data["answers"]] == [
         item.to_json() for item in expected
     ]
@@ -78,7 +78,9 @@ def test_predictions_are_labelled_and_calibrated(client) -> None:
 
 def test_without_valid_nothing_is_calibrated(loaded: LoadedRun) -> None:
     none = copy.copy(loaded)
-    none.calibration = None
+    train = {"train": loaded.predictor.known["train"]}
+    none.predictor = replace(loaded.predictor, known=train, stored=None)
+    none.calibration = none.predictor.calibration
     found = none.predictor.ask([("tail", "France", "in")])[0]
     data = none.predicted(("tail", "France", "in"), found, 0.0)
     assert data.calibration is None

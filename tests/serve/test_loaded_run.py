@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from allneg.errors import DataError, Diverged, RunError
-from allneg.predict.predictor import Calibration
+from allneg.predict.predictor import Predictor
 from allneg.runs import Run
 from allneg.scoring.tables import Tables
 from allneg.serve.loaded_run import LoadedRun, load_runs
@@ -43,7 +43,7 @@ def test_a_diverged_run_among_others_is_named(
 
     monkeypatch.setattr(Run, "tables", diverged)
     if not has_valid:  # found when examples are chosen
-        monkeypatch.setattr(Calibration, "fit", lambda predictor: None)
+        monkeypatch.setattr(Predictor, "calibration", None)
     with pytest.raises(Diverged, match=f"{toy_copy.folder}: a score is not finite"):
         list(map(examples, load_runs([toy_run.folder, toy_copy.folder], {}, "cpu").values()))
 

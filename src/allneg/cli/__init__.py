@@ -26,6 +26,8 @@ _COMMANDS = {
     "reproduce": ("reproduce", "Compare our numbers with those of the paper."),
     "evaluate": ("runs", "Rank a split and print the report."),
     "predict": ("runs", "Answer queries by name."),
+    "complete": ("complete", "Write the most probable new facts of the whole graph."),
+    "score": ("complete", "Score given facts and decide which are true."),
     "compare": ("runs", "Test whether one run ranks better than another."),
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),

@@ -40,6 +40,12 @@ mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
+within = click.option(
+    "--within",
+    metavar="FILE|seen|type=R:O",
+    help="Which entities may be answers: those in a file, those that train has on this side of the "
+    "relation, or those with relation R to entity O in train.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."

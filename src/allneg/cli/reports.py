@@ -14,12 +14,13 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 
 from allneg.cli.output import clean, echo, is_rank_zero, json_document, note, table
 from allneg.errors import counted
-from allneg.evaluation import Report, selection_protocol
+from allneg.evaluation import Calibration, Report, selection_protocol
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.training import Callbacks
 
+_BAR = 40  # characters of a bar
 _LINE_SECONDS = 10.0  # between two lines of progress without a terminal
 
 
@@ -152,10 +153,10 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
         return
     protocol, unseen = report.protocol, report.unseen
     rows = [
-        ("all", *_cells(report.to_json())),
-        *((f"? {side}", *_cells(report.by_side[side])) for side in ("tail", "head")),
-        *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
-        *((f"baseline: {name}", *_cells(metrics)) for name, metrics in report.baselines.items()),
+        ("all", *cells(report.to_json())),
+        *((f"? {side}", *cells(report.by_side[side])) for side in ("tail", "head")),
+        *((name, *cells(metrics)) for name, metrics in report.by_category.items()),
+        *((f"baseline: {name}", *cells(metrics)) for name, metrics in report.baselines.items()),
     ]
     title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
@@ -167,6 +168,7 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
         note_seen = "" if rules.filter == "all" else "; its MRR is not comparable with that of test"
         splits = " + ".join(rules.filter_splits("valid"))
         echo(f"weights selected by MRR on valid, filtered by {splits}{note_seen}")
+    _print_reliability(report)
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     echo(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:
@@ -186,14 +188,30 @@ def _print_relations(report: Report, columns: Sequence[str]) -> None:
             best = report.best_baseline(name, side)
             n_rows += 1
             n_behind += best is not None and best >= metrics[side]["mrr"]
-            cells = (name, f"? {side}", *_cells(metrics[side]))
-            rows.append(cells if best is None else (*cells, best))
+            row = (name, f"? {side}", *cells(metrics[side]))
+            rows.append(row if best is None else (*row, best))
     last = ["best baseline: MRR#"] if report.baselines else []
     table("by relation", ("relation", "", *columns, *last), rows, most=40)
     if report.baselines:
         echo(f"a baseline is as good or better in {n_behind} of {n_rows} rows by relation")
 
 
-def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
+def _print_reliability(report: Report) -> None:
+    """Print how often answers with some calibrated probability are right."""
+    if not report.calibration:
+        return
+    found = Calibration.from_json(report.calibration)
+    rows = []
+    for row in found.reliability["bins"]:
+        places = [round(_BAR * row[name]) for name in ("right", "probability")]
+        bar = "█" * places[0] + " " * (_BAR + 1 - places[0])
+        plot = bar[: places[1]] + "│" + bar[places[1] + 1 :]  # where right = probability
+        rows.append((row["probability"], row["right"], row["answers"], plot))
+    columns = ("probability#", "right#", "answers#", "right; │ is the probability")
+    table(f"reliability on {found.reliability['split']}", columns, rows)
+    echo(f"probabilities by {found.description}")
+
+
+def cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
     cells = by_heading(metrics) | {"MR": f"{metrics['mr']:,.1f}"}
     return (*cells.values(), metrics["count"])

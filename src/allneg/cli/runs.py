@@ -31,22 +31,38 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rules for ties, filters and unseen entities.",
 )
+@options.within
+@click.option("--relations", is_flag=True, help="Rank relations: which holds, (head, ?, tail)?")
 @options.device
 @options.as_json
 def evaluate_command(
-    run: Path, split: str, protocol: str, device: str | None, as_json: bool
+    run: Path,
+    split: str,
+    protocol: str,
+    within: str | None,
+    relations: bool,
+    device: str | None,
+    as_json: bool,
 ) -> None:
     """Rank a split with the best weights of RUN and print the report."""
+    if (protocol != "allneg") + relations + (within is not None) > 1:
+        raise click.UsageError("--protocol, --within and --relations exclude each other")
     from allneg.cli.reports import print_report
     from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
     from allneg.runs import Run
 
     opened = Run.open(run)
     rules = PROTOCOLS[protocol]
+    if relations:
+        _evaluate_relations(opened, split, device, as_json)
+        return
     if protocol == "allneg":
         rules = selection_protocol(opened.recipe.evaluation)
-    report = Report.of(_ranked(opened, split, device, rules), opened.graph)
-    report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
+    report = Report.of(_ranked(opened, split, device, rules, within), opened.graph)
+    if within is None:  # else baselines would have other candidates
+        report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
+    if within is None and (calibration := opened.calibration) is not None:
+        report = replace(report, calibration=calibration.to_json())
     print_report(report, opened, as_json)
 
 
@@ -87,8 +103,34 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
 
 
-def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ranking:
+def _evaluate_relations(run: Run, split: str, device: str | None, as_json: bool) -> None:
+    from allneg.cli.reports import cells, note_if_unfinished
+    from allneg.evaluation import evaluate_relations
+    from allneg.evaluation.report import by_heading
+    from allneg.hardware import device_errors, find_device
+
+    chosen = find_device(device or "auto")
+    with device_errors(chosen):
+        tables = run.tables().to(chosen)
+        note_if_unfinished(run)
+        block = run.recipe.evaluation.block
+        found = evaluate_relations(run.model, tables, run.graph, split, block)
+    if as_json:
+        json_document({"run": str(run.folder), **found})
+        return
+    by_relation = sorted(found["by_relation"].items(), key=lambda item: -item[1]["count"])
+    rows = [("all", *cells(found)), *((name, *cells(metrics)) for name, metrics in by_relation)]
+    columns = ["", *(f"{name}#" for name in by_heading(found)), "queries#"]
+    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", columns, rows, most=40)
+    rules = found["protocol"]
+    echo(f"protocol {rules['name']}: {rules['in_words']}; {found['candidates']:,} candidates")
+
+
+def _ranked(
+    run: Run, split: str, device: str | None, protocol: Protocol, within: str | None = None
+) -> Ranking:
     from allneg.cli.reports import note_if_unfinished
+    from allneg.evaluation import Within
     from allneg.evaluation.ranks import rank
     from allneg.hardware import device_errors, find_device
 
@@ -96,7 +138,8 @@ def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ran
     with device_errors(chosen):
         tables = run.tables().to(chosen)
         note_if_unfinished(run)
-        return rank(run.model, tables, run.graph, split, protocol, block)
+        allowed = None if within is None else Within.parse(within, run.graph, chosen)
+        return rank(run.model, tables, run.graph, split, protocol, block, allowed)
 
 
 @click.command()
@@ -114,6 +157,7 @@ def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ran
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
+@options.within
 @options.device
 @options.as_json
 def predict_command(
@@ -124,12 +168,14 @@ def predict_command(
     file: Path | None,
     top: int,
     new: bool,
+    within: str | None,
     device: str | None,
     as_json: bool,
 ) -> None:
     """Answer queries by name with the best weights of RUN."""
     queries = _queries(head, relation, tail, file)
     from allneg.cli.reports import note_if_unfinished
+    from allneg.evaluation import Within
     from allneg.predict.predictor import Predictor
     from allneg.runs import Run
 
@@ -142,7 +188,9 @@ def predict_command(
                 names.entity(entity), names.relation(name)
             except DataError as unknown:
                 raise DataError(f"{file.name}:{number}: {unknown}") from None
-    answers = [found.predictions for found in predictor.ask(queries, top, new)]
+    graph, device_used = predictor.graph, predictor.tables.device
+    allowed = None if within is None else Within.parse(within, graph, device_used)
+    answers = [found.predictions for found in predictor.ask(queries, top, new, allowed)]
     if as_json:
         documents: list[dict[str, Any]] = []
         for query, found in zip(queries, answers, strict=True):
@@ -200,13 +248,17 @@ def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
 
 def _print_table(query: Query, answers: list[Prediction]) -> None:
     rows = [
-        (i, a.entity, a.score, a.probability, f"known ({a.known})" if a.known else "new")
+        (i, *(a.entity, a.score, a.probability, a.calibrated), _known(a.known))
         for i, a in enumerate(answers, 1)
     ]
-    columns = ("#", "answer", "score#", "probability#", "known")
+    columns = ("#", "answer", "score#", "probability#", "calibrated#", "known")
     table(" — ".join(_triple(query, "?")), columns, rows)
     if not answers:
-        note("no new answers: all entities are known answers")
+        note("no answers: all entities are left out")
+
+
+def _known(split: str | None) -> str:
+    return f"known ({split})" if split else "new"
 
 
 @click.command()

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.ranks import PROTOCOLS, Protocol, Ranking, rank
 from allneg.graph.graph import CATEGORIES, Graph
 from allneg.models import Model
@@ -61,6 +62,7 @@ class Report:
     protocol: Mapping[str, Any]
     # By name: a table with "by_side", and "by_relation" with only MRRs. Empty if not computed.
     baselines: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] = field(default_factory=dict)  # empty if not computed
 
     @property
     def mrr(self) -> float:
@@ -119,11 +121,11 @@ class Report:
     def from_json(cls, content: Any) -> Self:
         """The report that `to_json` gave; a `TypeError` if it is none.
 
-        Files of earlier versions may lack baselines and metrics that were added later; unknown
-        fields are kept.
+        Files of earlier versions may lack baselines, the calibration and metrics that were added
+        later; unknown fields are kept.
         """
         try:
-            content = {"baselines": {}, **content}
+            content = {"baselines": {}, "calibration": {}, **content}
             baselines = content["baselines"].values()
             groups = [*content["by_relation"].values(), *content["by_category"].values()]
             both = (content["by_side"], *groups, *(table["by_side"] for table in baselines))
@@ -135,12 +137,16 @@ class Report:
             numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
             mrrs = (mrr for table in baselines for mrr in table["by_relation"].values())
             numbers += [mrr[name] for mrr in mrrs for name in ("mrr", *_COLUMNS)]
+            if content["calibration"]:
+                numbers += Calibration.numbers_of(content["calibration"])
             texts = [group["category"] for group in content["by_relation"].values()]
             texts += [content["protocol"][name] for name in ("name", "split", "in_words")]
         except (KeyError, AttributeError, TypeError) as error:
             raise TypeError(f"not a report: {error}") from None
         if not all(map(is_number, numbers)) or not all(isinstance(text, str) for text in texts):
             raise TypeError("not a report: wrong types")
+        if content["calibration"]:
+            Calibration.from_json(content["calibration"])
         parts = [field.name for field in fields(cls)][1:]
         metrics = {name: value for name, value in content.items() if name not in parts}
         return cls(metrics, *(content[name] for name in parts))

@@ -1,19 +1,21 @@
-"""Names in, names out: the answers of a trained run to queries, and how often they are right."""
+"""Names in, names out: the answers of a trained run to queries."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from allneg.errors import Diverged, UsageError, counted, printable
-from allneg.graph.graph import SPLITS, Graph
+from allneg.evaluation.calibration import Calibration
+from allneg.evaluation.within import Within
+from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
@@ -22,13 +24,11 @@ from allneg.runs import Run
 from allneg.scoring import Tables
 from allneg.scoring.scores import query_vectors, scores
 
-Numbers = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from allneg.predict.classify import Classification
+    from allneg.predict.complete import NewFact
 
 _MAX_SCORES = 1 << 26  # in memory at once
-_N_SCORES = 1 << 24  # for a calibration: enough queries for two digits, in seconds
-_BLOCK = 1 << 22  # scores of a calibration in memory at once
-_EDGE, _N_BINS = 16.0, 512  # bins of log-odds between -16 and 16
-_MAX_SHARE = 1 - 1e-9  # the largest share with finite log-odds
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Prediction:
     score: float
     probability: float  # the softmax of the scores over all entities
     known: str | None  # the split that holds the fact; None for a new one
+    calibrated: float | None = None  # how often such an answer is right on valid
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -71,6 +72,7 @@ class Predictor:
     graph: Graph
     known: dict[str, KnownAnswers]  # by split
     packed: Tensor | None = None  # a copy of the entity rows in the layout that CPUs prefer
+    stored: Calibration | None = None  # with the run
 
     def __repr__(self) -> str:
         graph = self.graph
@@ -89,7 +91,12 @@ class Predictor:
                 for split, part in parts.items()
             }
             tables = run.tables().to(torch_device).requires_grad_(False)
-            return cls(run.model, tables, graph, known).quick()
+            return cls(run.model, tables, graph, known, stored=run.calibration).quick()
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The run's, or learned now in the same way if it has none; None without valid."""
+        return self.stored or Calibration.fit(self.scores, self.graph, self.known)
 
     def quick(self) -> Predictor:
         """The same predictor with packed entity rows, where the kernel and the CPU allow it."""
@@ -112,7 +119,11 @@ class Predictor:
         return [answers.predictions for answers in found]
 
     def ask(
-        self, queries: Sequence[tuple[Side, str, str]], k: int = 10, new: bool = False
+        self,
+        queries: Sequence[tuple[Side, str, str]],
+        k: int = 10,
+        new: bool = False,
+        within: Within | None = None,
     ) -> list[Answers]:
         """The best answers to many queries (side of the answer, known entity, relation)."""
         _check_count(k)
@@ -129,7 +140,7 @@ class Predictor:
             block = torch.tensor(ids[start : start + size], device=self.tables.device)
             side, entity, relation = block.unbind(1)
             # The answer is unknown and not used: the entity fills its field.
-            found += self._best(Queries(side, entity, relation, entity), k, new)
+            found += self._best(Queries(side, entity, relation, entity), k, new, within)
         return found
 
     @torch.no_grad()
@@ -144,7 +155,7 @@ class Predictor:
         queries = Queries.for_side("tail", heads, ids, tails)
         query = query_vectors(self.model, self.tables, queries)
         values = self.model.kernel.scores(query, self.tables.entity_rows(tails[:1]))[:, 0].float()
-        _check_finite(values)
+        check_finite(values)
         splits = [split for (split,) in self._splits(queries, tails.unsqueeze(1))]
         probability = values.softmax(0).tolist()
         found = [
@@ -159,9 +170,9 @@ class Predictor:
         return scores(self.model, self.tables, queries, self.packed).float()
 
     @torch.no_grad()
-    def _best(self, queries: Queries, k: int, new: bool) -> list[Answers]:
+    def _best(self, queries: Queries, k: int, new: bool, within: Within | None) -> list[Answers]:
         values = self.scores(queries)
-        _check_finite(values)
+        check_finite(values)
         total = values.logsumexp(1, keepdim=True)
         unknown = values.clone()
         if "train" in self.known:
@@ -169,22 +180,67 @@ class Predictor:
         if new:
             for known in self.known.values():
                 values[known.pairs(queries)] = -torch.inf
+        if within is not None:
+            values.masked_fill_(within.outside(queries), -torch.inf)
         best, ids = values.topk(min(k, values.shape[1]), dim=1)
         probability = (best - total).exp()
         names = self.graph.vocabulary.entities
-        columns = (ids, best, probability, unknown.logsumexp(1))
+        logsumexp = unknown.logsumexp(1)
+        columns = (ids, best, probability, self._calibrated(queries, best, logsumexp), logsumexp)
         rows = zip(*(c.tolist() for c in columns), self._splits(queries, ids), strict=True)
         return [
             Answers(
                 [
-                    Prediction(names[e], score, p, split)
-                    for e, score, p, split in zip(*of_query, splits, strict=True)
-                    if score != -torch.inf  # a known fact, which `new` leaves out
+                    Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
+                    for e, score, p, rate, split in zip(*of_query, splits, strict=True)
+                    if score != -torch.inf  # left out by `new` or `within`
                 ],
-                logsumexp,
+                total,
             )
-            for *of_query, logsumexp, splits in rows
+            for *of_query, total, splits in rows
         ]
+
+    def _calibrated(self, queries: Queries, best: Tensor, logsumexp: Tensor) -> Tensor:
+        """The calibrated probability of each query's answers; NaN without a calibration: (B, K)."""
+        rates = torch.full(best.shape, torch.nan, dtype=torch.float64)
+        if self.calibration is not None:
+            margins = (best - logsumexp.unsqueeze(1)).cpu().numpy()
+            for number, side in enumerate(SIDES):
+                rows = (queries.side == number).cpu()
+                rates[rows] = torch.from_numpy(self.calibration(side, margins[rows.numpy()]))
+        return rates
+
+    def classify(
+        self,
+        facts: Sequence[tuple[str, str, str]],
+        labels: Sequence[bool] | None = None,
+        negatives: Sequence[tuple[str, str, str]] | None = None,
+    ) -> Classification:
+        """Scores, probabilities, ranks and verdicts of facts; see `allneg.predict.classify`."""
+        from allneg.predict.classify import classify
+
+        return classify(self, facts, labels, negatives)
+
+    def complete(
+        self,
+        top: int = 10_000,
+        min_probability: float = 0.0,
+        relations: Sequence[str] | None = None,
+        within: Within | None = None,
+    ) -> list[NewFact]:
+        """The most probable new facts of the whole graph; see `allneg.predict.complete`."""
+        from allneg.predict.complete import Completion
+
+        names = self.graph.vocabulary.relations if relations is None else relations
+        ids = sorted({self.graph.vocabulary.relation(name) for name in names})
+        search = Completion(self, ids, top, min_probability, within)
+        search.run()
+        return list(search.facts())
+
+    def splits_of(self, facts: Triples) -> list[str | None]:
+        """The first split that holds each fact, or None: (n, 3) -> n."""
+        queries = Queries.of(torch.from_numpy(facts).to(self.tables.device), "tail")
+        return [split for (split,) in self._splits(queries, queries.answer.unsqueeze(1))]
 
     def _splits(self, queries: Queries, candidates: Tensor) -> list[list[str | None]]:
         """The first split that holds each candidate as an answer, or None: (B, K)."""
@@ -200,99 +256,13 @@ def _check_count(k: int) -> None:
         raise UsageError(f"the number of answers is {k}; use at least 1")
 
 
-def _check_finite(values: Tensor) -> None:
+def check_finite(values: Tensor) -> None:
+    """Raise `Diverged` unless all scores are finite."""
+    if not values.numel():
+        return
     low, high = values.aminmax()  # one pass; a NaN shows up in both
     if not (low.isfinite() and high.isfinite()):
         raise Diverged("a score is not finite: the model has diverged and has no answers")
 
 
 load = Predictor.load
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How often an answer with such a score is right, learned on valid.
-
-    The margin of an answer is its score minus the log of the summed exp(score) of all entities
-    that are no answers in train. Isotonic regression maps the log-odds of margins to the rate of
-    right answers. Every query of valid has one, so the rate is too high for queries without one.
-    """
-
-    log_odds: npt.NDArray[np.floating]  # (n,): increasing
-    rate: Numbers  # (n,): never decreasing, between 0 and 1
-    n_queries: int
-
-    @classmethod
-    def fit(cls, predictor: Predictor) -> Calibration | None:
-        """Learn from valid; None if valid is empty or train holds all its answers."""
-        if "valid" not in predictor.known:
-            return None
-        graph = predictor.graph
-        most = max(1, _N_SCORES // graph.n_entities // 2)
-        right, total, n_queries = np.zeros(_N_BINS), np.zeros(_N_BINS), 0
-        for side, columns in zip(SIDES, ([0, 1], [2, 1]), strict=True):
-            # Every query counts once, however many answers it has.
-            _, first = np.unique(graph.valid[:, columns], axis=0, return_index=True)
-            sample = first[np.linspace(0, len(first) - 1, min(most, len(first))).astype(np.int64)]
-            n_queries += len(sample)
-            triples = torch.from_numpy(graph.valid[sample]).to(predictor.tables.device)
-            for block in triples.split(max(1, _BLOCK // graph.n_entities)):
-                counts = _counts(predictor, Queries.of(block, side))
-                right, total = right + counts[0], total + counts[1]
-        used = total > 0
-        if not used.any():
-            return None
-        middles = (np.arange(_N_BINS) + 0.5) * (2 * _EDGE / _N_BINS) - _EDGE
-        return cls(middles[used], isotonic(right[used], total[used]), n_queries)
-
-    def __call__(self, margins: Sequence[float]) -> list[float]:
-        """The rate of right answers at each margin."""
-        rates: list[float] = np.interp(_log_odds(margins), self.log_odds, self.rate).tolist()
-        return rates
-
-    @property
-    def description(self) -> str:
-        return (
-            "isotonic regression of the score margin on "
-            f"{counted(self.n_queries, 'query')} of valid, each of which has an answer"
-        )
-
-
-def isotonic(right: Numbers, total: Numbers) -> Numbers:
-    """The never decreasing rates closest to right / total, by pooling neighbours: (n,), (n,).
-
-    A pool's rate is (right + ½) / (total + 1), so that no rate is 0 or 1.
-    """
-    pools: list[list[float]] = []  # right, total, members
-    for r, t in zip(right.tolist(), total.tolist(), strict=True):
-        pools.append([r, t, 1])
-        while len(pools) > 1 and pools[-2][0] * pools[-1][1] >= pools[-1][0] * pools[-2][1]:
-            last = pools.pop()
-            pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
-    rates = np.array([(r + 0.5) / (t + 1) for r, t, _ in pools])
-    # The added half weighs more in a small pool and could lift it above the next one.
-    rising = np.maximum.accumulate(rates)
-    return np.repeat(rising, [int(members) for _, _, members in pools])
-
-
-def _counts(predictor: Predictor, queries: Queries) -> tuple[Numbers, Numbers]:
-    """Right answers and all answers per bin, without those of train and test: (_N_BINS,)."""
-    values = predictor.scores(queries)
-    values[predictor.known["train"].pairs(queries)] = -torch.inf
-    values -= values.logsumexp(1, keepdim=True)
-    is_counted = values.isfinite()
-    if "test" in predictor.known:
-        is_counted[predictor.known["test"].pairs(queries)] = False
-    is_right = torch.zeros_like(is_counted)
-    is_right[predictor.known["valid"].pairs(queries)] = True
-    right, total = (
-        np.histogram(_log_odds(values[mask].cpu().numpy()), _N_BINS, (-_EDGE, _EDGE))[0]
-        for mask in (is_counted & is_right, is_counted)
-    )
-    return right, total
-
-
-def _log_odds(log_share: npt.ArrayLike) -> Numbers:
-    clipped = np.clip(np.asarray(log_share, dtype=np.float64), -_EDGE, 0)
-    share = np.minimum(np.exp(clipped), _MAX_SHARE)
-    return np.asarray(np.minimum(clipped - np.log1p(-share), _EDGE))

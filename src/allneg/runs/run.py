@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import RecipeError, RunError
+from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
@@ -178,6 +179,12 @@ class Run:
             return Report.from_json(files.read_json(path, files.LARGE))
         except TypeError:
             raise RunError(f"{path}: not a report; `allneg evaluate` ranks again") from None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration in the report; None if there is none, as in runs of earlier versions."""
+        found = self.report.calibration if self.has_report else {}
+        return Calibration.from_json(found) if found else None
 
     @property
     def has_report(self) -> bool:

@@ -18,7 +18,7 @@ from allneg.errors import DataError, Diverged, ResourceError, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
-from allneg.predict.predictor import Answers, Calibration, Predictor
+from allneg.predict.predictor import Answers, Predictor
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.server import ApiError
@@ -43,7 +43,7 @@ class LoadedRun:
         self.relation_index = NameIndex(self.vocabulary.relations, counts, {})
         rows = predictor.tables.entities.detach()
         self.vectors = EntityVectors(predictor.model.coordinates(rows))
-        self.calibration = Calibration.fit(predictor)
+        self.calibration = predictor.calibration
         self.report = run.report if run.has_report else None
         self.points: dict[str, list[list[float]]] = {}  # of maps, by method
 
@@ -99,21 +99,15 @@ class LoadedRun:
         self, query: tuple[Side, str, str], answers: Answers, seconds: float
     ) -> schemas.Predicted:
         """The response to a query (side of the answer, known entity, relation)."""
-        pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
         rows = [
             schemas.EntityAnswer(
-                rank, self.labels.get(p.entity), p.score, p.probability, rate, p.known, p.entity
+                *(rank, self.labels.get(p.entity), p.score, p.probability, p.calibrated, p.known),
+                p.entity,
             )
-            for rank, (p, rate) in enumerate(pairs, 1)
+            for rank, p in enumerate(answers.predictions, 1)
         ]
         description = self.calibration.description if self.calibration else None
         return schemas.Predicted(query_for(*query), rows, seconds, description)
-
-    def calibrated(self, answers: Answers) -> Sequence[float | None]:
-        """The calibrated probability of each answer; None without a calibration."""
-        if self.calibration is None:
-            return [None] * len(answers.predictions)
-        return self.calibration([p.score - answers.logsumexp for p in answers.predictions])
 
     def relations_between(self, head: str, tail: str, k: int, new: bool) -> schemas.Predicted:
         """The best relations between two entities. There is no calibration for them."""

@@ -11,7 +11,13 @@ import torch
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
-from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import (
+    Report,
+    calibrate,
+    evaluate,
+    evaluate_baselines,
+    selection_protocol,
+)
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
@@ -176,6 +182,9 @@ class _Loop:
         if report is not None and has_baselines:
             rules = selection_protocol(self.recipe.evaluation)
             report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
+            if self.world.size == 1:  # else `Predictor.calibration` learns it from whole tables
+                found = calibrate(self.trainer.model, self.trainer.tables, self.graph)
+                report = replace(report, calibration=found.to_json() if found else {})
         state = self._with_costs()
         best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)
