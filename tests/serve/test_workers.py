@@ -20,10 +20,10 @@ Result = TypeVar("Result")
 class RecordingPredictor(Predictor):
     """A predictor that records the size of each batch and waits for `leave` before each."""
 
-    def ask(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
+    def answers(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
         sizes.append((len(queries), k, new))
         assert leave.wait(10)
-        return super().ask(queries, k, new)
+        return super().answers(queries, k, new)
 
 
 sizes: list[tuple[int, int, bool]] = []

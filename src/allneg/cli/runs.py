@@ -190,7 +190,7 @@ def predict_command(
                 raise DataError(f"{file.name}:{number}: {unknown}") from None
     graph, device_used = predictor.graph, predictor.tables.device
     allowed = None if within is None else Within.parse(within, graph, device_used)
-    answers = [found.predictions for found in predictor.ask(queries, top, new, allowed)]
+    answers = [found.predictions for found in predictor.answers(queries, top, new, allowed)]
     if as_json:
         documents: list[dict[str, Any]] = []
         for query, found in zip(queries, answers, strict=True):
