@@ -46,6 +46,23 @@ within = click.option(
     help="Which entities may be answers: those in a file, those that train has on this side of the "
     "relation, or those with relation R to entity O in train.",
 )
+
+
+def search(command: F) -> F:
+    """How questions are answered; a value that is not given is None."""
+    scores = click.Choice(["calibrated", "softmax"])
+    for option in (
+        click.option("--facts", is_flag=True, help="Known facts are certain."),
+        click.option("--scores", type=scores, help="By default calibrated, if there is valid."),
+        click.option(
+            "--norm", type=click.Choice(["product", "minimum"]), help="How links are joined."
+        ),
+        click.option("--beam", type=click.IntRange(1), help="Entities followed per variable; 64."),
+    ):
+        command = option(command)
+    return command
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."

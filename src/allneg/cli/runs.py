@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 )
 @options.within
 @click.option("--relations", is_flag=True, help="Rank relations: which holds, (head, ?, tail)?")
+@click.option("--queries", type=options.PATH, help="Rank the answers to questions in a file.")
+@options.search
 @options.device
 @options.as_json
 def evaluate_command(
@@ -41,12 +43,26 @@ def evaluate_command(
     protocol: str,
     within: str | None,
     relations: bool,
+    queries: Path | None,
     device: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
-    """Rank a split with the best weights of RUN and print the report."""
-    if (protocol != "allneg") + relations + (within is not None) > 1:
-        raise click.UsageError("--protocol, --within and --relations exclude each other")
+    """Rank a split with the best weights of RUN and print the report.
+
+    `allneg data queries` writes files of questions for --queries, with which --facts, --beam,
+    --norm and --scores can be used. The facts are those of the splits before --split.
+    """
+    kinds = (protocol != "allneg", relations, within is not None, queries is not None)
+    if sum(kinds) > 1:
+        raise click.UsageError("--protocol, --within, --relations and --queries exclude each other")
+    if queries is None and any(how.values()):
+        raise click.UsageError("--facts, --beam, --norm and --scores need --queries")
+    if queries is not None:
+        from allneg.cli.ask import evaluate_sets
+
+        evaluate_sets(run, queries, split, device, as_json, **how)
+        return
     from allneg.cli.reports import print_report
     from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
     from allneg.runs import Run

@@ -121,8 +121,8 @@ class Search:
         target, (side, constant, relation) = at[link.target], ids
         source = at.get(link.source, torch.full_like(target, constant))
         queries = Queries.for_side(SIDES[side], source, torch.full_like(source, relation), target)
-        starts = range(0, len(queries), self._size(1))
-        parts = [queries[start : start + self._size(1)] for start in starts]
+        starts = range(0, len(queries), self.size(1))
+        parts = [queries[start : start + self.size(1)] for start in starts]
         value = [self._link(part, link.negated).gather(1, part.answer[:, None]) for part in parts]
         columns = (
             [source, queries.relation, target] if side == 0 else [target, queries.relation, source]
@@ -154,7 +154,7 @@ class Search:
             shapes.setdefault(question.alternatives, []).append(i)
         for alternatives, members in shapes.items():
             has_hops = any(link.target for links in alternatives for link in links)
-            size = self._size(min(self.beam, self.predictor.graph.n_entities) if has_hops else 1)
+            size = self.size(min(self.beam, self.predictor.graph.n_entities) if has_hops else 1)
             for start in range(0, len(members), size):
                 some = members[start : start + size]
                 ids = torch.tensor(
@@ -199,7 +199,7 @@ class Search:
         fixed = [i for i, link in enumerate(links) if link.source == variable]
         for i in fixed:
             links[i] = links[i]._replace(source=CONSTANT)
-        size, whole = self._size(len(ids)), None
+        size, whole = self.size(len(ids)), None
         for entity, w in zip(beam.split(size, 1), weight.split(size, 1), strict=True):
             shape = (*entity.shape, -1)  # questions, entities of the beam
             rows = ids.repeat_interleave(shape[1], 0)
@@ -245,7 +245,7 @@ class Search:
             return torch.maximum(one, other)
         return torch.logaddexp(one, other + _opposite(one)).clamp(max=0)  # p + q - p q
 
-    def _size(self, rows: int) -> int:
+    def size(self, rows: int) -> int:
         """How many times `rows` rows of scores fit in memory, at least once."""
         block = _BLOCK.get(self.predictor.tables.device.type, _CPU_BLOCK)
         return max(1, block // (self.predictor.graph.n_entities * rows))
