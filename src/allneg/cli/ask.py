@@ -1,6 +1,4 @@
-"""`allneg ask`: answers to questions of several hops; and the evaluation of sets of questions."""
-
-from __future__ import annotations
+"""`allneg ask`: answers to questions of several hops; and `allneg evaluate --queries`."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +6,7 @@ from typing import Any
 import click
 
 from allneg.cli import options
-from allneg.cli.output import echo, json_document, note, table
+from allneg.cli.output import echo, json_document, table
 
 
 @click.command()
@@ -19,51 +17,39 @@ from allneg.cli.output import echo, json_document, note, table
 @options.device
 @options.as_json
 def ask_command(
-    run: Path, question: str, top: int, facts: bool, device: str | None, as_json: bool, **how: Any
+    run: Path, question: str, top: int, device: str | None, as_json: bool, **how: Any
 ) -> None:
     """Answer a QUESTION such as '?x : borders(France, ?y), speaks(?y, ?x)'.
 
-    `,` is and, `;` is or, `~r(a, b)` is r(b, a), `not` excludes. Names with spaces are quoted.
+    `,` is and, `;` is or, ~r(a, b) is r(b, a), and `not` may precede an atom with an entity.
+    Names with spaces are quoted. With --facts, the facts of all splits are certain.
     """
-    from allneg.cli.reports import note_if_unfinished
-    from allneg.predict.predictor import Predictor
-    from allneg.runs import Run
-
-    predictor = Predictor.load(run, device or "auto")
-    note_if_unfinished(Run.open(run))
-    how = {name: value for name, value in how.items() if value is not None}
-    answers = predictor.ask(question, top, facts=facts, **how)
+    answers = _predictor(run, device).ask(question, top, **how)
     if as_json:
         found = [answer.to_json() for answer in answers]
         json_document({"run": str(run), "question": question, "answers": found})
         return
     rows = [
-        (i, answer.entity, answer.probability, "\n".join(map(str, answer.steps)))
-        for i, answer in enumerate(answers, 1)
+        (i, a.entity, a.probability, "; ".join(map(str, a.steps))) for i, a in enumerate(answers, 1)
     ]
     table(question, ("#", "answer", "probability#", "because"), rows)
-    if not answers:
-        note("no answers: every entity is excluded")
 
 
 def evaluate_sets(
     run: Path, file: Path, split: str, device: str | None, as_json: bool, facts: bool, **how: Any
 ) -> None:
-    """Rank the hard answers to the questions in a file, and print the metrics of each shape."""
-    from allneg.cli.reports import cells, note_if_unfinished
+    """Print the metrics of the hard answers to the questions in a file, by shape."""
+    from allneg.cli.reports import cells
     from allneg.evaluation.report import by_heading
     from allneg.graph.graph import SPLITS
     from allneg.predict.ask import Search
-    from allneg.predict.predictor import Predictor
     from allneg.predict.query_sets import evaluate_queries, read_queries
-    from allneg.runs import Run
 
-    predictor = Predictor.load(run, device or "auto")
-    note_if_unfinished(Run.open(run))
-    how = {name: value for name, value in how.items() if value is not None}
-    if facts:
-        how["facts"] = SPLITS[: SPLITS.index(split)]
-    found = evaluate_queries(Search(predictor, **how), read_queries(file, predictor.graph))
+    predictor = _predictor(run, device)
+    earlier = [name for name in SPLITS[: SPLITS.index(split)] if name in predictor.known]
+    how["facts"] = earlier if facts else ()
+    asked = read_queries(file, predictor.graph.vocabulary)
+    found = evaluate_queries(Search(predictor, **how), asked)
     mean = sum(metrics["mrr"] for metrics in found.values()) / len(found)
     if as_json:
         json_document({"run": str(run), "queries": str(file), "mrr": mean, "shapes": found})
@@ -72,3 +58,12 @@ def evaluate_sets(
     columns = [f"{name}#" for name in by_heading(next(iter(found.values())))]
     table(file.name, ("shape", *columns, "hard answers#", "questions#"), rows)
     echo(f"mean MRR of the shapes {mean:.4f}; easy answers are filtered out")
+
+
+def _predictor(run: Path, device: str | None) -> Any:
+    from allneg.cli.reports import note_if_unfinished
+    from allneg.predict.predictor import Predictor
+    from allneg.runs import Run
+
+    note_if_unfinished(Run.open(run))
+    return Predictor.load(run, device or "auto")

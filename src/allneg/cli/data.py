@@ -209,32 +209,3 @@ def _relation_share(text: str) -> tuple[str, tuple[float, float]]:
             "shares are at least 0, and less than 1 together"
         )
     return relation, (valid, test)
-
-
-@data_command.command("queries")
-@click.argument("data")
-@click.option("--out", type=options.PATH, required=True, help="The file; it must not exist.")
-@click.option(
-    "--shape", "shapes", multiple=True, help="1p, 2p, …; all by default. May be repeated."
-)
-@click.option("--count", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--split", type=click.Choice(["valid", "test"]), default="test", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-def queries_command(
-    data: str, out: Path, shapes: tuple[str, ...], count: int, split: str, seed: int
-) -> None:
-    """Write questions about DATA for `allneg evaluate --queries`, --count of each shape."""
-    from allneg.graph.read import read_graph
-    from allneg.predict.query_sets import SHAPES, make_queries
-    from allneg.runs.files import write_parts
-
-    if unknown := next((shape for shape in shapes if shape not in SHAPES), None):
-        raise UsageError(f"no shape is called {unknown!r}; use {', '.join(SHAPES)}")
-    if out.exists():
-        raise UsageError(f"{out}: already exists; choose another --out")
-    graph = read_graph(data)
-    sets = {shape: make_queries(graph, shape, count, split, seed) for shape in shapes or SHAPES}
-    lines = (item.line(graph).encode() for made in sets.values() for item in made)
-    write_parts(out, lines)
-    for shape, made in sets.items():
-        click.echo(f"{shape}: {counted(len(made), 'question')}")

@@ -49,18 +49,13 @@ within = click.option(
 
 
 def search(command: F) -> F:
-    """How questions are answered; a value that is not given is None."""
-    scores = click.Choice(["calibrated", "softmax"])
-    for option in (
-        click.option("--facts", is_flag=True, help="Known facts are certain."),
-        click.option("--scores", type=scores, help="By default calibrated, if there is valid."),
-        click.option(
-            "--norm", type=click.Choice(["product", "minimum"]), help="How links are joined."
-        ),
-        click.option("--beam", type=click.IntRange(1), help="Entities followed per variable; 64."),
-    ):
-        command = option(command)
-    return command
+    """How questions are answered."""
+    norms, scores = click.Choice(["product", "minimum"]), click.Choice(["calibrated", "softmax"])
+    command = click.option("--facts", is_flag=True, help="Known facts are certain.")(command)
+    command = click.option("--scores", type=scores, help="calibrated, if there is valid.")(command)
+    command = click.option("--norm", type=norms, default="product", show_default=True)(command)
+    beam = click.option("--beam", type=click.IntRange(1), default=64, show_default=True)
+    return beam(command)
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")

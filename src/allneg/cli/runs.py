@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from allneg.cli import options
 from allneg.cli.output import clean, echo, json_document, note, table
@@ -50,14 +51,15 @@ def evaluate_command(
 ) -> None:
     """Rank a split with the best weights of RUN and print the report.
 
-    `allneg data queries` writes files of questions for --queries, with which --facts, --beam,
-    --norm and --scores can be used. The facts are those of the splits before --split.
+    --beam, --norm, --scores and --facts are for --queries; the facts are those of the splits
+    before --split.
     """
     kinds = (protocol != "allneg", relations, within is not None, queries is not None)
     if sum(kinds) > 1:
         raise click.UsageError("--protocol, --within, --relations and --queries exclude each other")
-    if queries is None and any(how.values()):
-        raise click.UsageError("--facts, --beam, --norm and --scores need --queries")
+    source = click.get_current_context().get_parameter_source
+    if queries is None and any(source(name) == ParameterSource.COMMANDLINE for name in how):
+        raise click.UsageError("--beam, --norm, --scores and --facts need --queries")
     if queries is not None:
         from allneg.cli.ask import evaluate_sets
 

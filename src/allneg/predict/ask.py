@@ -124,21 +124,14 @@ class Search:
         starts = range(0, len(queries), self.size(1))
         parts = [queries[start : start + self.size(1)] for start in starts]
         value = [self._link(part, link.negated).gather(1, part.answer[:, None]) for part in parts]
-        columns = (
-            [source, queries.relation, target] if side == 0 else [target, queries.relation, source]
-        )
-        triples, names = torch.stack(columns, 1).cpu().numpy(), self.predictor.graph.vocabulary
+        ends = (source, target) if side == 0 else (target, source)
+        triples = torch.stack([ends[0], queries.relation, ends[1]], 1).cpu().numpy()
         p, known = torch.cat(value).exp().squeeze(1).tolist(), self.predictor.splits_of(triples)
+        names = self.predictor.graph.vocabulary
+        name, relation_name = names.entities, names.relations[relation]
         return [
-            Step(
-                names.entities[h],
-                names.relations[r],
-                names.entities[t],
-                p[i],
-                known[i],
-                link.negated,
-            )
-            for i, (h, r, t) in enumerate(triples.tolist())
+            Step(name[h], relation_name, name[t], p[i], known[i], link.negated)
+            for i, (h, _, t) in enumerate(triples.tolist())
         ]
 
     @torch.no_grad()
@@ -157,10 +150,10 @@ class Search:
             size = self.size(min(self.beam, self.predictor.graph.n_entities) if has_hops else 1)
             for start in range(0, len(members), size):
                 some = members[start : start + size]
-                ids = torch.tensor(
-                    [questions[i].ids for i in some], device=self.predictor.tables.device
+                ids = torch.tensor([questions[i].ids for i in some])
+                parts = ids.to(self.predictor.tables.device).split(
+                    [len(links) for links in alternatives], 1
                 )
-                parts = ids.split([len(links) for links in alternatives], 1)
                 found = [self._solve(*pair, {}) for pair in zip(alternatives, parts, strict=True)]
                 yield some, reduce(self._either, (part.value for part in found)), found
 

@@ -211,24 +211,15 @@ class Predictor:
                 rates[rows] = torch.from_numpy(self.calibration(side, margins[rows.numpy()]))
         return rates
 
-    def ask(
-        self,
-        question: str,
-        k: int = 10,
-        *,
-        beam: int = 64,
-        norm: str = "product",
-        scores: str | None = None,
-        facts: bool = False,
-    ) -> list[Answer]:
-        """The `k` best answers to a question such as "?x : borders(France, ?y), speaks(?y, ?x)".
+    def ask(self, question: str, k: int = 10, facts: bool = False, **how: Any) -> list[Answer]:
+        """The `k` best answers to a question such as `?x : borders(France, ?y), speaks(?y, ?x)`.
 
-        `facts`: what any split holds is certain. See docs/ask.md for the language and the options.
+        With `facts`, known facts are certain. `how` may give beam, norm and scores: docs/ask.md.
         """
         from allneg.predict.ask import Search
         from allneg.predict.question import Question
 
-        search = Search(self, beam, norm, scores, tuple(self.known) if facts else ())
+        search = Search(self, facts=tuple(self.known) if facts else (), **how)
         return search.answers(Question.parse(question, self.graph.vocabulary), k)
 
     def classify(
