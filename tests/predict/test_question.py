@@ -95,8 +95,14 @@ def test_an_error_points_at_the_character(text: str, at: int, message: str) -> N
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("?x : border(France, ?x)", "character 6: no relation is called 'border'; close names: 'bo"),
-        ("?x : borders(Frence, ?x)", "character 14: no entity is called 'Frence'; close names: 'Fr"),
+        (
+            "?x : border(France, ?x)",
+            "character 6: no relation is called 'border'; close names: 'bo",
+        ),
+        (
+            "?x : borders(Frence, ?x)",
+            "character 14: no entity is called 'Frence'; close names: 'Fr",
+        ),
     ],
 )
 def test_an_unknown_name_is_answered_by_close_ones(text: str, message: str) -> None:
