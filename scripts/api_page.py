@@ -16,6 +16,7 @@ from typing import Any
 
 import allneg
 from allneg import errors
+from allneg.predict.ask import Answer, Step
 from allneg.predict.predictor import Prediction, RelationPrediction
 from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
@@ -35,8 +36,8 @@ CLASSES = {
         "to_json", "from_json",
     ),
     "Predictor": (
-        "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",
-        "scores", "classify", "complete", "calibration",
+        "model", "tables", "graph", "load", "tails", "heads", "answer", "answers", "ask",
+        "relations", "scores", "classify", "complete", "calibration",
     ),
     "Recipe": (
         "data", "model", "loss", "regularizer", "optimizer", "training", "evaluation", "hardware",
@@ -97,7 +98,7 @@ def page() -> str:
     for name, members in CLASSES.items():
         out += _class(getattr(allneg, name), members)
         if name == "Predictor":
-            out += _class(Prediction) + _class(RelationPrediction)
+            out += _class(Prediction) + _class(RelationPrediction) + _class(Answer) + _class(Step)
     out += SETTINGS + "".join(map(_settings, PARTS))
     tree = str(errors.__doc__).split("\n\n")[1]
     return out + ERRORS.format(tree=tree) + OLD_NAMES

@@ -17,6 +17,7 @@ import torch
 import allneg
 from allneg.cli import allneg as cli
 from allneg.models import MODELS, Model
+from allneg.predict.question import Question
 from allneg.recipe.parts import PARTS
 from allneg.scoring.losses import Loss
 
@@ -193,6 +194,33 @@ def test_the_python_of_the_page_on_data_runs(capsys: pytest.CaptureFixture[str])
     assert lines[3].endswith("dropped literals (data.keep_literals): 1']")
     assert lines[4:] == ["2 1", "[1. 2.]"]
     assert namespace["graph"].vocabulary.entities == ("Berlin", "Germany")
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_examples_of_questions_run(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "ask"}
+    for code in blocks(TEXTS["docs/ask.md"], "python"):
+        exec(compile(code, "docs/ask.md", "exec"), namespace)
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) >= 5 + 4 + 3  # answers, one answer each, a prompt
+    assert "Answer from these facts:" in out
+    Question.parse(namespace["line"]["question"], namespace["model"].graph.vocabulary)
+    atoms = [line for line in TEXTS["docs/ask.md"].splitlines() if line.startswith("| `")]
+    for text in (line.split("`")[1] for line in atoms if "(" in line.split("`")[1]):
+        whole = text if text.startswith("?x") else f"?x : {text}"
+        whole = whole.replace(": not", ": borders(France, ?x), not")
+        Question.parse(whole, namespace["model"].graph.vocabulary)
+
+
+def test_the_error_of_a_question_is_the_pages() -> None:
+    shown = re.search(
+        r"^    \$ allneg ask \S+ \"(.*)\"\n((?:    .*\n)+)", TEXTS["docs/ask.md"], re.M
+    )
+    assert shown is not None
+    with pytest.raises(allneg.AllnegError) as error:
+        Question.parse(shown[1], allneg.read_graph("countries").vocabulary)
+    lines = [line[4:] for line in shown[2].splitlines()]
+    assert "\n".join(lines) == f"allneg: {error.value}"
 
 
 @pytest.mark.usefixtures("quick_training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import runpy
 import shutil
@@ -282,3 +283,44 @@ def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path
     assert len((tmp_path / "facts" / "valid-false.tsv").read_text().splitlines()) == 2
     lines = (tmp_path / "facts" / "test-labelled.tsv").read_text().splitlines()
     assert [line[-1] for line in lines] == list("111000")
+
+
+def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import make_queries
+
+    def answers(question, facts):
+        found, ids = set(), iter(question.ids)
+        for links in question.alternatives:
+            parts, others = [(link, next(ids)) for link in links], range(tiny_graph.n_entities)
+            for x, y, z in itertools.product(others, repeat=3):
+                pairs = [
+                    ((constant, x, y, z)[link.source + 1], (x, y, z)[link.target], side, relation)
+                    for link, (side, constant, relation) in parts
+                ]
+                if all(((t, r, s) if side else (s, r, t)) in facts for s, t, side, r in pairs):
+                    found.add(x)
+        return found
+
+    before = {*map(tuple, tiny_graph.train.tolist()), *map(tuple, tiny_graph.valid.tolist())}
+    every = before | {*map(tuple, tiny_graph.test.tolist())}
+    for shape in make_queries.SHAPES:
+        made = make_queries.make_queries(tiny_graph, shape, 5, "test", seed=1)
+        assert made
+        assert len({item.question.text for item in made}) == len(made)
+        for item in made:
+            easy = answers(item.question, before)
+            assert (set(item.easy), set(item.hard)) == (easy, answers(item.question, every) - easy)
+            assert item.hard
+
+
+def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, home, tmp_path):
+    made, out = tmp_path / "made.jsonl", tmp_path / "result.json"
+    _run("make_queries.py", str(tiny_folder), "--out", str(made), "--count", "3",
+         "--shapes", "1p,up", home=home)  # fmt: skip
+    _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2,12", "--facts",
+         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    expected = [(beam, shape) for beam in (2, 12) for shape in ("1p", "up")]
+    assert [(row["beam"], row["shape"]) for row in rows] == expected
+    assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)

@@ -127,7 +127,7 @@ def test_a_query_of_many_answers_counts_once(tmp_path: Path, quick: Callable[...
     queries += [("head", names[tail], "r") for _, tail in sorted(tails)]
     rates = [
         answer.calibrated
-        for item in predictor.ask(queries, k=60)  # type: ignore[arg-type]
+        for item in predictor.answers(queries, k=60)  # type: ignore[arg-type]
         for answer in item.predictions
         if answer.known != "train"
     ]
@@ -166,7 +166,7 @@ def test_the_run_stores_what_is_learned_on_demand(toy_copy: Run, toy_run: Run) -
 def test_an_answer_has_the_rate_of_its_side(toy_run: Run, calibration: Calibration) -> None:
     predictor = load(toy_run.folder, "cpu")
     for side in ("tail", "head"):
-        answers = predictor.ask([(side, "France", "in")], 12)[0]  # type: ignore[list-item]
+        answers = predictor.answers([(side, "France", "in")], 12)[0]  # type: ignore[list-item]
         margins = [a.score - answers.logsumexp for a in answers.predictions]
         rates = [a.calibrated for a in answers.predictions]
         assert rates == pytest.approx(calibration(side, margins).tolist())  # type: ignore[arg-type]

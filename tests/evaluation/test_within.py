@@ -128,7 +128,7 @@ def test_predictions_within_a_set_keep_their_numbers(toy_run: Run) -> None:
     within = Within.parse("type=in:Europe", predictor.graph)
     for side in SIDES:
         query = [(side, "France", "borders")]
-        every = predictor.ask(query, 12)[0].predictions
-        found = predictor.ask(query, 12, within=within)[0].predictions
+        every = predictor.answers(query, 12)[0].predictions
+        found = predictor.answers(query, 12, within=within)[0].predictions
         inside = ("France", "Spain", "Paris", "Madrid")
         assert found == [answer for answer in every if answer.entity in inside]

@@ -163,21 +163,22 @@ def test_a_prediction_is_plain_json() -> None:
 
 def test_one_batch_asks_for_heads_and_tails(predictor: Predictor) -> None:
     queries = [("tail", "France", "in"), ("head", "Europe", "in"), ("tail", "Paris", "capital_of")]
-    found = predictor.ask(queries, k=12)  # type: ignore[arg-type]
+    found = predictor.answers(queries, k=12)  # type: ignore[arg-type]
     for (side, entity, relation), answers in zip(queries, found, strict=True):
         alone = predictor.answer([(entity, relation)], side, 12)[0]  # type: ignore[arg-type]
         assert [item.entity for item in answers.predictions] == [item.entity for item in alone]
 
 
 def test_the_rest_is_what_train_does_not_know(predictor: Predictor) -> None:
-    answers = predictor.ask([("head", "Europe", "in")], k=12)[0]
+    answers = predictor.answers([("head", "Europe", "in")], k=12)[0]
     unknown = [item.score for item in answers.predictions if item.known != "train"]
     assert len(unknown) == 8
     expected = math.log(sum(math.exp(score) for score in unknown))
     assert answers.logsumexp == pytest.approx(expected, rel=1e-5)
     # What is left out of the list does not change it.
     assert (
-        predictor.ask([("head", "Europe", "in")], k=1, new=True)[0].logsumexp == answers.logsumexp
+        predictor.answers([("head", "Europe", "in")], k=1, new=True)[0].logsumexp
+        == answers.logsumexp
     )
 
 
@@ -208,7 +209,9 @@ def test_packed_rows_score_the_same(name: str) -> None:
     quick = plain.quick()
     assert (quick.packed is not None) == (model.kernel.name == "dot" and can_pack())
     queries = [(SIDES[i % 2], f"e{i}", names.relations[i % 3]) for i in range(7)]
-    for expected, found in zip(plain.ask(queries, k=50), quick.ask(queries, k=50), strict=True):
+    for expected, found in zip(
+        plain.answers(queries, k=50), quick.answers(queries, k=50), strict=True
+    ):
         scores = {item.entity: item.score for item in expected.predictions}
         assert {item.entity: item.score for item in found.predictions} == pytest.approx(scores)
         assert found.logsumexp == pytest.approx(expected.logsumexp, rel=1e-5)
@@ -219,8 +222,8 @@ def test_a_query_gets_the_same_numbers_alone_and_among_others(predictor: Predict
         pytest.skip("rows cannot be packed here: no oneDNN")
     names = predictor.graph.vocabulary.entities
     queries = [(SIDES[i % 2], name, "in") for i, name in enumerate(names)]
-    together = predictor.ask(queries, k=5)
-    assert [predictor.ask([item], k=5)[0] for item in queries] == together
+    together = predictor.answers(queries, k=5)
+    assert [predictor.answers([item], k=5)[0] for item in queries] == together
 
 
 @pytest.mark.parametrize("k", [0, -1])

@@ -81,7 +81,7 @@ def test_without_valid_nothing_is_calibrated(loaded: LoadedRun) -> None:
     train = {"train": loaded.predictor.known["train"]}
     none.predictor = replace(loaded.predictor, known=train, stored=None)
     none.calibration = none.predictor.calibration
-    found = none.predictor.ask([("tail", "France", "in")])[0]
+    found = none.predictor.answers([("tail", "France", "in")])[0]
     data = none.predicted(("tail", "France", "in"), found, 0.0)
     assert data.calibration is None
     assert {item.calibrated for item in data.answers} == {None}

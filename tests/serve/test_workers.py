@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 class RecordingPredictor(Predictor):
     """A predictor that records the size of each batch and waits for `leave` before each."""
 
-    def ask(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
+    def answers(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
         sizes.append((len(queries), k, new))
         assert leave.wait(10)
-        return super().ask(queries, k, new)
+        return super().answers(queries, k, new)
 
 
 sizes: list[tuple[int, int, bool]] = []
@@ -42,7 +42,8 @@ def recording(loaded: LoadedRun) -> LoadedRun:
     sizes.clear()
     leave.clear()
     found = copy.copy(loaded)
-    parts = {field.name: getattr(loaded.predictor, field.name) for field in fields(Predictor)}
+    # Not vars: a calibration that was learned is cached there.
+    parts = {f.name: getattr(loaded.predictor, f.name) for f in fields(loaded.predictor)}
     found.predictor = RecordingPredictor(**parts)
     return found
 

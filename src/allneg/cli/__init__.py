@@ -27,6 +27,7 @@ _COMMANDS = {
     "evaluate": ("runs", "Rank a split and print the report."),
     "predict": ("runs", "Answer queries by name."),
     "ensemble": ("ensemble", "Combine runs into one with better answers."),
+    "ask": ("ask", "Answer questions of several hops, with reasons."),
     "complete": ("complete", "Write the most probable new facts of the whole graph."),
     "score": ("complete", "Score given facts and decide which are true."),
     "compare": ("runs", "Test whether one run ranks better than another."),

@@ -51,6 +51,18 @@ within = click.option(
     help="Which entities may be answers: those in a file, those that train has on this side of the "
     "relation, or those with relation R to entity O in train.",
 )
+
+
+def search(command: F) -> F:
+    """How questions are answered."""
+    norms, scores = click.Choice(["product", "minimum"]), click.Choice(["calibrated", "softmax"])
+    command = click.option("--facts", is_flag=True, help="Known facts are certain.")(command)
+    command = click.option("--scores", type=scores, help="calibrated, if there is valid.")(command)
+    command = click.option("--norm", type=norms, default="product", show_default=True)(command)
+    beam = click.option("--beam", type=click.IntRange(1), default=64, show_default=True)
+    return beam(command)
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from allneg.cli import options
 from allneg.cli.output import clean, echo, json_document, note, table
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 )
 @options.within
 @click.option("--relations", is_flag=True, help="Rank relations: which holds, (head, ?, tail)?")
+@click.option("--queries", type=options.PATH, help="Rank the answers to questions in a file.")
+@options.search
 @options.device
 @options.as_json
 def evaluate_command(
@@ -42,12 +45,27 @@ def evaluate_command(
     protocol: str,
     within: str | None,
     relations: bool,
+    queries: Path | None,
     device: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
-    """Rank a split with the best weights of RUN and print the report."""
-    if (protocol != "allneg") + relations + (within is not None) > 1:
-        raise click.UsageError("--protocol, --within and --relations exclude each other")
+    """Rank a split with the best weights of RUN and print the report.
+
+    --beam, --norm, --scores and --facts are for --queries; the facts are those of the splits
+    before --split.
+    """
+    kinds = (protocol != "allneg", relations, within is not None, queries is not None)
+    if sum(kinds) > 1:
+        raise click.UsageError("--protocol, --within, --relations and --queries exclude each other")
+    source = click.get_current_context().get_parameter_source
+    if queries is None and any(source(name) == ParameterSource.COMMANDLINE for name in how):
+        raise click.UsageError("--beam, --norm, --scores and --facts need --queries")
+    if queries is not None:
+        from allneg.cli.ask import evaluate_sets
+
+        evaluate_sets(run, queries, split, device, as_json, **how)
+        return
     from allneg.cli.reports import print_report
     from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
     from allneg.runs import Run
@@ -191,7 +209,7 @@ def predict_command(
                 raise DataError(f"{file.name}:{number}: {unknown}") from None
     graph, device_used = predictor.graph, predictor.tables.device
     allowed = None if within is None else Within.parse(within, graph, device_used)
-    answers = [found.predictions for found in predictor.ask(queries, top, new, allowed)]
+    answers = [found.predictions for found in predictor.answers(queries, top, new, allowed)]
     if as_json:
         documents: list[dict[str, Any]] = []
         for query, found in zip(queries, answers, strict=True):

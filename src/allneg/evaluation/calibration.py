@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ _N_SCORES = 1 << 24  # enough queries for two digits, in seconds
 _BLOCK = 1 << 22  # scores in memory at once
 _EDGE, _BINS = 16.0, 512  # bins of log-odds between -16 and 16
 _MIDDLES: Numbers = np.linspace(-_EDGE, _EDGE, 2 * _BINS + 1)[1::2]
+_POINTS = 1024  # of a curve on a device
 _MAX_SHARE = 1 - 1e-9  # the largest share with finite log-odds
 _MOST_CORNERS = 1 << 12  # of a curve in a file
 
@@ -136,6 +138,20 @@ class Calibration:
     def __call__(self, side: Side, margins: npt.ArrayLike) -> Numbers:
         """The rate of right answers at each margin."""
         return self.curves[side](log_odds(margins))
+
+    def on_device(self, side: Tensor, margins: Tensor) -> Tensor:
+        """The rates at the margins of many answers, between points of the curves: (B,), (B, N)."""
+        clipped = margins.clamp(-_EDGE, 0)
+        odds = (clipped - torch.log(-torch.expm1(clipped))).clamp(max=_EDGE)
+        at = (odds + _EDGE) * (_POINTS / (2 * _EDGE))
+        left = at.long().clamp(max=_POINTS - 1)
+        rates = self._points.to(margins.device)[side]
+        return torch.lerp(rates.gather(1, left), rates.gather(1, left + 1), at - left)
+
+    @cached_property
+    def _points(self) -> Tensor:
+        grid = np.linspace(-_EDGE, _EDGE, _POINTS + 1)
+        return torch.tensor(np.stack([self.curves[side](grid) for side in SIDES])).float()
 
     def lowest_margin(self, side: Side, probability: float) -> float:
         """The lowest margin with such a probability, or infinite."""

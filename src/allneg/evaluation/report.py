@@ -28,10 +28,13 @@ METRICS: dict[str, Callable[[Ranks], Any]] = {
 _COLUMNS = {"tail": 0, "head": 1}
 
 
-def metrics_of(ranks: Ranks) -> dict[str, Any]:
+def metrics_of(ranks: Ranks, weights: Ranks | None = None) -> dict[str, Any]:
     """The metrics of some ranks: mrr, mr, hits, count."""
     flat = ranks.reshape(-1)
-    means = {name: _apply(lambda v: float(v.mean()), METRICS[name](flat)) for name in METRICS}
+    means = {
+        name: _apply(lambda v: float(np.average(v, weights=weights)), METRICS[name](flat))
+        for name in METRICS
+    }
     return {**means, "count": len(flat)}
 
 

@@ -25,6 +25,7 @@ from allneg.scoring import Tables
 from allneg.scoring.scores import query_vectors, scores
 
 if TYPE_CHECKING:
+    from allneg.predict.ask import Answer
     from allneg.predict.classify import Classification
     from allneg.predict.complete import NewFact
 
@@ -115,10 +116,10 @@ class Predictor:
         self, queries: Sequence[tuple[str, str]], side: Side, k: int = 10, new: bool = False
     ) -> list[list[Prediction]]:
         """The best answers to many queries (entity, relation) for the same side."""
-        found = self.ask([(side, entity, relation) for entity, relation in queries], k, new)
+        found = self.answers([(side, entity, relation) for entity, relation in queries], k, new)
         return [answers.predictions for answers in found]
 
-    def ask(
+    def answers(
         self,
         queries: Sequence[tuple[Side, str, str]],
         k: int = 10,
@@ -209,6 +210,17 @@ class Predictor:
                 rows = (queries.side == number).cpu()
                 rates[rows] = torch.from_numpy(self.calibration(side, margins[rows.numpy()]))
         return rates
+
+    def ask(self, question: str, k: int = 10, facts: bool = False, **how: Any) -> list[Answer]:
+        """The `k` best answers to a question such as `?x : borders(France, ?y), speaks(?y, ?x)`.
+
+        With `facts`, known facts are certain. `how` may give beam, norm and scores: docs/ask.md.
+        """
+        from allneg.predict.ask import Search
+        from allneg.predict.question import Question
+
+        search = Search(self, facts=tuple(self.known) if facts else (), **how)
+        return search.answers(Question.parse(question, self.graph.vocabulary), k)
 
     def classify(
         self,

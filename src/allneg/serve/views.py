@@ -173,7 +173,7 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
         for relation, direction in islice(groups, _MAX_QUERIES)
     ]
     found = []
-    answers = run.predictor.ask(queries, k=3, new=True)
+    answers = run.predictor.answers(queries, k=3, new=True)
     for (side, _, relation), answer in zip(queries, answers, strict=True):
         for prediction in answer.predictions:
             rate = prediction.calibrated
