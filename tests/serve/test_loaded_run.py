@@ -123,7 +123,7 @@ def test_an_ensemble_is_explored_like_a_run(
     loaded = LoadedRun.load(tmp_path / "both", "both", {}, "cpu")
     card = loaded.card
     assert (card.model, card.dim) == ("ensemble: complex, rotate", 8)
-    (answers,) = loaded.predictor.ask([("tail", "France", "borders")], 3)
+    (answers,) = loaded.predictor.answers([("tail", "France", "borders")], 3)
     assert len(loaded.predicted(("tail", "France", "borders"), answers, 0.0).answers) == 3
     # The cosine of two entities is the mean of the members' cosines.
     spain = tiny_graph.vocabulary.entity("Spain")
