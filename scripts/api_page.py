@@ -16,7 +16,7 @@ from typing import Any
 
 import allneg
 from allneg import errors
-from allneg.predict.predictor import Prediction, RelationPrediction
+from allneg.predict.results import Neighbour, Prediction, RelationPrediction, Results
 from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
 
@@ -33,8 +33,8 @@ CLASSES = {
         "candidates", "protocol", "baselines", "mrr", "mr", "hits", "count", "to_json", "from_json",
     ),
     "Predictor": (
-        "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",
-        "scores",
+        "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations", "score",
+        "embedding", "relation_embedding", "query_vector", "neighbours", "scores",
     ),
     "Recipe": (
         "data", "model", "loss", "regularizer", "optimizer", "training", "evaluation", "hardware",
@@ -95,7 +95,9 @@ def page() -> str:
     for name, members in CLASSES.items():
         out += _class(getattr(allneg, name), members)
         if name == "Predictor":
-            out += _class(Prediction) + _class(RelationPrediction)
+            for kind in (Prediction, RelationPrediction, Neighbour):
+                out += _class(kind)
+            out += _class(Results, ("to_pandas", "to_arrow"))
     out += SETTINGS + "".join(map(_settings, PARTS))
     tree = str(errors.__doc__).split("\n\n")[1]
     return out + ERRORS.format(tree=tree) + OLD_NAMES

@@ -43,6 +43,8 @@ THIRD_PARTY = {
     "starlette": ["serve/*.py"],
     "pydantic": ["serve/*.py"],
     "openTSNE": ["predict/*.py", "serve/*.py"],
+    "pandas": ["predict/results.py"],
+    "pyarrow": ["predict/results.py", "predict/questions.py", "export/tables.py"],
     "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }
 # Which files may start processes, call C code, or talk to other processes of a training.

@@ -20,7 +20,7 @@ Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 def test_a_query_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
     data = allneg(*query, "--top", "3", "--json").json
-    assert [item.keys() for item in data] == [{"entity", "score", "probability", "known"}] * 3
+    assert [item.keys() for item in data] == [{"entity", "score", "share", "known"}] * 3
     expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
     assert data == [item.to_json() for item in expected]
 

@@ -15,7 +15,7 @@ from allneg.errors import DataError, RunError, counted, printable
 if TYPE_CHECKING:
     from allneg.evaluation.ranks import Protocol, Ranking
     from allneg.graph.queries import Side
-    from allneg.predict.predictor import Prediction
+    from allneg.predict.results import Prediction
     from allneg.runs import Run
 
     Query = tuple[Side, str, str]  # side of the answer, known entity, relation
@@ -155,7 +155,7 @@ def predict_command(
         for query, found in zip(queries, answers, strict=True):
             for a in found:
                 triple = "\t".join(clean(name) for name in _triple(query, a.entity))
-                print(f"{triple}\t{a.score:.6g}\t{a.probability:.6g}\t{a.known or 'new'}")
+                print(f"{triple}\t{a.score:.6g}\t{a.share:.6g}\t{a.known or 'new'}")
 
 
 def _queries(
@@ -200,10 +200,10 @@ def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
 
 def _print_table(query: Query, answers: list[Prediction]) -> None:
     rows = [
-        (i, a.entity, a.score, a.probability, f"known ({a.known})" if a.known else "new")
+        (i, a.entity, a.score, a.share, f"known ({a.known})" if a.known else "new")
         for i, a in enumerate(answers, 1)
     ]
-    columns = ("#", "answer", "score#", "probability#", "known")
+    columns = ("#", "answer", "score#", "softmax share#", "known")
     table(" — ".join(_triple(query, "?")), columns, rows)
     if not answers:
         note("no new answers: all entities are known answers")

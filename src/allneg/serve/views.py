@@ -176,7 +176,7 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
     answers = run.predictor.ask(queries, k=3, new=True)
     for (side, _, relation), answer in zip(queries, answers, strict=True):
         for prediction, calibrated in zip(answer.predictions, run.calibrated(answer), strict=True):
-            probability = prediction.probability if calibrated is None else calibrated
+            probability = prediction.share if calibrated is None else calibrated
             if probability >= _MIN_PROBABILITY and prediction.entity != name:
                 triple = _triple(name, relation, prediction.entity, side == "tail")
                 found.append((probability, triple))
