@@ -11,6 +11,7 @@ import click
 from allneg.cli import options
 from allneg.cli.output import clean, echo, json_document, note, table
 from allneg.errors import DataError, RunError, counted, printable
+from allneg.exports.formats import FORMATS
 
 if TYPE_CHECKING:
     from allneg.evaluation.ranks import Protocol, Ranking
@@ -283,28 +284,25 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 
 @click.command()
 @options.run
+@click.option("--out", type=options.PATH, required=True, help="A new file or folder.")
 @click.option(
-    "--out",
-    type=options.PATH,
-    required=True,
-    help="A new .safetensors file for the best weights, or a new folder for the whole run.",
+    "--format",
+    type=click.Choice(list(FORMATS)),
+    help="Format of the vectors; without it, that of the suffix of --out.",
 )
 @options.as_json
-def export_command(run: Path, out: Path, as_json: bool) -> None:
-    """Join the shards of RUN, as if one process had trained it.
+def export_command(run: Path, out: Path, format: str | None, as_json: bool) -> None:
+    """Write the vectors of RUN with their names and a description, or the whole run.
 
-    Rows are copied in blocks, so the tables need not fit in memory.
+    --out NAME.npy, .parquet, .csv, .vec (word2vec) or .safetensors is the file of entity vectors;
+    relation vectors, names and NAME.json are beside it. --format neo4j writes a folder for
+    `neo4j-admin database import`. --out NAME, without format and suffix, is a copy of the run
+    with its shards joined. Rows are copied in blocks, so the tables need not fit in memory.
     """
-    from allneg.runs import Run
-    from allneg.runs.run import export
+    from allneg.exports.export import export
 
-    if out.suffix[1:2].isalpha() and out.suffix != ".safetensors":
-        raise click.UsageError(
-            f"{out}: {out.suffix} is not a format of export; write a .safetensors file, or a "
-            "folder whose name has no suffix"
-        )
-    export(Run.open(run), out)
+    written = [str(path) for path in export(run, out, format)]
     if as_json:
-        json_document({"run": str(run), "out": str(out)})
+        json_document({"run": str(run), "out": str(out), "files": written})
     else:
-        echo(str(out))
+        echo("\n".join(written))
