@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from allneg.cli import options
 from allneg.cli.output import clean, echo, json_document, note, table
-from allneg.errors import DataError, RunError, counted, printable
+from allneg.errors import DataError, RunError, counted
 from allneg.exports.formats import FORMATS
 
 if TYPE_CHECKING:
     from allneg.evaluation.ranks import Protocol, Ranking
-    from allneg.graph.queries import Side
-    from allneg.predict.results import Prediction
+    from allneg.graph.graph import Vocabulary
+    from allneg.predict.questions import Question
+    from allneg.predict.results import Prediction, RelationPrediction
     from allneg.runs import Run
-
-    Query = tuple[Side, str, str]  # side of the answer, known entity, relation
 
 
 @click.command()
@@ -104,14 +104,14 @@ def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ran
 @options.run
 @click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
 @click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
-@click.option("--relation", metavar="NAME", help="Relation of the query.")
+@click.option("--relation", metavar="NAME", help="Relation; without it, relations are answers.")
 @click.option(
     "--queries",
     "--questions",
     "file",
     type=options.PATH,
-    help="A file of queries: head, relation, tail per line, separated by tabs, with ? for the "
-    "head or the tail.",
+    help="A file of queries with the columns or keys head, relation, tail and ? for one of them: "
+    ".csv, .json, .jsonl, .parquet, or lines with tabs.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
@@ -128,86 +128,91 @@ def predict_command(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Answer queries by name with the best weights of RUN."""
-    queries = _queries(head, relation, tail, file)
+    """Answer queries by name with the best weights of RUN.
+
+    Give two of --head, --relation and --tail: the third one is asked for. A bad line of a file is
+    reported and the others are answered; the exit code is then 3.
+    """
     from allneg.cli.reports import note_if_unfinished
     from allneg.predict.predictor import Predictor
+    from allneg.predict.questions import PARTS, read_questions
     from allneg.runs import Run
 
+    if (file is None) == ((head, relation, tail) == (None, None, None)):
+        raise click.UsageError("give two of --head, --relation and --tail, or --queries")
+    if file is None and (head, relation, tail).count(None) != 1:
+        raise click.UsageError("give two of --head, --relation and --tail; the third is asked for")
+    asked = [] if file is None else read_questions(file)
     predictor = Predictor.load(run, device or "auto")
     note_if_unfinished(Run.open(run))
+    questions = [(head, relation, tail)]
     if file is not None:
-        names = predictor.graph.vocabulary
-        for number, (_, entity, name) in enumerate(queries, 1):
-            try:
-                names.entity(entity), names.relation(name)
-            except DataError as unknown:
-                raise DataError(f"{file.name}:{number}: {unknown}") from None
-    answers = [found.predictions for found in predictor.ask(queries, top, new)]
-    if as_json:
-        documents: list[dict[str, Any]] = []
-        for query, found in zip(queries, answers, strict=True):
-            given = dict(zip(("head", "relation", "tail"), _triple(query, None), strict=True))
-            documents.append({**given, "answers": [answer.to_json() for answer in found]})
+        questions = list(_good(asked, predictor.graph.vocabulary))
+    answers = predictor.predict(questions, top, new) if questions else []
+    if as_json and questions:
+        documents = [
+            {**dict(zip(PARTS, question, strict=True)), "answers": [a.to_json() for a in found]}
+            for question, found in zip(questions, answers, strict=True)
+        ]
         json_document(documents[0]["answers"] if file is None else documents)
     elif file is None:
-        _print_table(queries[0], answers[0])
+        _print_table(questions[0], answers[0])
     else:
-        for query, found in zip(queries, answers, strict=True):
+        for question, found in zip(questions, answers, strict=True):
             for a in found:
-                triple = "\t".join(clean(name) for name in _triple(query, a.entity))
-                print(f"{triple}\t{a.score:.6g}\t{a.share:.6g}\t{a.known or 'new'}")
+                names = [clean(a.answer if name is None else name) for name in question]
+                print(*names, f"{a.score:.6g}", f"{a.share:.6g}", a.known or "new", sep="\t")
+    if file is not None and (n_bad := len(asked) - len(questions)):
+        raise DataError(f"{file}: {n_bad} of {counted(len(asked), 'query')} not answered")
 
 
-def _queries(
-    head: str | None, relation: str | None, tail: str | None, file: Path | None
-) -> list[Query]:
-    if file is not None and (head or tail or relation):
-        raise click.UsageError("--queries excludes --head, --tail and --relation")
-    if file is not None:
-        return _read(file)
-    if relation is None or (head is None) == (tail is None):
-        raise click.UsageError("give --relation and one of --head (for tails) or --tail")
-    return [("tail", head, relation)] if head is not None else [("head", str(tail), relation)]
+def _good(asked: list[tuple[str, Question | str]], names: Vocabulary) -> Iterator[Question]:
+    """The questions that can be answered; what is wrong with the others is printed."""
+    for where, question in asked:
+        if isinstance(question, str):
+            note(f"{where}: {question}")
+            continue
+        head, relation, tail = question
+        try:
+            for entity in (head, tail):
+                if entity is not None:
+                    names.entity(entity)
+            if relation is not None:
+                names.relation(relation)
+        except DataError as unknown:
+            note(f"{where}: {unknown}")
+        else:
+            yield question
 
 
-def _read(file: Path) -> list[Query]:
-    try:
-        text = file.read_bytes().decode().removeprefix("\ufeff")
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 (byte {error.start:,})") from None
-    if not text:
-        raise DataError(f"{file}: no queries; write head, relation, tail per line, with tabs")
-    queries: list[Query] = []
-    # Only a line feed ends a line: a name may contain other characters that end lines.
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        fields = line.removesuffix("\r").split("\t")
-        if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
-            raise DataError(
-                f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
-                f"found {printable(line)}"
-            )
-        head, relation, tail = fields
-        queries.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
-    return queries
-
-
-def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
-    side, entity, relation = query
-    return (entity, relation, answer) if side == "tail" else (answer, relation, entity)
-
-
-def _print_table(query: Query, answers: list[Prediction]) -> None:
+def _print_table(question: Question, answers: Sequence[Prediction | RelationPrediction]) -> None:
     rows = [
-        (i, a.entity, a.score, a.share, f"known ({a.known})" if a.known else "new")
+        (i, a.answer, a.score, a.share, f"known ({a.known})" if a.known else "new")
         for i, a in enumerate(answers, 1)
     ]
     columns = ("#", "answer", "score#", "softmax share#", "known")
-    table(" — ".join(_triple(query, "?")), columns, rows)
+    table(" — ".join("?" if name is None else name for name in question), columns, rows)
     if not answers:
-        note("no new answers: all entities are known answers")
+        kind = "relations" if question[1] is None else "entities"
+        note(f"no new answers: all {kind} are known answers")
+
+
+@click.command()
+@options.run
+@click.argument("name")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@options.device
+@options.as_json
+def neighbours_command(run: Path, name: str, top: int, device: str | None, as_json: bool) -> None:
+    """Print the entities whose vectors are most similar to that of NAME, by their cosine."""
+    from allneg.predict.predictor import Predictor
+
+    found = Predictor.load(run, device or "auto").neighbours(name, top)
+    if as_json:
+        json_document([neighbour.to_json() for neighbour in found])
+        return
+    rows = [(i, at.entity, at.similarity) for i, at in enumerate(found, 1)]
+    table(f"neighbours of {name}", ("#", "entity", "cosine#"), rows)
 
 
 @click.command()

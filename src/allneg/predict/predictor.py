@@ -18,6 +18,7 @@ from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
 from allneg.kernels.packed import packed
 from allneg.models import Model
+from allneg.predict.questions import Question
 from allneg.predict.results import Answers, Neighbour, Prediction, RelationPrediction, Results
 from allneg.runs import Run
 from allneg.scoring import Tables
@@ -79,6 +80,28 @@ class Predictor:
     ) -> Results[Prediction]:
         """The `k` best answers to (?, relation, tail), best first; `new` leaves out known facts."""
         return self.answer([(tail, relation)], "head", k, new)[0]
+
+    def predict(
+        self, questions: Sequence[Question], k: int = 10, new: bool = False
+    ) -> list[Results[Prediction] | Results[RelationPrediction]]:
+        """The best answers to many questions (head, relation, tail), one of which is None.
+
+        A missing head or tail is answered by entities, a missing relation by relations.
+        """
+        _check_count(k)
+        found: dict[int, Results[Prediction] | Results[RelationPrediction]] = {}
+        asked: dict[int, tuple[Side, str, str]] = {}
+        for number, (head, relation, tail) in enumerate(questions):
+            if (head, relation, tail).count(None) != 1:
+                raise UsageError(f"question {number}: one of head, relation and tail must be None")
+            if relation is None:
+                found[number] = self.relations(str(head), str(tail), k, new)
+            else:
+                side: Side = "head" if head is None else "tail"
+                asked[number] = side, str(tail if head is None else head), relation
+        answers = self.ask(list(asked.values()), k, new)
+        found |= {n: of.predictions for n, of in zip(asked, answers, strict=True)}
+        return [found[number] for number in range(len(questions))]
 
     def answer(
         self, queries: Sequence[tuple[str, str]], side: Side, k: int = 10, new: bool = False

@@ -47,6 +47,10 @@ class Prediction:
     share: float  # the softmax of the scores over all entities; not a probability of being right
     known: str | None  # the split that holds the fact; None for a new one
 
+    @property
+    def answer(self) -> str:
+        return self.entity
+
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 
@@ -67,6 +71,10 @@ class RelationPrediction:
     score: float
     share: float  # the softmax of the scores over all relations
     known: str | None  # the split that holds the fact; None for a new one
+
+    @property
+    def answer(self) -> str:
+        return self.relation
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
