@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 
 # A package imports only packages to its left.
 ORDER = (
-    "errors", "recipes", "paths", "recipe", "hardware", "graph", "kernels", "models",
+    "errors", "terminal", "recipes", "paths", "recipe", "hardware", "graph", "kernels", "models",
     "scoring", "evaluation", "runs", "exports", "hub", "training", "tuning", "reproduce", "predict",
-    "serve", "cli",
+    "completer", "serve", "cli",
 )  # fmt: skip
 # Packages to the left that are still off limits.
 INDEPENDENT = {
@@ -46,6 +46,10 @@ THIRD_PARTY = {
     "openTSNE": ["predict/*.py", "serve/*.py"],
     "pandas": ["predict/results.py"],
     "pyarrow": ["predict/results.py", "predict/questions.py", "exports/writers.py"],
+    "sklearn": ["completer.py"],
+    "wandb": ["training/trackers.py"],
+    "mlflow": ["training/trackers.py"],
+    "huggingface_hub": ["hub.py"],
     "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }
 # Which files may start processes, call C code, or talk to other processes of a training.

@@ -89,7 +89,7 @@ def test_plan_prints_the_memory_of_each_device_and_whether_it_fits(
     "options, message",
     [
         (SIZE[:2], "give all of --entities, --relations and --triples"),
-        ((*SIZE, "--on", "h20"), "'h20' is not one of 'h200', 'a100'"),
+        ((*SIZE, "--on", "h20"), "no GPU is called 'h20'; use h200 or a100"),
         ((*SIZE[2:], "--entities", 9 * 10**400), "Invalid value for '--entities': 9000"),
         (("--relations", 10**15 + 1), "1000000000000001 is not in the range"),
         (("--triples", 10**15 + 1), "1000000000000001 is not in the range"),

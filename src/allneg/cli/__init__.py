@@ -127,7 +127,7 @@ def main() -> None:
 
 def _report(error: AllnegError) -> None:
     """Print an error and exit; of the processes of torchrun, only the first one prints it."""
-    from allneg.cli.output import note
+    from allneg.terminal import note
 
     # Most errors are the same in every process; a full memory or disk is not.
     if not isinstance(error, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0":

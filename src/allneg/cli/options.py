@@ -40,6 +40,12 @@ mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
+track = click.option(
+    "--track",
+    multiple=True,
+    metavar="NAME",
+    help="Also send metrics to tensorboard, wandb or mlflow. May be repeated.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from allneg.cli import options
-from allneg.cli.output import clean, echo, json_document, note, table
+from allneg.cli.output import echo, json_document, table
 from allneg.errors import DataError, RunError, counted
 from allneg.exports.formats import FORMATS
+from allneg.terminal import clean, note
 
 if TYPE_CHECKING:
-    from allneg.evaluation.ranks import Protocol, Ranking
     from allneg.graph.graph import Vocabulary
     from allneg.predict.questions import Question
     from allneg.predict.results import Prediction, RelationPrediction
-    from allneg.runs import Run
 
 
 @click.command()
@@ -38,16 +36,13 @@ def evaluate_command(
     run: Path, split: str, protocol: str, device: str | None, as_json: bool
 ) -> None:
     """Rank a split with the best weights of RUN and print the report."""
-    from allneg.cli.reports import print_report
-    from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
+    from allneg.cli.reports import note_if_unfinished, print_report
     from allneg.runs import Run
+    from allneg.runs.ranking import evaluate
 
     opened = Run.open(run)
-    rules = PROTOCOLS[protocol]
-    if protocol == "allneg":
-        rules = selection_protocol(opened.recipe.evaluation)
-    report = Report.of(_ranked(opened, split, device, rules), opened.graph)
-    report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
+    report = evaluate(opened, split, protocol, device or "auto")
+    note_if_unfinished(opened)
     print_report(report, opened, as_json)
 
 
@@ -63,19 +58,19 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     Both answer the same queries. The interval is a bootstrap over triples, and p is from a
     permutation test that flips signs; both use 10,000 samples.
     """
-    from allneg.evaluation import PROTOCOLS
-    from allneg.evaluation.compare import compare, same_data
+    from allneg.cli.reports import note_if_unfinished
     from allneg.runs import Run
+    from allneg.runs.ranking import compare
 
-    first, second = Run.open(one), Run.open(other)
-    same_data((str(one), str(other)), (first.graph, second.graph))
-    ranked = [_ranked(run, split, device, PROTOCOLS["allneg"]) for run in (first, second)]
-    found = compare(ranked[0], ranked[1], first.graph)
+    runs = Run.open(one), Run.open(other)
+    found = compare(*runs, split, device or "auto")
+    for run in runs:
+        note_if_unfinished(run)
     if as_json:
         json_document({"runs": [str(one), str(other)], **found.to_json()})
         return
-    for letter, run, mrr in zip("AB", (one, other), found.mrr, strict=True):
-        echo(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
+    for letter, folder, mrr in zip("AB", (one, other), found.mrr, strict=True):
+        echo(f"{letter}: {folder}, {found.split} MRR {mrr:.4f}")
     whole = found.difference
     print(f"{whole.in_words('A', 'B')} ({counted(whole.triples, 'triple')}, both sides)")
     rows = []
@@ -86,18 +81,6 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     columns = ("relation", "triples#", "A - B#", "95 %", "p#", "adjusted p#")
     table("by relation", columns, rows, most=20)
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
-
-
-def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ranking:
-    from allneg.cli.reports import note_if_unfinished
-    from allneg.evaluation.ranks import rank
-    from allneg.hardware import device_errors, find_device
-
-    chosen, block = find_device(device or "auto"), run.recipe.evaluation.block
-    with device_errors(chosen):
-        tables = run.tables().to(chosen)
-        note_if_unfinished(run)
-        return rank(run.model, tables, run.graph, split, protocol, block)
 
 
 @click.command()

@@ -16,6 +16,7 @@ from allneg.errors import Diverged, UsageError, counted, printable
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
+from allneg.hub import local_folder
 from allneg.kernels.packed import packed
 from allneg.models import Model
 from allneg.predict.questions import Question
@@ -52,8 +53,12 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> Predictor:
-        """The best weights of a run, ready to answer queries."""
-        run, torch_device = Run.open(folder), find_device(device)
+        """The best weights of a run, ready to answer queries.
+
+        `hf:user/name` is a run on the Hugging Face Hub. It is downloaded into the cache and
+        checked; `hf:user/name@revision` is a commit, branch or tag of it.
+        """
+        run, torch_device = Run.open(local_folder(folder)), find_device(device)
         graph = run.graph
         parts = {split: graph.split(split) for split in SPLITS if len(graph.split(split))}
         with device_errors(torch_device):

@@ -45,6 +45,7 @@ _NO_REPORT = {
 _COPIED = (
     "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
+RUN_FILES = (*GRAPH_FILES, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
 
 
