@@ -95,9 +95,11 @@ class FakeHub:
         if path == "/api/repos/create":
             asked = json.loads(body)
             name = f"{asked['organization']}/{asked['name']}"
-            self.private |= {name} if asked.get("private") else set()
+            is_private = asked.get("private") or asked.get("visibility") == "private"
+            self.private |= {name} if is_private else set()
             status = 409 if name in self.repositories else 200
-            self.repositories.setdefault(name, {})
+            if status == 200:
+                self.add(name, {".gitattributes": b""})
             return status, {"url": f"{self.url}/{name}", "name": name}, {}
         if path == "/api/validate-yaml":
             return 200, {"errors": [], "warnings": []}, {}

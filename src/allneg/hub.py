@@ -17,6 +17,7 @@ from pathlib import Path
 from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, counted, extra, printable
 from allneg.evaluation.report import by_heading
+from allneg.graph.graph import SPLITS
 from allneg.paths import cache_folder, locked, remove
 from allneg.runs import Run, files
 from allneg.runs.run import RUN_FILES, export
@@ -76,8 +77,8 @@ def download(name: str) -> Path:
         from huggingface_hub import HfApi
     api = HfApi(library_name="allneg", library_version=__version__)
     with _hub_errors(repository):
-        commit = api.model_info(repository, revision=revision).sha
-    if commit is None or not _SHA.fullmatch(commit):
+        commit = str(api.model_info(repository, revision=revision).sha)
+    if not _SHA.fullmatch(commit):
         raise DataError(f"{name}: the hub names no commit")
     with locked(cache, ".lock"):
         if not (cache / commit).exists():
@@ -140,7 +141,8 @@ def model_card(run: Run, repository: str) -> str:
     head, relation, _ = graph.train[0].tolist()
     example = ", ".join(json.dumps(n) for n in (names.entities[head], names.relations[relation]))
     data = _plain(graph.name)
-    sizes = ", ".join(f"{split} {len(graph.split(split)):,}" for split in ("train", "valid", "test"))
+    sizes = ", ".join((counted(graph.n_entities, "entity"), counted(graph.n_relations, "relation")))
+    triples = ", ".join(f"{split} {len(graph.split(split)):,}" for split in SPLITS)
     results, limits = _results(run)
     return f"""---
 library_name: allneg
@@ -164,7 +166,7 @@ model.tails({example}, k=5)
 ## Results
 {results}
 ## Data
-`{data}`: {counted(graph.n_entities, "entity")}, {counted(graph.n_relations, "relation")}; triples: {sizes}.
+`{data}`: {sizes}; triples: {triples}.
 This repository contains all of them.
 
 ## Limits
@@ -183,7 +185,10 @@ This repository contains all of them.
 def _results(run: Run) -> tuple[str, str]:
     """The table of metrics with its protocol, and what the report says about limits."""
     if not run.has_report:
-        return "There is neither valid nor test, so nothing was ranked.\n", "- It is not evaluated.\n"
+        return (
+            "There is neither valid nor test, so nothing was ranked.\n",
+            "- It is not evaluated.\n",
+        )
     report = run.report
     rows = {
         "all": report.to_json(),
@@ -207,7 +212,9 @@ def _results(run: Run) -> tuple[str, str]:
         if (best := report.best_baseline(name, side)) is not None
         and best >= report.by_relation[name][side]["mrr"]
     ]
-    limits = f"- {counted(report.unseen['triples'], 'ranked triple')} with entities not in train.\n"
+    limits = ""
+    if unseen := report.unseen["triples"]:
+        limits += f"- {counted(unseen, 'ranked triple')} with entities that are not in train.\n"
     if report.baselines:
         limits += (
             f"- For {len(behind)} of {len(sides)} sides of relations, a simple baseline is as good "

@@ -31,6 +31,7 @@ _COMMANDS = {
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),
     "export": ("runs", "Write vectors for other programs, or join the shards of a run."),
+    "push": ("runs", "Upload a run to the Hugging Face Hub."),
     "plan": ("train", "Print the memory that a recipe needs."),
     "explore": ("explore", "Open a web page that explores runs."),
     "data": ("data", "List, download and check knowledge graphs."),

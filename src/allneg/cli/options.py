@@ -53,6 +53,18 @@ parent = click.option(
 run = click.argument("run", type=PATH)
 
 
+def _local(ctx: click.Context, argument: click.Parameter, path: Path) -> Path:
+    if not str(path).startswith("hf:"):
+        return path
+    from allneg.hub import local_folder
+
+    return local_folder(path)
+
+
+# For commands that only read: hf:user/name is a run on the Hugging Face Hub.
+any_run = click.argument("run", type=PATH, callback=_local)
+
+
 def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:
     """The settings, overridden by the flags that were given: {"hardware.device": "cpu"}."""
     return [*settings, *(f"{name}={value}" for name, value in flags.items() if value is not None)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.run
+@options.any_run
 @options.split
 @click.option(
     "--protocol",
@@ -84,7 +84,7 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
 @click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
 @click.option("--relation", metavar="NAME", help="Relation; without it, relations are answers.")
@@ -181,7 +181,7 @@ def _print_table(question: Question, answers: Sequence[Prediction | RelationPred
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.argument("name")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @options.device
@@ -199,7 +199,7 @@ def neighbours_command(run: Path, name: str, top: int, device: str | None, as_js
 
 
 @click.command()
-@options.run
+@options.any_run
 @options.as_json
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
@@ -248,7 +248,7 @@ def info_command(run: Path, as_json: bool) -> None:
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
 @options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
@@ -271,7 +271,7 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.option("--out", type=options.PATH, required=True, help="A new file or folder.")
 @click.option(
     "--format",
@@ -294,3 +294,23 @@ def export_command(run: Path, out: Path, format: str | None, as_json: bool) -> N
         json_document({"run": str(run), "out": str(out), "files": written})
     else:
         echo("\n".join(written))
+
+
+@click.command()
+@options.run
+@click.argument("repository", metavar="USER/NAME")
+@click.option("--private", is_flag=True, help="Only its owner can see a new repository.")
+@options.as_json
+def push_command(run: Path, repository: str, private: bool, as_json: bool) -> None:
+    """Upload RUN, with a model card, to a repository of the Hugging Face Hub.
+
+    The upload has the triples, the weights, the report, and the command and versions of the
+    training. `allneg.load("hf:USER/NAME")` loads it. Log in before, with `hf auth login`.
+    """
+    from allneg.hub import push
+
+    address = push(run, repository, private)
+    if as_json:
+        json_document({"run": str(run), "repository": repository, "address": address})
+    else:
+        echo(address)
