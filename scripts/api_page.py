@@ -21,7 +21,10 @@ from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
-FUNCTIONS = ("train", "tune", "load", "evaluate", "read_graph", "fit")
+FUNCTIONS = (
+    "train", "resume", "load", "evaluate", "compare", "export", "push", "verify", "tune", "search",
+    "plan", "read_graph", "fit",
+)  # fmt: skip
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
     "Run": (
@@ -33,9 +36,11 @@ CLASSES = {
         "candidates", "protocol", "baselines", "mrr", "mr", "hits", "count", "to_json", "from_json",
     ),
     "Predictor": (
-        "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations", "score",
-        "embedding", "relation_embedding", "query_vector", "neighbours", "scores",
+        "model", "tables", "graph", "load", "tails", "heads", "predict", "answer", "ask",
+        "relations", "score", "embedding", "relation_embedding", "query_vector", "neighbours",
+        "scores",
     ),
+    "Completer": ("fit", "predict", "score", "get_params", "set_params"),
     "Recipe": (
         "data", "model", "loss", "regularizer", "optimizer", "training", "evaluation", "hardware",
         "read", "from_tables", "with_settings", "to_tables", "to_toml",
@@ -44,7 +49,9 @@ CLASSES = {
         "name", "vocabulary", "train", "valid", "test", "notes", "n_entities", "n_relations",
         "split", "categories", "seen",
     ),
-    "Callbacks": ("on_start", "on_message", "on_step", "on_evaluation"),
+    "Callbacks": (
+        "on_run", "on_start", "on_message", "on_step", "on_evaluation", "on_epoch", "on_end",
+    ),
 }  # fmt: skip
 ALIASES = {"Problem": "AllnegError", "Watch": "Callbacks"}
 INTRO = """# Python API
@@ -178,6 +185,8 @@ def _arguments(node: ast.FunctionDef) -> list[str]:
     if every.kwonlyargs:
         keywords = zip(every.kwonlyargs, every.kw_defaults, strict=True)
         out += ["*", *(_argument(*pair) for pair in keywords)]
+    if every.kwarg:
+        out.append(f"**{ast.unparse(every.kwarg)}")
     return out
 
 

@@ -20,7 +20,7 @@ Block: TypeAlias = tuple[list[str], list[str], list[str]]  # heads, relations, t
 _BLOCK = 1 << 22  # bytes per read
 _LONGEST_LINE = 1 << 20  # bytes; bounds the memory
 _BOM = b"\xef\xbb\xbf"
-COLUMN_NAMES = {
+_COLUMN_NAMES = {
     "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
     "h": "h", "r": "r", "t": "t", "source": "h", "type": "r", "target": "t",
     "from": "h", "rel": "r", "to": "t",
@@ -206,7 +206,7 @@ class _LineReader:
         self.reasons[reason] += 1
 
     def _is_header(self, fields: list[str]) -> bool:
-        letters = "".join(COLUMN_NAMES.get(name.strip().lower(), "?") for name in fields)
+        letters = "".join(_COLUMN_NAMES.get(name.strip().lower(), "?") for name in fields)
         if sorted(letters) != sorted("hrt"):
             return False
         if letters != self.settings.columns:

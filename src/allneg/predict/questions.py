@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from allneg.errors import DataError, extra, printable
-from allneg.graph.lines import COLUMN_NAMES
+from allneg.graph.lines import _COLUMN_NAMES as COLUMN_NAMES
 
 # Head, relation and tail; None is what is asked for.
 Question: TypeAlias = tuple[str | None, str | None, str | None]

@@ -1,5 +1,7 @@
 """A search: every trial of a space runs once, in any number of processes that see its folder."""
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +42,7 @@ def search(
     settings: Iterable[str] | Mapping[str, object] = (),
     progress: bool = False,
     stopped_by: Callable[[], int] | None = None,
-) -> "Search":
+) -> Search:
     """Run a trial for every combination of the settings in [search] of `space`.
 
     `space` is a file, or a shipped space such as search/paper-grid. If a setting has a range,
