@@ -169,7 +169,7 @@ def test_the_code_of_the_export_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_p
             if language == "python":
                 exec(compile(code, "docs/export.md", "exec"), namespace)
                 continue
-            for line in code.splitlines():
+            for line in code.replace("\\\n", " ").splitlines():
                 monkeypatch.setattr(sys, "argv", line.split())
                 main()
     finally:

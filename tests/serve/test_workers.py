@@ -5,11 +5,13 @@ import copy
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import pytest
 
-from allneg.predict.predictor import Answers, Predictor
+from allneg.predict.predictor import Predictor
+from allneg.predict.results import Answers
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 from allneg.serve.workers import Batcher, Workers
@@ -41,7 +43,9 @@ def recording(loaded: LoadedRun) -> LoadedRun:
     sizes.clear()
     leave.clear()
     found = copy.copy(loaded)
-    found.predictor = RecordingPredictor(**vars(loaded.predictor))
+    found.predictor = RecordingPredictor(
+        **{field.name: getattr(loaded.predictor, field.name) for field in fields(Predictor)}
+    )
     return found
 
 
