@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from allneg.errors import UsageError
 from allneg.graph import Graph
@@ -183,8 +185,7 @@ def test_files_of_questions_have_headers_or_keys(
     file = tmp_path / f"questions.{kind}"
     objects = [dict(zip(("subject", "predicate", "object"), q, strict=True)) for q in QUESTIONS]
     if kind == "parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(objects), file)
+        parquet.write_table(pyarrow.Table.from_pylist(objects), file)
     else:
         lines = "".join(json.dumps(item) + "\n" for item in objects)
         texts = {"csv": tables(","), "tsv": tables("\t"), "jsonl": lines}
@@ -238,8 +239,6 @@ def test_a_bad_line_is_reported_and_the_others_are_answered(
 def test_a_file_that_is_not_of_its_format_is_bad_data(
     allneg: Command, toy_run: Run, tmp_path: Path, name: str, content: str, message: str
 ) -> None:
-    if name == "q.parquet":
-        pytest.importorskip("pyarrow")
     (tmp_path / name).write_text(content)
     done = allneg("predict", toy_run.folder, "--queries", tmp_path / name)
     assert (done.code, done.out) == (3, "")

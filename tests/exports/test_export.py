@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from safetensors.numpy import load_file
+from usearch.index import MetricKind, search
 
 from allneg.errors import UsageError
 from allneg.exports.export import export
@@ -91,7 +93,6 @@ def test_csv_keeps_names_and_numbers(run: Run, predictor: Predictor, tmp_path: P
 
 
 def test_parquet_has_names_and_vectors(run: Run, predictor: Predictor, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
     export(run, tmp_path / "vectors.parquet")
     table = parquet.read_table(tmp_path / "vectors.parquet")
     assert tuple(table["name"].to_pylist()) == NAMES
@@ -136,9 +137,10 @@ def test_word2vec_lines_have_a_unique_token_and_its_numbers(
 
 
 def test_gensim_opens_the_word2vec_file(run: Run, predictor: Predictor, tmp_path: Path) -> None:
-    gensim = pytest.importorskip("gensim.models")
+    from gensim.models import KeyedVectors  # its import takes seconds
+
     export(run, tmp_path / "w.txt")
-    vectors = gensim.KeyedVectors.load_word2vec_format(tmp_path / "w.txt")
+    vectors = KeyedVectors.load_word2vec_format(tmp_path / "w.txt")
     names = dict(zip(vectors.index_to_key, lines(tmp_path / "w.txt.entities.txt"), strict=True))
     assert tuple(names.values()) == NAMES
     assert np.array_equal(vectors["New_York"], predictor.embedding("New York"))
@@ -149,14 +151,13 @@ def test_gensim_opens_the_word2vec_file(run: Run, predictor: Predictor, tmp_path
 def test_an_inner_product_index_finds_the_answers_of_predict(
     run: Run, predictor: Predictor, tmp_path: Path
 ) -> None:
-    usearch = pytest.importorskip("usearch.index")
     export(run, tmp_path / "vectors.npy")
     rows, names = np.load(tmp_path / "vectors.npy"), lines(tmp_path / "vectors.npy.entities.txt")
     for relation in predictor.graph.vocabulary.relations:
         for name in NAMES:
             for given, ask in (("head", predictor.tails), ("tail", predictor.heads)):
                 query = predictor.query_vector(relation=relation, **{given: name})
-                found = usearch.search(rows, query, 10, usearch.MetricKind.IP, exact=True)
+                found = search(rows, query, 10, MetricKind.IP, exact=True)
                 answers = ask(name, relation, k=10)
                 assert [names[i] for i in found.keys] == [item.entity for item in answers]
                 expected = [item.score for item in answers]
@@ -238,8 +239,6 @@ def test_an_error_leaves_no_file(
         raise MemoryError
 
     monkeypatch.setattr("allneg.exports.writers.json_text", fail)
-    if format == "parquet":
-        pytest.importorskip("pyarrow")
     with pytest.raises(MemoryError):
         export(run, tmp_path / "v", format)
     assert list(tmp_path.iterdir()) == []

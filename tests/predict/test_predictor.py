@@ -292,8 +292,6 @@ def test_neighbours_have_the_largest_cosines(predictor: Predictor) -> None:
 
 
 def test_results_become_tables_of_pandas_and_arrow(predictor: Predictor) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     found = predictor.tails("France", "in", k=3)
     rows = [item.to_json() for item in found]
     frame = found.to_pandas()
