@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, counted, extra, printable
@@ -119,7 +120,7 @@ def _hub_errors(repository: str) -> Iterator[None]:
     """Turn an error of the hub or of the network into a `DataError` of one line."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    network_error = HfHubHTTPError.__bases__[0]  # of the HTTP package that this version uses
+    network_error: Any = HfHubHTTPError.__bases__[0]  # of the HTTP package that this version uses
     try:
         yield
     except HfHubHTTPError as error:
