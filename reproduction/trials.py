@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from allneg import recipes
-from allneg.cli.output import note, table
+from allneg.cli.output import table
 from allneg.cli.reports import stop_signal
 from allneg.cli.workers import ParallelTraining
 from allneg.errors import AllnegError, RecipeError, close_names
@@ -22,6 +22,7 @@ from allneg.recipe.text import toml_value
 from allneg.reproduce import CELLS, Cell, Result, Results, Task, comparable, entry, quick_recipe
 from allneg.runs import Run
 from allneg.runs.files import write_json, write_text
+from allneg.terminal import note
 from reproduction.published import tried
 
 ROOT = Path(__file__).parents[1]

@@ -6,20 +6,25 @@ import ast
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import huggingface_hub
 import pytest
 import torch
 
 import allneg
 from allneg.cli import allneg as cli
+from allneg.cli import main
 from allneg.models import MODELS, Model
 from allneg.predict.question import Question
 from allneg.recipe.parts import PARTS
 from allneg.scoring.losses import Loss
+from allneg.training.trackers import TRACKERS, Tracker
+from fake_hub import FakeHub
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
@@ -221,6 +226,29 @@ def test_the_error_of_a_question_is_the_pages() -> None:
         Question.parse(shown[1], allneg.read_graph("countries").vocabulary)
     lines = [line[4:] for line in shown[2].splitlines()]
     assert "\n".join(lines) == f"allneg: {error.value}"
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_code_of_the_export_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Python and commands, in their order; the hub is a fake."""
+    hub, api = FakeHub(), huggingface_hub.HfApi
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: api(hub.url, token="hf_x"))
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)  # its package is not a requirement
+    (tmp_path / "questions.csv").write_text("head,relation\nFrance,borders\n")
+    namespace: dict[str, Any] = {"__name__": "export"}
+    try:
+        for language, code in BLOCK.findall(TEXTS["docs/export.md"]):
+            if language == "python":
+                exec(compile(code, "docs/export.md", "exec"), namespace)
+                continue
+            for line in code.replace("\\\n", " ").splitlines():
+                monkeypatch.setattr(sys, "argv", line.split())
+                main()
+    finally:
+        hub.close()
+    assert (tmp_path / "graph" / "relationships.csv").exists()
+    assert (tmp_path / "runs" / "tracked" / "report.json").exists()
 
 
 @pytest.mark.usefixtures("quick_training")

@@ -32,12 +32,13 @@ from safetensors.torch import load, save
 from allneg.cli.reports import print_run
 from allneg.cli.runs import evaluate_command, info_command
 from allneg.errors import AllnegError
+from allneg.exports.export import export
 from allneg.graph.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
 from allneg.runs.ensemble import ensemble
 from allneg.runs.finished import export_bf16
-from allneg.runs.run import about_hash, export
+from allneg.runs.run import about_hash
 from allneg.runs.verify import verify
 from allneg.serve.loaded_run import LoadedRun
 from allneg.training import fit

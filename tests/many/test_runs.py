@@ -16,11 +16,11 @@ from tasks import save_to_full_disk, trained
 from workers import Workers
 
 from allneg.errors import RecipeError, RunError
+from allneg.exports.export import export
 from allneg.graph import Graph
 from allneg.predict.predictor import Predictor
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.run import export
 from allneg.runs.verify import verify
 from allneg.training import fit
 

@@ -58,7 +58,7 @@ def test_predictions_equal_those_of_the_predictor(
     data = client.get("/v1/predict", params=params).json()
     predictor = load(toy_run.folder, device="cpu")
     expected = (predictor.tails if side == "head" else predictor.heads)(entity, "in", 5, hide)
-    numbers = ("entity", "score", "probability", "known", "calibrated")
+    numbers = ("entity", "score", "share", "known", "calibrated")
     assert [{name: item[name] for name in numbers} for item in data["answers"]] == [
         item.to_json() for item in expected
     ]
@@ -95,7 +95,7 @@ def test_two_entities_ask_for_the_relation(client, loaded: LoadedRun) -> None:
         "capital_of": "train",
         "borders": None,
     }
-    assert sum(item["probability"] for item in data["answers"]) == pytest.approx(1)
+    assert sum(item["share"] for item in data["answers"]) == pytest.approx(1)
     for item in data["answers"]:
         tails = loaded.predictor.tails("Paris", item["relation"], k=12)
         score = {other.entity: other.score for other in tails}["France"]

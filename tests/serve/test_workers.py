@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from allneg.predict.predictor import Answers, Predictor
+from allneg.predict.predictor import Predictor
+from allneg.predict.results import Answers
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 from allneg.serve.workers import Batcher, Workers

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import echo, json_document, note, table
+from allneg.cli.output import echo, json_document, table
 from allneg.errors import DataError, Interrupted, UsageError, counted, printable
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.predict.complete import Completion

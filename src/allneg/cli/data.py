@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli import options
-from allneg.cli.output import json_document, note, table
+from allneg.cli.output import json_document, table
 from allneg.errors import DataError, UsageError, close_names, counted
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check

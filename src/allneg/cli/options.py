@@ -45,6 +45,12 @@ mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
+track = click.option(
+    "--track",
+    multiple=True,
+    metavar="NAME",
+    help="Also send metrics to tensorboard, wandb or mlflow. May be repeated.",
+)
 within = click.option(
     "--within",
     metavar="FILE|seen|type=R:O",
@@ -68,6 +74,18 @@ parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."
 )
 run = click.argument("run", type=PATH)
+
+
+def _local(ctx: click.Context, argument: click.Parameter, path: Path) -> Path:
+    if not str(path).startswith("hf:"):
+        return path
+    from allneg.hub import local_folder
+
+    return local_folder(path)
+
+
+# For commands that only read: hf:user/name is a run on the Hugging Face Hub.
+any_run = click.argument("run", type=PATH, callback=_local)
 
 
 def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:

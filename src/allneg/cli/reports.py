@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
@@ -13,16 +12,16 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.output import clean, echo, is_rank_zero, json_document, note, table
+from allneg.cli.output import echo, is_rank_zero, json_document, table
 from allneg.errors import counted
 from allneg.evaluation import Calibration, Report, selection_protocol
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
-from allneg.training import Callbacks
+from allneg.terminal import clean, note
+from allneg.training.callbacks import Callbacks, ProgressLines
 
 _BAR = 40  # characters of a bar
-_LINE_SECONDS = 10.0  # between two lines of progress without a terminal
 
 
 @contextlib.contextmanager
@@ -33,7 +32,7 @@ def training_progress(
     with contextlib.ExitStack() as stack:
         callbacks = Callbacks()
         if not quiet and is_rank_zero():
-            callbacks = _Bar(stack) if sys.stderr.isatty() else _Lines()
+            callbacks = _Bar(stack) if sys.stderr.isatty() else ProgressLines()
         yield callbacks, stack.enter_context(stop_signal(parent))
 
 
@@ -70,25 +69,6 @@ def stop_signal(parent: int | None = None) -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Lines(Callbacks):
-    """Plain lines, for files and pipes."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def on_message(self, line: str) -> None:
-        note(line)
-
-    def on_step(self, state: State, n_steps: int) -> None:
-        if time.monotonic() - self._last >= _LINE_SECONDS:
-            self._last = time.monotonic()
-            note(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}")
-
-    def on_evaluation(self, state: State, report: Report) -> None:
-        best = " (best)" if state.stale == 0 else ""
-        note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
 
 
 class _Bar(Callbacks):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import json_document, note, table
+from allneg.cli.output import json_document, table
 from allneg.errors import AllnegError, Interrupted, RecipeError, RunError, error_for_exit_code
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.reproduce import Cell, Results, Task

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,8 +20,11 @@ from allneg.evaluation.within import Within
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
+from allneg.hub import local_folder
 from allneg.kernels.packed import packed
 from allneg.models import Model
+from allneg.predict.questions import Question
+from allneg.predict.results import Answers, Neighbour, Prediction, RelationPrediction, Results
 from allneg.runs import Run
 from allneg.scoring import Tables
 from allneg.scoring.scores import query_vectors, scores
@@ -29,39 +34,10 @@ if TYPE_CHECKING:
     from allneg.predict.classify import Classification
     from allneg.predict.complete import NewFact
 
+Rows = npt.NDArray[np.float32]
+
 _MAX_SCORES = 1 << 26  # in memory at once
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One answer to a query."""
-
-    entity: str
-    score: float
-    probability: float  # the softmax of the scores over all entities
-    known: str | None  # the split that holds the fact; None for a new one
-    calibrated: float | None = None  # how often such an answer is right on valid
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The best answers to one query."""
-
-    predictions: list[Prediction]
-    logsumexp: float  # of the scores of all entities that are no answers in train
-
-
-@dataclass(frozen=True)
-class RelationPrediction:
-    """One relation that may hold between two entities."""
-
-    relation: str
-    score: float
-    probability: float  # the softmax of the scores over all relations
-    known: str | None  # the split that holds the fact; None for a new one
+_BLOCK_TRIPLES = 1 << 14  # scored at once
 
 
 @dataclass(frozen=True)
@@ -82,8 +58,12 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> Predictor:
-        """The best weights of a run, ready to answer queries."""
-        run, torch_device = Run.open(folder), find_device(device)
+        """The best weights of a run, ready to answer queries.
+
+        `hf:user/name` is a run on the Hugging Face Hub. It is downloaded into the cache and
+        checked; `hf:user/name@revision` is a commit, branch or tag of it.
+        """
+        run, torch_device = Run.open(local_folder(folder)), find_device(device)
         graph = run.graph
         parts = {split: graph.split(split) for split in SPLITS if len(graph.split(split))}
         with device_errors(torch_device):
@@ -104,17 +84,49 @@ class Predictor:
         table = packed(self.tables.entities) if self.model.kernel.name == "dot" else None
         return replace(self, packed=table)
 
-    def tails(self, head: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
+    def tails(
+        self, head: str, relation: str, k: int = 10, new: bool = False
+    ) -> Results[Prediction]:
         """The `k` best answers to (head, relation, ?), best first; `new` leaves out known facts."""
         return self.answer([(head, relation)], "tail", k, new)[0]
 
-    def heads(self, tail: str, relation: str, k: int = 10, new: bool = False) -> list[Prediction]:
+    def heads(
+        self, tail: str, relation: str, k: int = 10, new: bool = False
+    ) -> Results[Prediction]:
         """The `k` best answers to (?, relation, tail), best first; `new` leaves out known facts."""
         return self.answer([(tail, relation)], "head", k, new)[0]
 
+    def predict(
+        self,
+        questions: Sequence[Question],
+        k: int = 10,
+        new: bool = False,
+        within: Within | None = None,
+    ) -> list[Results[Prediction] | Results[RelationPrediction]]:
+        """The best answers to many questions (head, relation, tail), one of which is None.
+
+        A missing head or tail is answered by entities, a missing relation by relations.
+        """
+        _check_count(k)
+        found: dict[int, Results[Prediction] | Results[RelationPrediction]] = {}
+        asked: dict[int, tuple[Side, str, str]] = {}
+        for number, (head, relation, tail) in enumerate(questions):
+            if (head, relation, tail).count(None) != 1:
+                raise UsageError(f"question {number}: one of head, relation and tail must be None")
+            if relation is None:
+                if within is not None:
+                    raise UsageError("--within is for entities; relations are asked for")
+                found[number] = self.relations(str(head), str(tail), k, new)
+            else:
+                side: Side = "head" if head is None else "tail"
+                asked[number] = side, str(tail if head is None else head), relation
+        answers = self.answers(list(asked.values()), k, new, within)
+        found |= {n: of.predictions for n, of in zip(asked, answers, strict=True)}
+        return [found[number] for number in range(len(questions))]
+
     def answer(
         self, queries: Sequence[tuple[str, str]], side: Side, k: int = 10, new: bool = False
-    ) -> list[list[Prediction]]:
+    ) -> list[Results[Prediction]]:
         """The best answers to many queries (entity, relation) for the same side."""
         found = self.answers([(side, entity, relation) for entity, relation in queries], k, new)
         return [answers.predictions for answers in found]
@@ -128,11 +140,9 @@ class Predictor:
     ) -> list[Answers]:
         """The best answers to many queries (side of the answer, known entity, relation)."""
         _check_count(k)
-        if wrong := next((side for side, _, _ in queries if side not in SIDES), None):
-            raise UsageError(f"{printable(wrong)} is not a side; use 'tail' or 'head'")
         vocabulary = self.graph.vocabulary
         ids = [
-            (SIDES.index(side), vocabulary.entity(entity), vocabulary.relation(relation))
+            (SIDES.index(_checked(side)), vocabulary.entity(entity), vocabulary.relation(relation))
             for side, entity, relation in queries
         ]
         size = max(1, _MAX_SCORES // self.graph.n_entities)
@@ -147,7 +157,7 @@ class Predictor:
     @torch.no_grad()
     def relations(
         self, head: str, tail: str, k: int = 10, new: bool = False
-    ) -> list[RelationPrediction]:
+    ) -> Results[RelationPrediction]:
         """The `k` best relations between two entities, by their scores in tail queries."""
         _check_count(k)
         vocabulary = self.graph.vocabulary
@@ -158,12 +168,69 @@ class Predictor:
         values = self.model.kernel.scores(query, self.tables.entity_rows(tails[:1]))[:, 0].float()
         check_finite(values)
         splits = [split for (split,) in self._splits(queries, tails.unsqueeze(1))]
-        probability = values.softmax(0).tolist()
+        share = values.softmax(0).tolist()
         found = [
-            RelationPrediction(vocabulary.relations[r], float(values[r]), probability[r], splits[r])
+            RelationPrediction(vocabulary.relations[r], float(values[r]), share[r], splits[r])
             for r in values.argsort(descending=True, stable=True).tolist()
         ]
-        return [prediction for prediction in found if not (new and prediction.known)][:k]
+        chosen = [prediction for prediction in found if not (new and prediction.known)][:k]
+        return Results(RelationPrediction, chosen)
+
+    @torch.no_grad()
+    def score(self, triples: Iterable[tuple[str, str, str]]) -> list[float]:
+        """The score of each triple (head, relation, tail), as that of the tail in `tails`."""
+        names, found = self.graph.vocabulary, list[float]()
+        ids = [(names.entity(h), names.relation(r), names.entity(t)) for h, r, t in triples]
+        for block in torch.tensor(ids, dtype=torch.int64).reshape(-1, 3).split(_BLOCK_TRIPLES):
+            queries = Queries.of(block.to(self.tables.device), "tail")
+            query = query_vectors(self.model, self.tables, queries)
+            rows = self.tables.entity_rows(queries.answer).unsqueeze(1)
+            found += self.model.kernel.scores(query, rows)[:, 0].tolist()
+        return found
+
+    def embedding(self, names: str | Sequence[str]) -> Rows:
+        """The vector of an entity, or those of several: float32 (W,) or (n, W)."""
+        ids = [self.graph.vocabulary.entity(name) for name in _listed(names)]
+        return _as_array(self.tables.entity_rows(torch.tensor(ids, dtype=torch.int64)), names)
+
+    def relation_embedding(self, names: str | Sequence[str], side: Side = "tail") -> Rows:
+        """The vector of a relation, or those of several: float32 (V,) or (n, V).
+
+        With reciprocal relations, queries for heads have vectors of their own: `side="head"`.
+        """
+        ids = torch.tensor([self.graph.vocabulary.relation(name) for name in _listed(names)])
+        queries = Queries.for_side(_checked(side), ids.long(), ids.long(), ids.long())
+        return _as_array(self.tables.relation_rows(self.tables.relation_ids(queries)), names)
+
+    @torch.no_grad()
+    def query_vector(
+        self, *, relation: str, head: str | None = None, tail: str | None = None
+    ) -> Rows:
+        """The vector that is compared with every entity's: float32 (W,).
+
+        Give `head` to ask for tails, or `tail` to ask for heads. If the kernel of the model is
+        `dot`, the inner products with entity vectors are the scores.
+        """
+        if (head is None) == (tail is None):
+            raise UsageError("give either head or tail; the other one is asked for")
+        side: Side = "tail" if tail is None else "head"
+        ids = self.graph.vocabulary.entity(str(head if tail is None else tail))
+        entity = torch.tensor([ids], device=self.tables.device)
+        link = torch.full_like(entity, self.graph.vocabulary.relation(relation))
+        queries = Queries.for_side(side, entity, link, entity)
+        return _as_array(query_vectors(self.model, self.tables, queries), "")
+
+    def neighbours(self, name: str, k: int = 10) -> Results[Neighbour]:
+        """The `k` entities with the most similar vectors, by their cosine, best first."""
+        _check_count(k)
+        names = self.graph.vocabulary
+        found = self.vectors.nearest(names.entity(name), k)
+        return Results(Neighbour, (Neighbour(names.entities[i], cosine) for i, cosine in found))
+
+    @cached_property
+    def vectors(self) -> EntityVectors:
+        """The entity vectors without biases, for similarities."""
+        return EntityVectors(self.model.coordinates(self.tables.entities.detach()))
 
     @torch.no_grad()
     def scores(self, queries: Queries) -> Tensor:
@@ -184,18 +251,21 @@ class Predictor:
         if within is not None:
             values.masked_fill_(within.outside(queries), -torch.inf)
         best, ids = values.topk(min(k, values.shape[1]), dim=1)
-        probability = (best - total).exp()
+        share = (best - total).exp()
         names = self.graph.vocabulary.entities
         logsumexp = unknown.logsumexp(1)
-        columns = (ids, best, probability, self._calibrated(queries, best, logsumexp), logsumexp)
+        columns = (ids, best, share, self._calibrated(queries, best, logsumexp), logsumexp)
         rows = zip(*(c.tolist() for c in columns), self._splits(queries, ids), strict=True)
         return [
             Answers(
-                [
-                    Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
-                    for e, score, p, rate, split in zip(*of_query, splits, strict=True)
-                    if score != -torch.inf  # left out by `new` or `within`
-                ],
+                Results(
+                    Prediction,
+                    (
+                        Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
+                        for e, score, p, rate, split in zip(*of_query, splits, strict=True)
+                        if score != -torch.inf  # left out by `new` or `within`
+                    ),
+                ),
                 total,
             )
             for *of_query, total, splits in rows
@@ -261,6 +331,45 @@ class Predictor:
             for b, k in self.known[split].contains(queries, candidates).nonzero().tolist():
                 found[b][k] = split
         return found
+
+
+class EntityVectors:
+    """The vectors of all entities: (N, W). Similarity is their cosine."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows, self.norms = rows, rows.norm(dim=1).clamp(min=1e-12)
+
+    @torch.no_grad()
+    def nearest(self, entity: int, k: int) -> list[tuple[int, float]]:
+        """The `k` entities most similar to one, without itself, and their cosines."""
+        cosines = (self.rows @ self.rows[entity]) / self.norms[entity] / self.norms
+        cosines[entity] = -torch.inf
+        best, ids = cosines.topk(min(k, len(cosines) - 1))
+        return list(zip(ids.tolist(), best.tolist(), strict=True))
+
+    @torch.no_grad()
+    def similarities(self, entity: int, others: list[int]) -> list[float]:
+        """The cosine of one entity with each of the others."""
+        ids = torch.tensor([entity, *others], device=self.rows.device)
+        units = self.rows[ids] / self.norms[ids].unsqueeze(1)
+        cosines: list[float] = (units[1:] @ units[0]).tolist()
+        return cosines
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _as_array(rows: Tensor, names: str | Sequence[str]) -> Rows:
+    """Rows as a NumPy array; the only row if `names` is one name."""
+    array: Rows = rows.detach().cpu().numpy()
+    return array[0] if isinstance(names, str) else array
+
+
+def _checked(side: str) -> Side:
+    if side not in SIDES:
+        raise UsageError(f"{printable(side)} is not a side; use 'tail' or 'head'")
+    return side
 
 
 def _check_count(k: int) -> None:

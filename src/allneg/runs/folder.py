@@ -27,7 +27,7 @@ from allneg.runs import disk, files, plain
 
 _LOCK = ".lock"
 _TRIPLES = "triples.safetensors"
-_LABELS = "labels.tsv"  # only if the graph has labels
+LABELS = "labels.tsv"  # only if the graph has labels
 GRAPH_FILES = ("entities.txt", "relations.txt", _TRIPLES)
 _HOLDER_BYTES = 1 << 10  # of .holder, which names the process that trains
 _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
@@ -200,15 +200,15 @@ def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
     written = [*GRAPH_FILES]
     if graph.labels:
         lines = (f"{line}\n".encode() for line in label_lines(graph.labels))
-        files.write_parts(folder / _LABELS, lines)
-        written.append(_LABELS)
+        files.write_parts(folder / LABELS, lines)
+        written.append(LABELS)
     return {name: files.checksum(folder / name) for name in written}
 
 
 def graph_files(folder: Path) -> dict[str, Any]:
     """The files of a run's graph and their checksums."""
     recorded: Any = files.read_json(folder / "run.json").get("files")
-    if not files.are_checksums(recorded) or recorded.keys() - {_LABELS} != set(GRAPH_FILES):
+    if not files.are_checksums(recorded) or recorded.keys() - {LABELS} != set(GRAPH_FILES):
         raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
     checksums: dict[str, Any] = recorded
     return checksums
@@ -233,7 +233,7 @@ def read_graph(folder: Path) -> Graph:
         raise RunError(f"{folder / _TRIPLES}: its weights do not fit its triples; damaged")
     graph = Graph(
         about["data"], names, train, valid, test,
-        labels=LabelFile(folder / _LABELS) if _LABELS in recorded else {},
+        labels=LabelFile(folder / LABELS) if LABELS in recorded else {},
         weights=None if weights is None else weights.numpy(),
     )  # fmt: skip
     if not _has_valid_ids(graph):

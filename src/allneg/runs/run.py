@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,8 @@ from allneg.models.ensemble import Ensemble
 from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
 from allneg.runs import checkpoint, disk, files, plain
 from allneg.runs.folder import (
+    GRAPH_FILES,
+    LABELS,
     claim,
     environment,
     graph_files,
@@ -30,7 +32,7 @@ from allneg.runs.folder import (
     training_lock,
     write_graph,
 )
-from allneg.runs.shards import StoredTensor, opened
+from allneg.runs.shards import StoredTensor, joined_bytes, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
@@ -49,6 +51,7 @@ _NO_REPORT = {
 _COPIED = (
     "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
+RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
 
 
@@ -188,6 +191,15 @@ class Run:
         shard = Shard.whole(self.graph.n_entities)
         rows = found["entities"], found["relations"]
         return Tables(*rows, shard, self.reciprocal, found.get("shared"))
+
+    @contextlib.contextmanager
+    def stored_tables(self) -> Iterator[dict[str, StoredTensor]]:
+        """The best weights so far, after the same checks, to be read in blocks."""
+        self.need_weights()
+        kinds = checkpoint.verify(checkpoint.last_folder(self.folder / "checkpoints"), self.id)
+        with opened(kinds.get("best", kinds["tables"])) as tensors:
+            self.check_shapes(tensors)
+            yield tensors
 
     def need_weights(self) -> None:
         """Raise a `RunError` if a run has ended without weights."""
@@ -368,31 +380,24 @@ def best_of(entries: Iterable[Mapping[str, Any]]) -> tuple[float | None, int | N
 
 
 def export(run: Run, out: Path) -> None:
-    """Write the best weights to `out`, a .safetensors file, or the whole run to `out`, a folder.
+    """Write the whole run to `out`, a new folder, as one process would have written it.
 
     Only one block of rows is in memory at a time, however many processes trained the run.
     """
-    if not plain.is_utf8(out):
-        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
-    if plain.exists(out):
-        raise RecipeError(f"{out}: already exists; choose another --out")
+    check_absent(out)
     run.need_weights()
     last = checkpoint.last_folder(run.folder / "checkpoints")
     kinds = checkpoint.verify(last, run.id)
     with opened(kinds["tables"]) as tensors:
         run.check_shapes(tensors)
-    if out.suffix == ".safetensors":
-        with files.write_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-        _join(kinds.get("best", kinds["tables"]), out)
-        return
-    # A run as one process would have written it.
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
     with files.removed_on_error(out):
         for kind, shards in kinds.items():
-            _join(shards, target / f"{kind}.safetensors")
+            files.need_bytes(target, sum(path.stat().st_size for path in shards))
+            with opened(shards) as tensors:
+                files.write_parts(target / f"{kind}.safetensors", joined_bytes(tensors))
         _copy_small(last / "state.json", target)
         checksums = {path.name: files.checksum(path) for path in target.iterdir()}
         checkpoint.write_manifest(target, checksums, run.id)
@@ -406,12 +411,12 @@ def export(run: Run, out: Path) -> None:
         files.sync(out.parent)
 
 
-def _join(shards: list[Path], out: Path) -> None:
-    """Write one safetensors file from several, atomically."""
-    files.need_bytes(out.parent, sum(path.stat().st_size for path in shards))
-    with opened(shards) as tensors:
-        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-        files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
+def check_absent(out: Path) -> None:
+    """Raise a `RecipeError` unless `out` can be the name of something new."""
+    if not plain.is_utf8(out):
+        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
+    if plain.exists(out):
+        raise RecipeError(f"{out}: already exists; choose another --out")
 
 
 def _copy_small(path: Path, folder: Path) -> None:

@@ -35,8 +35,9 @@ class Check:
     wrong: str | None  # None: nothing
 
 
-def verify(folder: Path, rank: bool = False) -> list[Check]:
+def verify(folder: Path | str, rank: bool = False) -> list[Check]:
     """Check every file of a run; with `rank`, also rank again and compare with the report."""
+    folder = Path(folder)
     run = Run.open(folder)
     checks: dict[str, Callable[[], object]] = {
         "recipe": lambda: run.recipe,

@@ -18,7 +18,8 @@ from allneg.errors import DataError, Diverged, ResourceError, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
-from allneg.predict.predictor import Answers, Predictor
+from allneg.predict.predictor import Predictor
+from allneg.predict.results import Answers
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.server import ApiError
@@ -41,8 +42,7 @@ class LoadedRun:
         self.relation_counts: list[int] = counts.tolist()  # facts in train
         self.entity_index = NameIndex(self.vocabulary.entities, self.facts.degree, labels)
         self.relation_index = NameIndex(self.vocabulary.relations, counts, {})
-        rows = predictor.tables.entities.detach()
-        self.vectors = EntityVectors(predictor.model.coordinates(rows))
+        self.vectors = predictor.vectors
         self.calibration = predictor.calibration
         self.report = run.report if run.has_report else None
         self.points: dict[str, list[list[float]]] = {}  # of maps, by method
@@ -109,7 +109,7 @@ class LoadedRun:
         """The response to a query (side of the answer, known entity, relation)."""
         rows = [
             schemas.EntityAnswer(
-                *(rank, self.labels.get(p.entity), p.score, p.probability, p.calibrated, p.known),
+                *(rank, self.labels.get(p.entity), p.score, p.share, p.calibrated, p.known),
                 p.entity,
             )
             for rank, p in enumerate(answers.predictions, 1)
@@ -122,7 +122,7 @@ class LoadedRun:
         self.entity_id(head), self.entity_id(tail)
         began = time.perf_counter()
         rows = [
-            schemas.RelationAnswer(rank, None, p.score, p.probability, None, p.known, p.relation)
+            schemas.RelationAnswer(rank, None, p.score, p.share, None, p.known, p.relation)
             for rank, p in enumerate(self.predictor.relations(head, tail, k, new), 1)
         ]
         question = schemas.Query(head, None, tail)
@@ -167,29 +167,6 @@ def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
         text = f"no {kind} is called {printable(name)}"
         raise ApiError(f"unknown_{kind}", text, index.close_names(name))
     return ids[name]
-
-
-class EntityVectors:
-    """The vectors of all entities: (N, W). Similarity is their cosine."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows, self.norms = rows, rows.norm(dim=1).clamp(min=1e-12)
-
-    @torch.no_grad()
-    def nearest(self, entity: int, k: int) -> list[tuple[int, float]]:
-        """The `k` entities most similar to one, without itself, and their cosines."""
-        cosines = (self.rows @ self.rows[entity]) / self.norms[entity] / self.norms
-        cosines[entity] = -torch.inf
-        best, ids = cosines.topk(min(k, len(cosines) - 1))
-        return list(zip(ids.tolist(), best.tolist(), strict=True))
-
-    @torch.no_grad()
-    def similarities(self, entity: int, others: list[int]) -> list[float]:
-        """The cosine of one entity with each of the others."""
-        ids = torch.tensor([entity, *others], device=self.rows.device)
-        units = self.rows[ids] / self.norms[ids].unsqueeze(1)
-        cosines: list[float] = (units[1:] @ units[0]).tolist()
-        return cosines
 
 
 @torch.no_grad()

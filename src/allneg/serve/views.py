@@ -177,7 +177,7 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
     for (side, _, relation), answer in zip(queries, answers, strict=True):
         for prediction in answer.predictions:
             rate = prediction.calibrated
-            probability = prediction.probability if rate is None else rate
+            probability = prediction.share if rate is None else rate
             if probability >= _MIN_PROBABILITY and prediction.entity != name:
                 triple = _triple(name, relation, prediction.entity, side == "tail")
                 found.append((probability, triple))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from allneg.graph.queries import Side
-from allneg.predict.predictor import Answers
+from allneg.predict.results import Answers
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 

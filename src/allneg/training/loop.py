@@ -29,6 +29,7 @@ from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
 from allneg.training.forecast import Forecast
+from allneg.training.interrupt import interruptible
 from allneg.training.launch import StepDecision
 from allneg.training.trainer import Trainer
 
@@ -39,18 +40,18 @@ _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finit
 def fit(
     run: Run,
     callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    stopped_by: Callable[[], int] | None = None,
     split: str = "test",
 ) -> Report | None:
     """Train a run from its last checkpoint to its end, and return the report on a split.
 
     If the split is empty, the report is on valid; without valid it is None. `stopped_by` returns
     the number of a received signal, or 0. After a signal, the run is saved and `Interrupted` is
-    raised. A resumed run equals an uninterrupted one. It is an error if another process trains
-    the run.
+    raised. Without `stopped_by`, Ctrl-C saves the run and raises `KeyboardInterrupt`. A resumed
+    run equals an uninterrupted one. It is an error if another process trains the run.
     """
-    with run.locked():
-        return run_training(run, callbacks, stopped_by, split)
+    with run.locked(), interruptible(stopped_by) as stop:
+        return run_training(run, callbacks, stop, split)
 
 
 def run_training(
@@ -64,18 +65,22 @@ def run_training(
     if (status := run.status)["state"] == "diverged":
         # The optimizer's state is lost, so training cannot continue as the recipe specifies.
         raise Diverged(status.get("reason", "it has diverged; lower optimizer.learning_rate"))
-    hardware = run.recipe.hardware
+    hardware, report, callbacks = run.recipe.hardware, None, callbacks or Callbacks()
     with torch_settings(hardware) as device, using(hardware.engine), torch.enable_grad():
         reset_peak(device)
+        callbacks.on_run(run)
         try:
             with device_errors(device, _need_less(run.recipe), _REMEDY):
-                loop = _Loop(run, device, callbacks or Callbacks(), StepDecision(world, stopped_by))
+                loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by))
                 loop.train()
-                return loop.finish(split)
+                report = loop.finish(split)
         except ResourceError as error:
             with contextlib.suppress(ResourceError):  # the disk may also be full
                 run.set_status("failed", reason=str(error))
             raise
+        finally:
+            callbacks.on_end(report)
+    return report
 
 
 class _Loop:
@@ -113,7 +118,9 @@ class _Loop:
             self.state = replace(self.state, epoch=epoch, step=0, loss=0.0)
             metrics = {"epoch": epoch, "loss": float(total) / n_steps, "rate": rate}
             total.zero_()
-            self.checkpointer.add_metrics({**metrics, **self._evaluate(), "seconds": self.seconds})
+            entry = {**metrics, **self._evaluate(), "seconds": self.seconds}
+            self.checkpointer.add_metrics(entry)
+            self.callbacks.on_epoch(entry)
             is_last = epoch == self.recipe.training.epochs or self._is_done()
             if is_last or self.world.max(self.world.is_rank_zero and self.checkpointer.is_due()):
                 self._save(required=is_last)

@@ -1,7 +1,7 @@
 """`train` and `resume`: one call for a whole training."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
 from allneg.scoring import Shard
-from allneg.training.callbacks import Callbacks
+from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
 from allneg.training.execution import ExecutionPlan
+from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 
 
@@ -34,8 +36,10 @@ def train(
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
     out: str | Path | None = None,
-    callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    progress: bool = False,
+    track: str | Sequence[str] = (),
+    callbacks: Callbacks | Sequence[Callbacks] = (),
+    stopped_by: Callable[[], int] | None = None,
     watch: Callbacks | None = None,
 ) -> Run:
     """Train on `data`, anything that `read_graph` takes, and return the finished run.
@@ -44,8 +48,14 @@ def train(
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
     override the recipe or the defaults; `data` and `model` override both. The run is written to
     `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
-    restarts them after a failure, they continue it. `watch` is an earlier name of `callbacks`.
+    restarts them after a failure, they continue it.
+
+    `progress` prints lines on stderr. `track` names trackers: tensorboard, wandb, mlflow. Ctrl-C
+    saves the run and raises `KeyboardInterrupt`; with `stopped_by`, a function that returns the
+    number of a received signal or 0, `Interrupted` is raised instead. `watch` is an earlier name
+    of `callbacks`.
     """
+    own = combined(callbacks if watch is None else watch, progress, track)
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
@@ -58,7 +68,7 @@ def train(
         raise UsageError("torchrun may restart this training; give --out so that it can continue")
     given = {"--out": out, **plan.to_settings()}
     with join_processes(plan.hardware, given) as world, contextlib.ExitStack() as stack:
-        callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
+        own = own if world.is_rank_zero else Callbacks()
 
         def create() -> None:
             nonlocal folder, plan
@@ -67,7 +77,7 @@ def train(
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
                 for line in graph.notes:
-                    callbacks.on_message(line)
+                    own.on_message(line)
                 if plan.training.average and not len(graph.valid):
                     raise RecipeError(
                         f"training.average needs valid triples; {graph.name} has none"
@@ -77,7 +87,7 @@ def train(
                 mesh = Mesh(world.rows.size, world.batch.size)
                 ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 needed = check_memory(plan, graph, device, mesh)
-                callbacks.on_message(_describe(plan, graph, needed.peak))
+                own.on_message(_describe(plan, graph, needed.peak))
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
@@ -87,7 +97,8 @@ def train(
         world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
-        run_training(run, callbacks, stopped_by, world=world)
+        with interruptible(stopped_by) as stop:
+            run_training(run, own, stop, world=world)
     return run
 
 
@@ -96,16 +107,18 @@ def resume(
     *,
     mesh: str | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
-    callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    progress: bool = False,
+    track: str | Sequence[str] = (),
+    callbacks: Callbacks | Sequence[Callbacks] = (),
+    stopped_by: Callable[[], int] | None = None,
 ) -> Run:
     """Continue a run with the processes that were started; a finished run does not change.
 
     Without `mesh`, the mesh of the recipe is used if its number of processes is the same.
     `settings` change the recipe: how long to train, and the hardware. With them, a finished run
-    continues, too.
+    continues, too. The other arguments are those of `train`.
     """
-    opened = Run.open(folder)
+    own, opened = combined(callbacks, progress, track), Run.open(folder)
     run = opened.with_settings(settings)
     if opened.finished and run.recipe == opened.recipe:
         return run
@@ -128,12 +141,22 @@ def resume(
                 run.write_recipe()
 
         world.on_rank_zero(lock)
-        callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
+        own = own if world.is_rank_zero else Callbacks()
         if changed:
             now = Mesh.of(mesh, size)
-            callbacks.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
-        run_training(run, callbacks, stopped_by, world=world)
+            own.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
+        with interruptible(stopped_by) as stop:
+            run_training(run, own, stop, world=world)
     return run
+
+
+def combined(
+    callbacks: Callbacks | Sequence[Callbacks], progress: bool, track: str | Sequence[str]
+) -> Callbacks:
+    """One object that calls these callbacks, those of `progress` and the trackers."""
+    given = [callbacks] if isinstance(callbacks, Callbacks) else list(callbacks)
+    names = [track] if isinstance(track, str) else track
+    return AllCallbacks([*given, *[ProgressLines()] * progress, *map(tracker, names)])
 
 
 def planned(
