@@ -76,10 +76,9 @@ def test_without_a_share_for_valid_everything_is_trained_on(
 @pytest.mark.parametrize(
     "triples, message",
     [
-        ([("a", "b")], "triple 0: expected three names; found "),
-        ([("a", "b", "c"), ("a", "b", 3)], "triple 1: expected three names"),
-        ([("a", "", "c")], "triple 0"),
-        ([], "there are no triples"),
+        ([("a", "b")], "expected rows of 3 values, found "),
+        ([("a", "", "c")], "list:1: expected head, relation, tail"),
+        ([], "it has no triples"),
     ],
 )
 def test_bad_triples_are_named(triples: list[tuple[str, str, str]], message: str) -> None:

@@ -27,7 +27,17 @@ from allneg.tuning.tune import Tuning
 
 def test_commands_and_functions_have_the_same_names() -> None:
     # What prints is a method or a field in Python; the rest are programs.
-    elsewhere = {"predict", "neighbours", "info", "explore", "data", "reproduce"}
+    elsewhere = {
+        "predict",
+        "neighbours",
+        "ask",
+        "complete",
+        "score",
+        "info",
+        "explore",
+        "data",
+        "reproduce",
+    }
     assert set(_COMMANDS) - elsewhere <= set(allneg.__all__)
     for name in ("train", "resume", "tune", "search"):
         assert {"progress", "stopped_by"} <= set(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class Completer:
             "training.seed": self.seed,
             "hardware.device": self.device,
         }
-        rows = triples if hasattr(triples, "__arrow_c_stream__") else list(triples)
+        rows = list(triples) if isinstance(triples, Iterator) else triples
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "run" if self.out is None else self.out
             run = train(rows, model=self.model, settings=settings, out=out, progress=self.progress)

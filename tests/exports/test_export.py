@@ -17,8 +17,8 @@ from usearch.index import MetricKind, search
 from allneg.errors import UsageError
 from allneg.exports.export import export
 from allneg.exports.formats import FORMATS
-from allneg.graph import Graph
-from allneg.graph.graph import Vocabulary
+from allneg.graph import Graph, read_graph
+from allneg.graph.graph import SPLITS, Vocabulary
 from allneg.models import MODELS
 from allneg.predict.predictor import Predictor, load
 from allneg.recipe import Recipe
@@ -188,6 +188,21 @@ def test_neo4j_files_are_as_its_importer_documents(
     keys = (":START_ID", ":END_ID", ":TYPE", "split")
     assert [tuple(link[key] for key in keys) for link in links] == expected
     assert '"say ""hi"""' in (out / "nodes.csv").read_text()
+
+
+def test_neo4j_files_are_read_back_as_the_same_triples(toy_run: Run, tmp_path: Path) -> None:
+    export(toy_run, tmp_path / "graph", "neo4j")
+    found = read_graph(tmp_path / "graph")
+    assert _triples(found) == _triples(toy_run.graph)
+
+
+def _triples(graph: Graph) -> set[tuple[str, str, str]]:
+    names = graph.vocabulary
+    return {
+        (names.entities[h], names.relations[r], names.entities[t])
+        for split in SPLITS
+        for h, r, t in graph.split(split).tolist()
+    }
 
 
 @pytest.mark.parametrize("name", MODELS)

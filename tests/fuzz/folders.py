@@ -29,8 +29,9 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
+import allneg
 from allneg.cli.reports import print_run
-from allneg.cli.runs import evaluate_command, info_command
+from allneg.cli.runs import info_command
 from allneg.errors import AllnegError
 from allneg.exports.export import export
 from allneg.graph.graph import Graph, Vocabulary
@@ -328,7 +329,7 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
     "load": _load,
     "verify": lambda folder: verify(folder, rank=True),
     "resume": _resume,
-    "evaluate": lambda folder: evaluate_command.callback(folder, "test", "allneg", "cpu", False),
+    "evaluate": lambda folder: allneg.evaluate(folder, device="cpu"),
     "info": lambda folder: info_command.callback(folder, True),
     "explore": _explore,
     "export": _export,

@@ -299,7 +299,7 @@ def test_results_become_tables_of_pandas_and_arrow(predictor: Predictor) -> None
     found = predictor.tails("France", "in", k=3)
     rows = [item.to_json() for item in found]
     frame = found.to_pandas()
-    assert list(frame.columns) == ["entity", "score", "share", "known"]
+    assert list(frame.columns) == ["entity", "score", "share", "known", "calibrated"]
     assert frame["entity"].tolist() == [item.entity for item in found]
     assert found.to_arrow().to_pylist() == rows
     nothing = Results(Prediction)

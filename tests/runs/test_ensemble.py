@@ -58,8 +58,8 @@ def run(members: dict[str, Run], tmp_path_factory: pytest.TempPathFactory) -> Ru
 def queries(graph: Graph) -> Queries:
     """All tail and head queries of test."""
     found = [Queries.of(torch.from_numpy(graph.test), side) for side in SIDES]
-    columns = (torch.cat([getattr(part, name) for part in found]) for name in vars(found[0]))
-    return Queries(*columns)
+    names = ("side", "entity", "relation", "answer")
+    return Queries(*(torch.cat([getattr(part, name) for part in found]) for name in names))
 
 
 @pytest.mark.parametrize("names", [list(MEMBERS), ["complex", "distmult", "tucker"]])
@@ -160,7 +160,7 @@ def test_predictions_are_the_scores_of_the_ensemble(run: Run) -> None:
         asked = Queries.for_side(side, *given, given[0])  # type: ignore[arg-type]
         with torch.no_grad():
             expected = scores(run.model, run.tables(), asked)[0]
-        (answers,) = predictor.ask([(side, entity, relation)], k=99)  # type: ignore[list-item]
+        (answers,) = predictor.answers([(side, entity, relation)], k=99)  # type: ignore[list-item]
         found = {answer.entity: answer.score for answer in answers.predictions}
         assert found == pytest.approx(
             dict(zip(names.entities, expected.tolist(), strict=True)), abs=1e-4
