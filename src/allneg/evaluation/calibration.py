@@ -282,7 +282,7 @@ def _platt(right: Numbers, total: Numbers, at: Numbers) -> Curve:
     aim = right * (n_right + 1) / (n_right + 2) + (total - right) / (n_wrong + 2)
     slope, offset = 0.0, float(np.log((n_right + 1) / (n_wrong + 1)))
     for _ in range(100):
-        rate = 1 / (1 + np.exp(-(slope * at + offset)))
+        rate = (1 + np.tanh((slope * at + offset) / 2)) / 2  # the logistic function
         error, weight = aim - total * rate, total * rate * (1 - rate)
         grad = np.array([(error * at).sum(), error.sum()])
         cross = (weight * at).sum()
