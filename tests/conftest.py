@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,6 +94,10 @@ LONG = tuple(
         "training",
     )
 )
+
+
+# A shell starts background jobs with SIGINT ignored; tests send it to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
