@@ -13,13 +13,12 @@ test-labelled.tsv, for `allneg score RUN test-labelled.tsv --negatives valid-fal
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import machine
+from measure import machine, write_rows
 
 from allneg.graph import Graph
 from allneg.graph.graph import Triples
@@ -41,13 +40,8 @@ def main() -> None:
     if args.write:
         write(Run.open(args.runs[0]).graph, args.write)
         return
-    device, rows = find_device(args.device), []
-    for folder in args.runs:
-        rows.append(measured(folder, args.device))
-        print(json.dumps(rows[-1]), flush=True)
-        if args.out:
-            report = {"classification": True, **machine(device), "rows": rows}
-            args.out.write_text(json.dumps(report, indent=1) + "\n")
+    about = {"classification": True, **machine(find_device(args.device))}
+    write_rows(about, (measured(folder, args.device) for folder in args.runs), args.out)
 
 
 def measured(folder: Path, device: str) -> dict[str, Any]:

@@ -12,14 +12,13 @@ of r.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from loops import seconds_of
-from measure import machine
+from measure import machine, write_rows
 
 from allneg.evaluation import Within
 from allneg.graph import Graph
@@ -38,13 +37,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    device, rows = find_device(args.device), []
-    for folder in args.runs:
-        rows.append(measured(folder, args.device))
-        print(json.dumps(rows[-1]), flush=True)
-        if args.out:
-            report = {"complete": True, **machine(device), "rows": rows}
-            args.out.write_text(json.dumps(report, indent=1) + "\n")
+    about = {"complete": True, **machine(find_device(args.device))}
+    write_rows(about, (measured(folder, args.device) for folder in args.runs), args.out)
 
 
 def measured(folder: Path, device: str) -> dict[str, Any]:

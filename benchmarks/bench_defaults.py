@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine
+from measure import machine, write_rows
 from sweep_defaults import in_time, recipe_of, value_of
 
 from allneg import train
@@ -57,10 +57,7 @@ def main() -> None:
     ]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     about = {"defaults": "test MRR", "seed": args.seed, "at_once": args.workers, **machine(device)}
-    for row in in_time(_row, jobs, end, args.workers):
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-        args.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    write_rows(about, in_time(_row, jobs, end, args.workers), args.out, rows)
 
 
 def _row(path: Path, model: str, settings: list[str]) -> dict[str, Any]:

@@ -227,6 +227,6 @@ def test_python_gives_the_same_facts() -> None:
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
         check_format(tmp_path / "new.xlsx")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'allneg\[tables\]'"):
         check_format(tmp_path / "new.parquet")

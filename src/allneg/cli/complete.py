@@ -179,12 +179,10 @@ def score_command(
 
 def _read_facts(path: Path) -> tuple[list[tuple[str, str, str]], list[bool] | None]:
     """The facts in a file, and their labels if it has four columns."""
-    try:
-        text = path.read_bytes().decode().removeprefix("\ufeff")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 (byte {error.start:,})") from None
+    from allneg.predict.questions import read_errors, read_text
+
+    with read_errors(path):
+        text = read_text(path)
     facts: list[tuple[str, str, str]] = []
     labels: list[bool] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):

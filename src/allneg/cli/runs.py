@@ -232,20 +232,12 @@ def _print_table(
     question: Question, answers: Sequence[Prediction | RelationPrediction], graph: Graph
 ) -> None:
     rows = [
-        (
-            i,
-            graph.shown(a.answer),
-            a.score,
-            a.share,
-            getattr(a, "calibrated", None),
-            _known(a.known),
-        )
+        (i, graph.shown(a.answer), a.score, a.share, a.calibrated, _known(a.known))
         for i, a in enumerate(answers, 1)
     ]
     columns = ("#", "answer", "score#", "softmax share#", "calibrated#", "known")
-    table(
-        " — ".join("?" if name is None else graph.shown(name) for name in question), columns, rows
-    )
+    title = " — ".join("?" if name is None else graph.shown(name) for name in question)
+    table(title, columns, rows)
     if not answers:
         kind = "relations" if question[1] is None else "entities"
         note(f"no answers: all {kind} are left out")

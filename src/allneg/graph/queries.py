@@ -42,7 +42,7 @@ class Queries:
     def __len__(self) -> int:
         return len(self.entity)
 
-    def __getitem__(self, part: slice) -> Self:
+    def __getitem__(self, part: slice | Tensor) -> Self:
         columns = (self.side, self.entity, self.relation, self.answer, self.weight)
         return type(self)(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
 

@@ -217,9 +217,7 @@ class Search:
         if calibration is None:
             values = values.log_softmax(1)
         else:
-            others = values.clone()
-            others[self.predictor.known["train"].pairs(queries)] = -torch.inf
-            margins = values - others.logsumexp(1, keepdim=True)
+            margins = values - self.predictor.log_sum_of_new(values, queries).unsqueeze(1)
             values = calibration.on_device(queries.side, margins).log()
         for split in self.facts:
             values[self.predictor.known[split].pairs(queries)] = 0

@@ -47,7 +47,7 @@ class Evidence:
     @classmethod
     @torch.no_grad()
     def of(cls, predictor: Predictor, facts: Triples) -> Evidence:
-        graph, known = predictor.graph, predictor.known
+        graph = predictor.graph
         sizes, device = (graph.n_entities, graph.n_relations), predictor.tables.device
         every = KnownAnswers.of([graph.split(split) for split in SPLITS], *sizes, device)
         protocol, shard = PROTOCOLS["allneg"], predictor.tables.shard
@@ -60,12 +60,10 @@ class Evidence:
                 values = predictor.scores(queries)
                 check_finite(values)
                 answer = values.gather(1, queries.answer.unsqueeze(1)).squeeze(1)
-                new = values.clone()
-                if "train" in known:
-                    new[known["train"].pairs(queries)] = -torch.inf
+                log_sum = predictor.log_sum_of_new(values, queries)
                 better, equal = count_candidates(values, queries, every, protocol, shard).unbind(1)
                 rank = 1 + better + equal / 2
-                found = (answer, answer - new.logsumexp(1), rank)
+                found = (answer, answer - log_sum, rank)
                 parts.append(torch.stack([column.cpu().double() for column in found], 1))
             columns.append(torch.cat(parts).numpy())
         return cls(*np.stack(columns, axis=1).transpose(2, 0, 1))

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, UsageError
+from allneg.errors import DataError, UsageError, extra
 from allneg.evaluation.calibration import Calibration, Numbers, log_odds
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
@@ -40,7 +40,6 @@ from allneg.scoring.scores import query_vectors
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
 _MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
-_NUMBERS = 1 << 24  # in the gathered rows of facts
 _SLACK = 1e-3  # of a margin, for rounding
 _LOWEST = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
 _BEST = 4  # answers that are looked at first
@@ -177,7 +176,7 @@ class Completion:
         if count < self.n:  # the first time
             kept &= self.reach(queries) >= lowest if lowest > -torch.inf else True
             self.skipped += len(ids) - int(kept.sum())
-        ids, queries = ids[kept], _selected(queries, kept)
+        ids, queries = ids[kept], queries[kept]
         values, logsumexp = self._scores(queries)
         for split in self.predictor.known.keys() - {"train"}:
             values[self.predictor.known[split].pairs(queries)] = -torch.inf
@@ -237,7 +236,7 @@ class Completion:
             tail, relation = some % self.n, some // self.n
             queries = Queries.for_side("head", tail, relation, tail)
             self.head_logsumexp[some] = self._scores(queries)[1]
-        head_score = self._head_scores(triples)
+        head_score = self.predictor.fact_scores(triples, "head")
         head_margin = head_score - self.head_logsumexp[key]
         columns = (tail_margin, head_margin, (tail_score + head_score) / 2)
         tails, heads, score = (column.cpu().double().numpy() for column in columns)
@@ -245,17 +244,6 @@ class Completion:
         more = Found(triples.cpu().numpy(), probability, log_odds(tails) + log_odds(heads), score)
         enough = probability >= self.needed
         self.found = self.found.best(self.top, more[enough])
-
-    def _head_scores(self, triples: Tensor) -> Tensor:
-        """The score of each fact as the answer to (?, relation, tail): (n, 3) -> (n,)."""
-        model, tables = self.predictor.model, self.predictor.tables
-        parts = []
-        for block in triples.split(max(1, _NUMBERS // model.entity_width)):
-            queries = Queries.of(block, "head")
-            rows = tables.entity_rows(queries.answer).unsqueeze(1)
-            query = query_vectors(model, tables, queries)
-            parts.append(model.kernel.scores(query, rows).squeeze(1).float())
-        return torch.cat(parts)
 
     def facts(self) -> Iterator[NewFact]:
         """The facts by name, best first."""
@@ -291,11 +279,6 @@ class Completion:
         self.next = torch.from_numpy(saved["next"]).to(self.device)
         self.found = Found(*(saved[name] for name in vars(Found.empty())))
         return True
-
-
-def _selected(queries: Queries, mask: Tensor) -> Queries:
-    columns = (queries.side, queries.entity, queries.relation, queries.answer)
-    return Queries(*(column[mask] for column in columns))
 
 
 def _digest(identity: str) -> Triples:
@@ -350,10 +333,9 @@ def check_format(path: Path) -> None:
 
 
 def _pyarrow() -> Any:
-    try:
+    with extra("tables", "Parquet"):
+        import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'allneg[tables]'") from None
     return pyarrow
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.float32]
 
 _MAX_SCORES = 1 << 26  # in memory at once
-_BLOCK_TRIPLES = 1 << 14  # scored at once
+_MAX_NUMBERS = 1 << 24  # of the rows of facts that are scored at once
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Predictor:
                 raise UsageError(f"question {number}: one of head, relation and tail must be None")
             if relation is None:
                 if within is not None:
-                    raise UsageError("--within is for entities; relations are asked for")
+                    raise UsageError("within restricts entities, but a relation is asked for")
                 found[number] = self.relations(str(head), str(tail), k, new)
             else:
                 side: Side = "head" if head is None else "tail"
@@ -179,14 +179,22 @@ class Predictor:
     @torch.no_grad()
     def score(self, triples: Iterable[tuple[str, str, str]]) -> list[float]:
         """The score of each triple (head, relation, tail), as that of the tail in `tails`."""
-        names, found = self.graph.vocabulary, list[float]()
+        names = self.graph.vocabulary
         ids = [(names.entity(h), names.relation(r), names.entity(t)) for h, r, t in triples]
-        for block in torch.tensor(ids, dtype=torch.int64).reshape(-1, 3).split(_BLOCK_TRIPLES):
-            queries = Queries.of(block.to(self.tables.device), "tail")
+        block = torch.tensor(ids, dtype=torch.int64).reshape(-1, 3).to(self.tables.device)
+        found: list[float] = self.fact_scores(block, "tail").tolist()
+        return found
+
+    @torch.no_grad()
+    def fact_scores(self, facts: Tensor, side: Side) -> Tensor:
+        """The score of each fact as the answer to its query on one side: (n, 3) -> (n,)."""
+        parts = []
+        for block in facts.split(max(1, _MAX_NUMBERS // self.model.entity_width)):
+            queries = Queries.of(block, side)
             query = query_vectors(self.model, self.tables, queries)
             rows = self.tables.entity_rows(queries.answer).unsqueeze(1)
-            found += self.model.kernel.scores(query, rows)[:, 0].tolist()
-        return found
+            parts.append(self.model.kernel.scores(query, rows).squeeze(1).float())
+        return torch.cat(parts)
 
     def embedding(self, names: str | Sequence[str]) -> Rows:
         """The vector of an entity, or those of several: float32 (W,) or (n, W)."""
@@ -237,14 +245,19 @@ class Predictor:
         """The score of every entity as the answer: float32 (B, N). The caller may overwrite it."""
         return scores(self.model, self.tables, queries, self.packed).float()
 
+    def log_sum_of_new(self, values: Tensor, queries: Queries) -> Tensor:
+        """log Σ exp over the scores (B, N) of entities that are no answers in train: (B,)."""
+        new = values.clone()
+        if "train" in self.known:
+            new[self.known["train"].pairs(queries)] = -torch.inf
+        return new.logsumexp(1)
+
     @torch.no_grad()
     def _best(self, queries: Queries, k: int, new: bool, within: Within | None) -> list[Answers]:
         values = self.scores(queries)
         check_finite(values)
         total = values.logsumexp(1, keepdim=True)
-        unknown = values.clone()
-        if "train" in self.known:
-            unknown[self.known["train"].pairs(queries)] = -torch.inf
+        log_sum = self.log_sum_of_new(values, queries)
         if new:
             for known in self.known.values():
                 values[known.pairs(queries)] = -torch.inf
@@ -253,8 +266,7 @@ class Predictor:
         best, ids = values.topk(min(k, values.shape[1]), dim=1)
         share = (best - total).exp()
         names = self.graph.vocabulary.entities
-        logsumexp = unknown.logsumexp(1)
-        columns = (ids, best, share, self._calibrated(queries, best, logsumexp), logsumexp)
+        columns = (ids, best, share, self._calibrated(queries, best, log_sum), log_sum)
         rows = zip(*(c.tolist() for c in columns), self._splits(queries, ids), strict=True)
         return [
             Answers(
@@ -266,9 +278,9 @@ class Predictor:
                         if score != -torch.inf  # left out by `new` or `within`
                     ),
                 ),
-                total,
+                logsumexp,
             )
-            for *of_query, total, splits in rows
+            for *of_query, logsumexp, splits in rows
         ]
 
     def _calibrated(self, queries: Queries, best: Tensor, logsumexp: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,15 +26,22 @@ def read_questions(path: Path) -> list[tuple[str, Question | str]]:
     begin with a header, in any order; without one, the columns are head, relation, tail.
     """
     read = _READERS.get(path.suffix.lower(), _tabs)
-    try:
+    with read_errors(path):
         found = list(read(path))
+    if not found:
+        raise DataError(f"{path}: no queries; write head, relation, tail per line, with tabs")
+    return [(f"{path.name}:{number}", question) for number, question in found]
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """A `DataError` if a file of text cannot be read."""
+    try:
+        yield
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 (byte {error.start:,})") from None
-    if not found:
-        raise DataError(f"{path}: no queries; write head, relation, tail per line, with tabs")
-    return [(f"{path.name}:{number}", question) for number, question in found]
 
 
 _Numbered: TypeAlias = Iterator[tuple[int, Question | str]]  # by line or row
@@ -69,7 +77,7 @@ def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
 def _json(path: Path) -> _Numbered:
     """A list of objects with the keys head, relation and tail."""
     try:
-        items = json.loads(_text(path))
+        items = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from None
     yield from _objects(items if isinstance(items, list) else [items])
@@ -121,9 +129,10 @@ def _question(named: Mapping[str, Any], found: str) -> Question | str:
 
 
 def _lines(path: Path) -> list[str]:
-    text = _text(path)
+    text = read_text(path)
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, which may begin with a byte order mark."""
     return path.read_bytes().decode().removeprefix("\ufeff")

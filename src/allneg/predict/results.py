@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from allneg.errors import extra
 
@@ -68,6 +68,7 @@ class Answers:
 class RelationPrediction:
     """One relation that may hold between two entities."""
 
+    calibrated: ClassVar[None] = None  # there is no calibration of relations
     relation: str
     score: float
     share: float  # the softmax of the scores over all relations
