@@ -20,7 +20,8 @@ import mesh_tables
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 _PAGES = (
-    "complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "speed",
+    "complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "search",
+    "speed",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
@@ -252,6 +253,20 @@ def defaults(reports: list[Report]) -> str:
     return (out or "\nNot measured yet.\n") + "\n"
 
 
+def tunings(reports: list[Report]) -> str:
+    """One line per tuning; its first trial is the best."""
+    out = "\n| graph | machine | minutes | trials | best trial | valid MRR | test MRR |\n"
+    out += "|---|---|--:|--:|---|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "tune" in report else ():
+            best, note = row["trials"][0], f" ({row['note']})" if row["note"] else ""
+            settings = ", ".join(f"{k} {v}" for k, v in best["settings"].items())
+            out += f"| {row['graph']} | {report['machine']}{note} | {row['seconds'] / 60:.1f} "
+            out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} "
+            out += f"| {row['mrr']:.4f} |\n"
+    return out + "\n"
+
+
 def _default_cell(row: dict[str, Any]) -> str:
     if "problem" in row:
         return str(row["problem"])
@@ -313,6 +328,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "graphs": graphs,
     "headline": headline,
     "defaults": defaults,
+    "tune": tunings,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
 }

@@ -23,6 +23,7 @@ def test_defaults_come_first_and_then_steps_from_the_best(quick: Callable[..., R
         {"model.name": "complex", "regularizer.weight": 0.1},
         {"model.name": "complex"},  # one step back; the caller skips what was tried
         {"model.name": "complex", "regularizer.weight": 0.03, "loss.relation_weight": 0.25},
+        {"model.name": "complex", "regularizer.weight": 0.03, "training.batch_size": 2},
         {"model.name": "complex", "regularizer.weight": 0.03, "optimizer.learning_rate": 0.3},
         {"model.name": "complex", "regularizer.weight": 0.03, "optimizer.learning_rate": 0.03},
     ]

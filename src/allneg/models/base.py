@@ -48,8 +48,9 @@ class Model(ABC):
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
     # The values that `allneg tune` tries, the most important setting first.
     tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
         "loss.relation_weight": (0, 0.25, 1, 4),
+        "training.batch_size": Factors((0.1, 0.3, 1)),
+        "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
         "model.dim": Factors((0.5, 1, 2)),
         "optimizer.learning_rate": Factors((0.3, 1, 3)),
     }

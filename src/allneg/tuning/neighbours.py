@@ -30,11 +30,16 @@ class Neighbours:
         return Trial({"model.name": recipe.model.name, **changed}, recipe)
 
     def proposals(self, models: Sequence[str], best: Iterable[Trial]) -> Iterator[Trial]:
-        """The defaults of `models`, then the trials that differ in one step from one in `best`."""
+        """The defaults of `models`, then the trials that differ in one step from one in `best`.
+
+        A setting that was changed with success is changed further first.
+        """
         for model in models:
             yield self.trial(self.defaults[model])
         for trial in best:
-            for name, values in self._axes(trial.recipe).items():
+            axes = self._axes(trial.recipe)
+            for name in sorted(axes, key=lambda name: name not in trial.settings):
+                values = axes[name]
                 at = values.index(attrgetter(name)(trial.recipe))
                 for value in (*values[at + 1 : at + 2], *values[max(0, at - 1) : at]):
                     try:
