@@ -20,8 +20,8 @@ import mesh_tables
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 _PAGES = (
-    "complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "search",
-    "speed",
+    "complete", "data", "evaluation", "explorer", "kernels", "large-graphs", "many-gpus",
+    "models", "search", "speed",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
@@ -267,6 +267,15 @@ def tunings(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def filters(reports: list[Report]) -> str:
+    """One column per graph."""
+    rows = [row for report in reports if "filter" in report for row in report["rows"]]
+    out = "\n| `evaluation.filter` | " + " | ".join(row["graph"] for row in rows) + " |\n"
+    out += "|---" + "|--:" * len(rows) + "|\n"
+    out += '| `"seen"` | ' + " | ".join(f"{row['mrr']:.3f}" for row in rows) + " |\n"
+    return out + '| `"all"` | ' + " | ".join("1.000" for _ in rows) + " |\n\n"
+
+
 def _default_cell(row: dict[str, Any]) -> str:
     if "problem" in row:
         return str(row["problem"])
@@ -329,6 +338,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "headline": headline,
     "defaults": defaults,
     "tune": tunings,
+    "filter": filters,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
 }

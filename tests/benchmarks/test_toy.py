@@ -324,3 +324,15 @@ def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, ho
     expected = [(beam, shape) for beam in (2, 12) for shape in ("1p", "up")]
     assert [(row["beam"], row["shape"]) for row in rows] == expected
     assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)
+
+
+def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path):
+    graph = tmp_path / "graph"
+    graph.mkdir()
+    (graph / "train.tsv").write_text("a\tr\tb\nc\tr\td\ne\tr\tf\n")
+    (graph / "valid.tsv").write_text("a\tr\tc\n")
+    (graph / "test.tsv").write_text("a\tr\td\na\tr\te\n")
+    _run("bench_filter.py", str(graph), "--out", str(tmp_path / "out.json"), home=home)
+    (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
+    # (a, r, ?) has two answers in test: ranks 1, 2 and 3. (?, r, c) has none.
+    assert row == {"graph": "graph", "mrr": round(((1 + 1 / 2 + 1 / 3) / 3 + 1) / 2, 5)}
