@@ -18,7 +18,7 @@ from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.training.memory import plan
 
-_SECONDS = 720.0  # of training on a CPU
+_SECONDS = 600.0  # of training on a CPU
 _SHORT = 240.0  # a training that ends within this time needs no saving
 _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
 # Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
