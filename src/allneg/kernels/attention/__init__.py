@@ -1,8 +1,8 @@
 """The softmax of dot products as attention: no score is stored.
 
-The gradient of log Σ exp(q · e) at q is the mean of the rows, weighted by their softmax: an attention
-layer whose keys and values are both the table. `attend` gives it together with the loss in one pass
-over the rows. The gradient of the rows is a second pass, where scores are computed again.
+The gradient of log Σ exp(q · e) at q is the mean of the rows, weighted by their softmax: an
+attention layer whose keys and values are both the table. `attend` gives both in one pass over the
+rows. The gradient of the rows is a second pass, where scores are computed again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BITS = 64
 
 @dataclass(frozen=True)
 class Negatives:
-    """Which of the rows (N, W) count for which of the queries (B, W), and offsets of their scores."""
+    """Which rows (N, W) count for which queries (B, W), and offsets of their scores."""
 
     target: Tensor  # int64 (B,): the row of each answer, which does not count; -1 for none
     count: int  # rows; those from here on are padding

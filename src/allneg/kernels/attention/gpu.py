@@ -121,22 +121,21 @@ def chunks(width: int) -> tuple[int, int, int]:
 
     Triton's tiles are powers of 2, and a tile of 256 would waste a fifth of the products.
     """
-    powers = [0, *(1 << k for k in range(4, 9))]
-    most = attention.MOST_WIDTH
+    powers = [256, 128, 64, 32, 16, 0]
     covers = [
-        each
-        for each in itertools.product(powers, repeat=3)
-        if width <= sum(each) <= most and each == tuple(sorted(each, reverse=True))
+        (first, second, third)
+        for first, second, third in itertools.combinations_with_replacement(powers, 3)
+        if width <= first + second + third <= attention.MOST_WIDTH
     ]
     # Each chunk costs a few instructions.
-    return min(covers, key=lambda each: sum(each) + 8 * sum(chunk > 0 for chunk in each))
+    return min(covers, key=lambda some: sum(some) + 8 * sum(chunk > 0 for chunk in some))
 
 
 @cache
 def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 3  # of the interpreter: some queries are split
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 @cache
