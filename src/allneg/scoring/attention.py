@@ -1,4 +1,4 @@
-"""`contrast` by attention to the rows: the softmax of dot products, without a score in memory."""
+"""The softmax of dot products against candidates by attention: no scores are stored."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from torch import Tensor
 from allneg.kernels.attention import Negatives, attend, bit_mask, row_gradients
 from allneg.kernels.fused import scatter_add
 from allneg.scoring.distributed import Group
-from allneg.scoring.losses import Softmax
+from allneg.scoring.losses import Loss, Softmax
 from allneg.scoring.negatives import Candidates
 
 
-def contrast_by_attention(
+def contrast(
     query: Tensor,
     rows: Tensor,
     candidates: Candidates,
-    loss: Softmax,
+    loss: Loss,
     weight: Tensor,
     rows_group: Group,
     batch_group: Group,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `contrast`; `rows` are those of the candidates in the dtype of the products."""
+    """As contrast.py's, for a softmax; `rows` are those of the candidates, or a copy of them."""
+    assert isinstance(loss, Softmax)
+    rows = rows.to(query.dtype)
     target, count = candidates.columns(0)
     bits = None
     if candidates.masked is not None:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from allneg.kernels import Kernel
 from allneg.kernels.fused import mask_out, put
-from allneg.scoring.attention import contrast_by_attention
+from allneg.scoring import attention
 from allneg.scoring.distributed import NO_GROUP, Group, Pending
-from allneg.scoring.losses import Loss, Softmax
+from allneg.scoring.losses import Loss
 from allneg.scoring.negatives import Candidates
 from allneg.scoring.streaming import GradientBlocks, stream
 
@@ -34,20 +34,17 @@ def contrast(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each query, and the gradients of their weighted sum: (B,), (B, W), like rows.
 
-    Queries (B, W) are compared with `block` rows at a time, or with all at once; `by_attention`
-    stores no scores. `bf16_copy` may replace the rows in products. Processes of `rows_group` hold
-    other rows, those of `batch_group` other queries: the row gradients of a block are summed over
+    Queries (B, W) are compared with `block` rows at a time, with all at once, or `by_attention`,
+    which stores no scores. `bf16_copy` may replace the rows in products. Processes of `rows_group`
+    hold other rows, those of `batch_group` other queries: row gradients of a block are summed over
     the latter while the next block is compared.
     """
     n = candidates.rows.shape[-2]
     is_whole, size = block is None or block >= n, block or n
-    if loss.bf16:
-        query = query.bfloat16()
+    query = query.bfloat16() if loss.bf16 else query
     source = candidates.rows if bf16_copy is None else bf16_copy
     if by_attention:
-        assert isinstance(loss, Softmax)
-        rows, groups = source.to(query.dtype), (rows_group, batch_group)
-        return contrast_by_attention(query, rows, candidates, loss, weight, *groups)
+        return attention.contrast(query, source, candidates, loss, weight, rows_group, batch_group)
     states, kept = [], None
     for start, rows in _blocks(source, size, query):
         kept = None  # before the next block's scores are made

@@ -146,9 +146,8 @@ class Trainer:
         candidates = find_candidates(tables, queries, sample, known, settings)
         compare = partial(
             contrast, self.kernel, loss=self.loss, block=self.plan.block,
-            by_attention=self.plan.by_attention,
             bf16_copy=tables.bf16_copy if candidates.ids is None else None,
-            rows_group=self.world.rows,
+            rows_group=self.world.rows, by_attention=self.plan.by_attention,
             batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
         )  # fmt: skip
         if settings.grouped:

@@ -135,7 +135,7 @@ def chunks(width: int) -> tuple[int, int, int]:
 def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 3  # of the interpreter: some queries are split
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @cache
@@ -146,7 +146,7 @@ def _split(tiles: int, blocks: int, slots: int, most: int) -> tuple[int, int]:
     in about the time of two blocks.
     """
 
-    def time(parts: int) -> int:
+    def time(parts: int) -> Any:
         return triton.cdiv(tiles * parts, slots) * (triton.cdiv(blocks, parts) + 2)
 
     best = min(range(1, min(most, blocks, slots) + 1), key=time, default=1)
