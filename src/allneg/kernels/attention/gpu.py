@@ -84,10 +84,12 @@ def row_gradients(
 ) -> Tensor:  # fmt: skip
     n, tile = len(rows), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift)
-    shift = log_sum * _LOG2E.value - weight.log2()
+    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift), which is exact enough for shares
+    # that are rounded to bfloat16; the difference of float32 scores and sums comes first.
+    log_weight = weight.log2()
+    shift = log_sum if rows.dtype is torch.float32 else log_sum * _LOG2E.value - log_weight
     _row_gradients[(triton.cdiv(n, tile.rows),)](
-        query, rows, *_pointers(negatives), shift, out, len(query), n, negatives.count,
+        query, rows, *_pointers(negatives), shift, log_weight, out, len(query), n, negatives.count,
         **_options(rows, negatives, tile),
     )  # fmt: skip
     return out
@@ -297,7 +299,7 @@ def _merge(log_sums, means, log_sum, mean, b, parts, W: tl.constexpr, BLOCK: tl.
 
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def _row_gradients(
-    query, rows, target, offset, bits, shift, out, b, n, count,
+    query, rows, target, offset, bits, shift, log_weight, out, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -314,7 +316,7 @@ def _row_gradients(
         e2 = _load(base, lane, left, W, W0 + W1, W2)
         sum2 = tl.zeros([R, W2], tl.float32)
     if OFFSET:
-        plus = tl.load(offset + row, mask=lane < left, other=0.0)
+        offsets = tl.load(offset + row, mask=lane < left, other=0.0)
     for first in tl.range(0, b, Q):
         q = first + query_lane
         base = query + tl.cast(first, tl.int64) * W
@@ -327,10 +329,14 @@ def _row_gradients(
             a2 = _load(base, query_lane, b - first, W, W0 + W1, W2)
             scores = _dot(e2, tl.trans(a2), scores, PRECISION)
         if OFFSET:
-            scores += plus[:, None]
+            scores += offsets[:, None]
         own = tl.load(target + q, mask=q < b, other=-1).to(tl.int32)
-        to_sum = tl.load(shift + q, mask=q < b, other=float("inf"))
-        shares = tl.exp2(scores * _LOG2E - to_sum[None, :])
+        less = tl.load(shift + q, mask=q < b, other=float("inf"))
+        if e0.dtype == tl.float32:
+            plus = tl.load(log_weight + q, mask=q < b, other=float("-inf"))
+            shares = tl.exp2((scores - less[None, :]) * _LOG2E + plus[None, :])
+        else:
+            shares = tl.exp2(scores * _LOG2E - less[None, :])
         counts = row[:, None] != own[None, :]
         if BITS:
             inside = (q < b)[None, :] & (lane < left)[:, None]
