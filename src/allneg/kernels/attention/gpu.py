@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -82,14 +83,18 @@ def row_gradients(
     query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor,
     tile: Tile | None = None,
 ) -> Tensor:  # fmt: skip
-    n, tile = len(rows), tile or GRADIENTS[_key(rows)]
+    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift), which is exact enough for shares
-    # that are rounded to bfloat16; the difference of float32 scores and sums comes first.
+    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift): exact enough for shares that are
+    # rounded to bfloat16. For float32, the difference of score and log_sum comes first.
     log_weight = weight.log2()
     shift = log_sum if rows.dtype is torch.float32 else log_sum * _LOG2E.value - log_weight
+    # A thread needs the targets and shifts of many queries: packed, they are half as many loads.
+    packed = F.pad(shift, (0, -b % tile.queries), value=torch.inf).view(torch.int32)
+    target = F.pad(negatives.target, (0, -b % tile.queries), value=-1)
+    packed = (target << 32) | (packed.to(torch.int64) & 0xFFFFFFFF)
     _row_gradients[(triton.cdiv(n, tile.rows),)](
-        query, rows, *_pointers(negatives), shift, log_weight, out, len(query), n, negatives.count,
+        query, rows, *_pointers(negatives)[1:], packed, log_weight, out, b, n, negatives.count,
         **_options(rows, negatives, tile),
     )  # fmt: skip
     return out
@@ -299,7 +304,7 @@ def _merge(log_sums, means, log_sum, mean, b, parts, W: tl.constexpr, BLOCK: tl.
 
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def _row_gradients(
-    query, rows, target, offset, bits, shift, log_weight, out, b, n, count,
+    query, rows, offset, bits, packed, log_weight, out, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -330,8 +335,8 @@ def _row_gradients(
             scores = _dot(e2, tl.trans(a2), scores, PRECISION)
         if OFFSET:
             scores += offsets[:, None]
-        own = tl.load(target + q, mask=q < b, other=-1).to(tl.int32)
-        less = tl.load(shift + q, mask=q < b, other=float("inf"))
+        both = tl.load(packed + q)
+        own, less = (both >> 32).to(tl.int32), both.to(tl.int32).to(tl.float32, bitcast=True)
         if e0.dtype == tl.float32:
             plus = tl.load(log_weight + q, mask=q < b, other=float("-inf"))
             shares = tl.exp2((scores - less[None, :]) * _LOG2E + plus[None, :])
