@@ -85,8 +85,8 @@ def row_gradients(
 ) -> Tensor:  # fmt: skip
     (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift): exact enough for shares that are
-    # rounded to bfloat16. For float32, the difference of score and log_sum comes first.
+    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift): exact enough for shares that
+    # are rounded to bfloat16. For float32, the difference of score and log_sum comes first.
     log_weight = weight.log2()
     shift = log_sum if rows.dtype is torch.float32 else log_sum * _LOG2E.value - log_weight
     # A thread needs the targets and shifts of many queries: packed, they are half as many loads.
@@ -344,8 +344,7 @@ def _row_gradients(
             shares = tl.exp2(scores * _LOG2E - less[None, :])
         counts = row[:, None] != own[None, :]
         if BITS:
-            inside = (q < b)[None, :] & (lane < left)[:, None]
-            hidden = _masked(bits, q[None, :], inside, r0, lane[:, None], b, R)
+            hidden = _masked(bits, q[None, :], (q < b)[None, :], r0, lane[:, None], b, R)
             counts = counts & (hidden == 0)
         shares = tl.where(counts, shares, 0.0).to(e0.dtype)
         sum0 = _dot(shares, a0, sum0, PRECISION)
