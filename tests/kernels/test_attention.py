@@ -23,10 +23,11 @@ if not GPU:
     ERROR = {torch.float32: 4e-6, torch.bfloat16: 2**-7}
 
 
-def tiles(lazy: bool = False) -> tuple[Any, Any]:
+def tiles(rows: Tensor, lazy: bool = False) -> tuple[Any, Any]:
     """Those of `attend` and `row_gradients`; small ones for the interpreter."""
     if GPU:
-        return gpu.Tile(128, 64, 8, 3, lazy=lazy), gpu.Tile(64, 128, 8, 2)
+        key = gpu._key(rows)
+        return replace(gpu.ATTEND[key], lazy=lazy), gpu.GRADIENTS[key]
     return gpu.Tile(16, 64, 4, 2, lazy=lazy), gpu.Tile(16, 128, 4, 2)
 
 
@@ -63,7 +64,7 @@ def check(
     query: Tensor, rows: Tensor, negatives: Negatives, lazy: bool = False, factor: float = 2.0
 ) -> None:
     """Errors against float64 are at most `factor` times those of the definition in float32."""
-    weight, (first, second) = torch.rand(len(query)), tiles(lazy)
+    weight, (first, second) = torch.rand(len(query)), tiles(rows, lazy)
     weight[-1:] = 0.0
     arguments = query.to(DEVICE), rows.to(DEVICE), there(negatives)
     exact = query.double(), rows.double(), negatives
@@ -108,7 +109,7 @@ def test_the_same_maximum_in_many_tiles_fades_nothing() -> None:
     """A rounding error in the change of the maximum, which is 0, would add up over the tiles."""
     query, rows = torch.full((1, 16), 1.2345), torch.full((64 * 50_000, 16), 1.2345)
     negatives = there(Negatives(torch.tensor([-1]), len(rows)))
-    log_sum, mean = gpu.attend(query.to(DEVICE), rows.to(DEVICE), negatives, tiles()[0])
+    log_sum, mean = gpu.attend(query.to(DEVICE), rows.to(DEVICE), negatives, tiles(rows)[0])
     truth = torch.tensor(len(rows)).double().log() + 16 * 1.2345**2
     assert abs(log_sum.item() - truth) < 1e-5
     torch.testing.assert_close(mean.cpu(), query, rtol=1e-5, atol=0)
