@@ -130,5 +130,5 @@ def can_attend(recipe: Recipe, model: Model, scores: int) -> bool:
 
 
 def attention_pays(device: torch.device, scores: int, bf16: bool) -> bool:
-    """Whether attention is faster than products that store their scores; measured on an H200."""
+    """Whether attention is faster than products that store their scores; an estimate."""
     return device.type == "cuda" and uses_triton(device) and bf16 and scores >= _MANY_SCORES

@@ -42,8 +42,8 @@ class Tile:
     lazy: bool = False  # rescale the sums only when the maximum has grown much
 
 
-# The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
-# row has more than 128 numbers.
+# Chosen by registers and shared memory on an H200, not yet by time; see
+# benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a row has more than 128.
 ATTEND = {
     (2, False): Tile(128, 64, 8, 3),
     (2, True): Tile(128, 64, 8, 3),
