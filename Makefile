@@ -18,8 +18,9 @@ explore: $(READY)  ## open the explorer page on that model
 	    $(BIN)/allneg train countries --recipe countries/complex --out runs/demo; }
 	@$(BIN)/allneg explore runs/demo
 
+# Three workers keep two cores busy: some tests wait for other processes.
 test: $(READY)  ## all fast CPU tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine
-from sweep_defaults import recipe_of, value_of
+from measure import machine, write_rows
+from sweep_defaults import in_time, recipe_of, value_of
 
 from allneg import train
 from allneg.errors import AllnegError
@@ -39,26 +39,33 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e9, help="start no run after this")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="runs that it has are not repeated")
     args = parser.parse_args()
     end, rows = time.monotonic() + 60 * args.minutes, []
+    if args.out.exists():
+        rows = json.loads(args.out.read_text())["rows"]
     names = args.only.split(",") if args.only else sorted(p.name for p in args.graphs.iterdir())
     more = [f"hardware.device={args.device}", f"training.seed={args.seed}", *args.settings]
-    for name in names:
-        for model in args.models.split(","):
-            path = args.graphs / name
-            if time.monotonic() > end or not any(path.glob("train.*")):
-                continue
-            row = {"graph": name, "model": model, **_run(path, more, model=model)}
-            row |= _published(name, model) or _best_candidate(path, model, more)
-            if row.get("best_mrr"):
-                row["ratio"] = round(row["mrr"] / row["best_mrr"], 4)
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            report = {"defaults": "test MRR", "seed": args.seed, **machine(device), "rows": rows}
-            args.out.write_text(json.dumps(report, indent=1) + "\n")
+    done = {(row["graph"], row["model"]) for row in rows}
+    jobs = [
+        (args.graphs / name, model, more)
+        for name in names
+        for model in args.models.split(",")
+        if any((args.graphs / name).glob("train.*")) and (name, model) not in done
+    ]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    about = {"defaults": "test MRR", "seed": args.seed, "at_once": args.workers, **machine(device)}
+    write_rows(about, in_time(_row, jobs, end, args.workers), args.out, rows)
+
+
+def _row(path: Path, model: str, settings: list[str]) -> dict[str, Any]:
+    row = {"graph": path.name, "model": model, **_run(path, settings, model=model)}
+    row |= _published(path.name, model) or _best_candidate(path, model, settings)
+    if row.get("best_mrr"):
+        row["ratio"] = round(row["mrr"] / row["best_mrr"], 4)
+    return row
 
 
 def _run(path: Path, settings: list[str], **choice: Any) -> dict[str, Any]:

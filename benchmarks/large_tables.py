@@ -1,4 +1,4 @@
-"""The tables of docs/large-graphs.md, from the results of bench_large.py; see tables.py."""
+"""The tables of docs/large-graphs.md, from bench_large.py and bench_reading.py; see tables.py."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ Report = dict[str, Any]
 def _reading(reports: list[Report]) -> str:
     out = ""
     for report in reports:
-        if "first" not in report:
+        if "reading" not in report:
             continue
-        first, cached = report["first"], report["cached"]
-        lines = [("first reading", first), ("later: mapped from the cache", cached)]
-        out += f"\n{_machine(report)}; {first['entities']:,} entities, {first['triples']:,} "
+        size = report["reading"]
+        out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} "
         out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
         out += "| | seconds | CPU seconds | peak memory, GiB |\n|---|---|---|---|\n"
-        out += f"| generating the text | {report['make_seconds']:,.1f} | | |\n"
-        for what, took in lines:
-            out += f"| {what} | {took['seconds']:,.1f} | {took['cpu_seconds']:,.1f} "
-            out += f"| {_gib(took['peak_bytes'])} |\n"
+        for row in report["rows"]:
+            out += f"| {row['what']} | {row['seconds']:,.1f} | {row['cpu_seconds']:,.1f} "
+            out += f"| {_gib(row['peak_bytes'])} |\n"
     return out + "\n"
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import json
 import platform
 import resource
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -50,6 +52,18 @@ def machine(device: torch.device) -> dict[str, str]:
         "triton": _version("triton"),
         "python": platform.python_version(),
     }
+
+
+def write_rows(
+    about: Mapping[str, Any], rows: Iterable[Any], out: Path | None, done: Iterable[Any] = ()
+) -> None:
+    """Print each row as it comes, and write all so far to `out`, after those `done` before."""
+    found = list(done)
+    for row in rows:
+        found.append(row)
+        print(json.dumps(row), flush=True)
+        if out is not None:
+            out.write_text(json.dumps({**about, "rows": found}, indent=1) + "\n")
 
 
 def _timed(work: Callable[[], object], turns: int, device: torch.device) -> float:

@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
@@ -51,7 +51,7 @@ def main() -> None:
     trials = list(_trials(space, args.graphs, only))
     done: list[dict[str, Any]] = []
     end = time.monotonic() + 60 * args.minutes
-    for row in _rows(trials, end, args.workers):
+    for row in in_time(_run, trials, end, args.workers):
         done.append(row)
         print(json.dumps(row), flush=True)
     report = {
@@ -65,15 +65,21 @@ def main() -> None:
             print(f"{model:9} {name:28} {score:.4f}  lowest {lowest:.3f}  graphs {graphs}")
 
 
-def _rows(trials: list[Any], end: float, workers: int) -> Iterator[dict[str, Any]]:
-    """The rows of all trials that were started in time, as they end."""
+def in_time(
+    run: Callable[..., dict[str, Any]], trials: list[Any], end: float, workers: int
+) -> Iterator[dict[str, Any]]:
+    """The results of `run` for all trials that were started in time, as they end."""
     if workers == 1:
-        yield from filter(None, (_run(*trial, end) for trial in trials))
+        yield from (run(*trial) for trial in trials if time.monotonic() < end)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        pending = [pool.submit(_run, *trial, end) for trial in trials]
+        pending = [pool.submit(_before, end, run, *trial) for trial in trials]
         yield from filter(None, (future.result() for future in as_completed(pending)))
+
+
+def _before(end: float, run: Callable[..., dict[str, Any]], *trial: Any) -> dict[str, Any] | None:
+    return run(*trial) if time.monotonic() < end else None
 
 
 def _trials(
@@ -123,11 +129,7 @@ def recipe_of(settings: dict[str, Any], graph: Graph) -> Recipe:
     return Recipe().with_settings(settings)
 
 
-def _run(
-    model: str, candidate: str, path: str, settings: dict[str, Any], end: float
-) -> dict[str, Any] | None:
-    if time.monotonic() > end:
-        return None
+def _run(model: str, candidate: str, path: str, settings: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"model": model, "candidate": candidate, "graph": Path(path).name}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import mesh_tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-_PAGES = ("data", "explorer", "kernels", "large-graphs", "many-gpus", "speed")
+_PAGES = (
+    "complete", "data", "explorer", "kernels", "large-graphs", "many-gpus", "models", "speed",
+)  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
 # Names in result files, and what the tables call them.
@@ -149,6 +152,30 @@ def service(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def completions(reports: list[Report]) -> str:
+    """One line per run: seconds, and the precision of the first facts beside the baseline's."""
+    out = "\n| graph | model | machine | questions | seconds | complete | `--within seen` "
+    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "complete" in report else ():
+            ways = ("precision", "precision_seen", "frequency")
+            cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
+            out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
+    return out + "\n"
+
+
+def classifications(reports: list[Report]) -> str:
+    """One line per run."""
+    out = "\n| graph | model | facts | accuracy | F1 | AUC | ECE |\n|---|---|--:|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "classification" in report else ():
+            cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
+            out += " | ".join(cells) + " |\n"
+    return out + "\n"
+
+
 def graphs(reports: list[Report]) -> str:
     """One line per graph of benchmarks/graphs.py."""
     rows = next(report["graphs"] for report in reports if "graphs" in report)
@@ -204,6 +231,34 @@ def _has_ways(report: Report, *ways: str) -> bool:
     return set(ways) <= {row["way"] for row in report["rows"]}
 
 
+def defaults(reports: list[Report]) -> str:
+    """One table per run: one line per graph, one column per model."""
+    out = ""
+    for report in reports:
+        if "defaults" not in report:
+            continue
+        rows = report["rows"]
+        models = list(dict.fromkeys(row["model"] for row in rows))
+        at_once = f", {report['at_once']} trainings at a time" if report["at_once"] > 1 else ""
+        out += f"\n{_machine(report)}{at_once}; test MRR, ratio, seconds:\n\n"
+        out += "| graph | " + " | ".join(models) + " |\n" + "|---" * (1 + len(models)) + "|\n"
+        cells = {(row["graph"], row["model"]): _default_cell(row) for row in rows}
+        for graph in sorted({row["graph"] for row in rows}):
+            found = (cells.get((graph, model), "-") for model in models)
+            out += f"| {graph} | " + " | ".join(found) + " |\n"
+        ratios = {m: [r["ratio"] for r in rows if r["model"] == m and "ratio" in r] for m in models}
+        means = (f"{statistics.fmean(ratios[m]):.3f}" if ratios[m] else "-" for m in models)
+        out += "| mean ratio | " + " | ".join(means) + " |\n"
+    return (out or "\nNot measured yet.\n") + "\n"
+
+
+def _default_cell(row: dict[str, Any]) -> str:
+    if "problem" in row:
+        return str(row["problem"])
+    ratio = f", {row['ratio']:.2f}" if "ratio" in row else ""
+    return f"{row['mrr']:.3f}{ratio}, {row['seconds']:,.0f} s"
+
+
 def _by_size(
     rows: list[dict[str, Any]], ways: list[str], keys: tuple[str, ...], titles: tuple[str, ...]
 ) -> str:
@@ -253,8 +308,11 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "profile": profiles,
     "ranking": rankings,
     "service": service,
+    "complete": completions,
+    "classify": classifications,
     "graphs": graphs,
     "headline": headline,
+    "defaults": defaults,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from allneg.errors import AllnegError
@@ -16,6 +18,7 @@ from reproduction.published import Published
 from reproduction.results_page import results_page
 
 ROOT = Path(__file__).parents[1]
+_SHOWN = 8  # lines of a difference
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,14 +45,16 @@ def pages(published: Published) -> dict[Path, str]:
 
 
 def _check(published: Published) -> int:
-    outdated = [
-        path
-        for path, text in pages(published).items()
-        if not path.exists() or path.read_text() != text
-    ]
-    for path in outdated:
+    n_outdated = 0
+    for path, text in pages(published).items():
+        old = path.read_text() if path.exists() else ""
+        if old == text:
+            continue
+        n_outdated += 1
         print(f"{path}: not up to date; run `python -m reproduction`", file=sys.stderr)
-    return 1 if outdated else 0
+        changes = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
+        print(*islice(changes, _SHOWN), sep="\n", file=sys.stderr)
+    return 1 if n_outdated else 0
 
 
 def _write(published: Published) -> int:

@@ -16,12 +16,16 @@ from typing import Any
 
 import allneg
 from allneg import errors
-from allneg.predict.predictor import Prediction, RelationPrediction
+from allneg.predict.ask import Answer, Step
+from allneg.predict.results import Neighbour, Prediction, RelationPrediction, Results
 from allneg.recipe.parts import PARTS, registered
 from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
-FUNCTIONS = ("train", "tune", "load", "evaluate", "read_graph", "fit")
+FUNCTIONS = (
+    "train", "resume", "load", "evaluate", "compare", "ensemble", "export", "push", "verify",
+    "tune", "search", "plan", "read_graph", "fit",
+)  # fmt: skip
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
     "Run": (
@@ -30,12 +34,16 @@ CLASSES = {
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",
-        "candidates", "protocol", "baselines", "mrr", "mr", "hits", "count", "to_json", "from_json",
+        "candidates", "protocol", "baselines", "ensemble", "calibration", "mrr", "mr", "hits",
+        "count",
+        "to_json", "from_json",
     ),
     "Predictor": (
-        "model", "tables", "graph", "load", "tails", "heads", "answer", "ask", "relations",
-        "scores",
+        "model", "tables", "graph", "load", "tails", "heads", "predict", "answer", "answers", "ask",
+        "relations", "score", "classify", "complete", "embedding", "relation_embedding",
+        "query_vector", "neighbours", "scores", "calibration",
     ),
+    "Completer": ("fit", "predict", "score", "get_params", "set_params"),
     "Recipe": (
         "data", "model", "loss", "regularizer", "optimizer", "training", "evaluation", "hardware",
         "read", "from_tables", "with_settings", "to_tables", "to_toml",
@@ -44,7 +52,9 @@ CLASSES = {
         "name", "vocabulary", "train", "valid", "test", "notes", "n_entities", "n_relations",
         "split", "categories", "seen",
     ),
-    "Callbacks": ("on_start", "on_message", "on_step", "on_evaluation"),
+    "Callbacks": (
+        "on_run", "on_start", "on_message", "on_step", "on_evaluation", "on_epoch", "on_end",
+    ),
 }  # fmt: skip
 ALIASES = {"Problem": "AllnegError", "Watch": "Callbacks"}
 INTRO = """# Python API
@@ -95,7 +105,9 @@ def page() -> str:
     for name, members in CLASSES.items():
         out += _class(getattr(allneg, name), members)
         if name == "Predictor":
-            out += _class(Prediction) + _class(RelationPrediction)
+            for kind in (Prediction, RelationPrediction, Neighbour, Answer, Step):
+                out += _class(kind)
+            out += _class(Results, ("to_pandas", "to_arrow"))
     out += SETTINGS + "".join(map(_settings, PARTS))
     tree = str(errors.__doc__).split("\n\n")[1]
     return out + ERRORS.format(tree=tree) + OLD_NAMES
@@ -176,6 +188,8 @@ def _arguments(node: ast.FunctionDef) -> list[str]:
     if every.kwonlyargs:
         keywords = zip(every.kwonlyargs, every.kw_defaults, strict=True)
         out += ["*", *(_argument(*pair) for pair in keywords)]
+    if every.kwarg:
+        out.append(f"**{ast.unparse(every.kwarg)}")
     return out
 
 

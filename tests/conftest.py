@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+os.environ["OMP_WAIT_POLICY"] = "passive"  # torch's threads do not spin: others need the cores
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # the processes of tests compile each file once
 
 import numpy as np
 import pytest
@@ -24,6 +29,7 @@ sys.path.append(str(Path(__file__).parent))  # for interpreter and naive_losses
 from interpreter import interpreted
 
 interpreted("triton.language")
+sys.dont_write_bytecode = False  # workers keep rewritten tests for the next time
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -72,7 +78,7 @@ QUICK = (
 )
 
 TOGETHER = ("tests/browser/", "tests/many/")
-# Tests that take seconds each, most of them with other processes.
+# Tests that take seconds each, most of them with other processes; the longest are first.
 LONG = tuple(
     f"tests/{part}"
     for part in (
@@ -83,8 +89,15 @@ LONG = tuple(
         "cli/test_tu",
         "benchmarks",
         "tuning",
+        "serve/test_server",
+        "torture/test_resume",
+        "training",
     )
 )
+
+
+# A shell starts background jobs with SIGINT ignored; tests send it to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,7 +106,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Long files first, so that several workers end at about the same time.
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    items.sort(
+        key=lambda item: next(
+            (i for i, part in enumerate(LONG) if item.nodeid.startswith(part)), len(LONG)
+        )
+    )
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))

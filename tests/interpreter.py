@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -28,4 +30,19 @@ def interpreted(module: str) -> ModuleType | None:
     with pytest.MonkeyPatch.context() as patch:
         if not GPU:
             patch.setitem(os.environ, "TRITON_INTERPRET", "1")
+            _patch_once()
         return importlib.import_module(module)
+
+
+@functools.cache
+def _patch_once() -> None:
+    """Let Triton patch its language for a function once, not in every call of it."""
+    from triton.runtime import interpreter
+
+    patch = functools.cache(interpreter._patch_lang)
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        patch(self.fn)
+        return self.rewrite()(*arguments, **named)
+
+    interpreter.InterpretedFunction.__call__ = call

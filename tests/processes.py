@@ -11,16 +11,22 @@ from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 # Imported once for all processes. The server does not get the paths of the tests.
-PRELOADED = ["pytest", "torch._dynamo", "allneg.training", "allneg.cli.reports", "allneg.serve.app"]
+PRELOADED = [
+    "pytest", "torch.fx.experimental.symbolic_shapes", "allneg.training", "allneg.cli.reports",
+    "allneg.serve.app", "allneg.tuning",
+]  # fmt: skip
 
 
-def forks() -> ForkServerContext:
-    """A context whose processes have torch, PyTorch's optimizers and the library imported."""
+def forks(*more: str) -> ForkServerContext:
+    """A context whose processes have torch and the library imported; the first call may add more.
+
+    PyTorch's Adam and SGD need torch._dynamo, which takes as long as torch.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload([*PRELOADED, *more])
     forkserver.ensure_running()  # with these, not with what a benchmark asks for
     return context
 
@@ -42,6 +48,25 @@ def start(
 def start_command(*arguments: object, **options: Any) -> ForkServerProcess:
     """Run `allneg` in a process."""
     return start(_command, list(map(str, arguments)), **options)
+
+
+class ForkedPopen:
+    """The `subprocess.Popen` of a worker of `allneg`, whose parent is the one that forks."""
+
+    def __init__(
+        self, command: list[str], *, env: dict[str, str], stderr: IO[bytes], **_: object
+    ) -> None:
+        arguments = command[command.index("allneg") + 1 :]
+        err = Path(f"/proc/{os.getpid()}/fd/{stderr.fileno()}")
+        self._process = start(_worker, arguments, out=Path(os.devnull), err=err, **env)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    returncode = property(poll)
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
 
 
 def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> None:
@@ -75,6 +100,11 @@ def _command(arguments: list[str]) -> None:
 
     sys.argv = ["allneg", *arguments]
     main()
+
+
+def _worker(arguments: list[str]) -> None:
+    os.setsid()
+    _command([*arguments[:-1], str(os.getppid())])  # after --worker-of
 
 
 def stop_after(steps: int) -> Callable[[], int]:

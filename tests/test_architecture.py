@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 
 # A package imports only packages to its left.
 ORDER = (
-    "errors", "recipes", "paths", "recipe", "hardware", "graph", "kernels", "models",
-    "scoring", "evaluation", "runs", "training", "tuning", "reproduce", "predict", "serve", "cli",
+    "errors", "terminal", "recipes", "paths", "recipe", "hardware", "graph", "kernels", "models",
+    "scoring", "evaluation", "runs", "exports", "hub", "training", "tuning", "reproduce", "predict",
+    "completer", "serve", "cli",
 )  # fmt: skip
 # Packages to the left that are still off limits.
 INDEPENDENT = {
@@ -37,12 +38,19 @@ THIRD_PARTY = {
     "platformdirs": ["paths.py"],
     "pooch": ["graph/datasets.py"],
     "requests": ["graph/datasets.py"],  # the errors of a download by pooch
+    "fsspec": ["graph/urls.py"],
+    "pyarrow": ["graph/*.py", "predict/*.py", "exports/writers.py"],
     "optuna": ["tuning/study.py"],
     "fastapi": ["serve/*.py"],
     "uvicorn": ["serve/*.py"],
     "starlette": ["serve/*.py"],
     "pydantic": ["serve/*.py"],
     "openTSNE": ["predict/*.py", "serve/*.py"],
+    "pandas": ["predict/results.py"],
+    "sklearn": ["completer.py"],
+    "wandb": ["training/trackers.py"],
+    "mlflow": ["training/trackers.py"],
+    "huggingface_hub": ["hub.py"],
     "matplotlib": ["tuning/study.py", "tuning/plot.py"],
 }
 # Which files may start processes, call C code, or talk to other processes of a training.
@@ -180,7 +188,9 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("click", "rich", "platformdirs", "matplotlib", "triton"):
+        if name.partition(".")[0] in (
+            "click", "rich", "platformdirs", "matplotlib", "triton", "pyarrow", "pyoxigraph"
+        ):
             raise ModuleNotFoundError(f"{name} is not installed")
 
 sys.meta_path.insert(0, Blocker())

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import huggingface_hub
 import pytest
 import torch
 
 import allneg
 from allneg.cli import allneg as cli
+from allneg.cli import main
 from allneg.models import MODELS, Model
+from allneg.predict.question import Question
 from allneg.recipe.parts import PARTS
 from allneg.scoring.losses import Loss
+from allneg.training.trackers import TRACKERS, Tracker
+from fake_hub import FakeHub
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
@@ -148,6 +156,99 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for code in blocks(TEXTS["README.md"], "python"):
         exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert len(capsys.readouterr().out.splitlines()) == 6  # two metrics, five answers
+
+
+def test_the_story_of_complete_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command and every Python block of docs/complete.md, with smaller trainings."""
+    monkeypatch.chdir(tmp_path)
+    n_commands = 0
+    for language, code in BLOCK.findall(TEXTS["docs/complete.md"]):
+        if language == "python":
+            exec(compile(code, "complete.md", "exec"), {"__name__": "complete"})
+            continue
+        for line in code.splitlines():
+            if not line.startswith("$ "):
+                continue
+            n_commands += 1
+            words = shlex.split(line.removeprefix("$ "))
+            if words[0] != "allneg":
+                subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
+                continue
+            if words[1] == "train":
+                words += ["--set", "training.epochs=2", "--set", "model.dim=16", "--device", "cpu"]
+            cli.main(words[1:], standalone_mode=False)
+    assert n_commands == 13
+    assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
+    facts = (tmp_path / "facts.tsv").read_text().splitlines()
+    assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_python_of_the_page_on_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "data"}
+    # Spark is not installed for tests.
+    shown = [code for code in blocks(TEXTS["docs/data.md"], "python") if "spark." not in code]
+    for code in shown:
+        exec(compile(code, "docs/data.md", "exec"), namespace)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 2 (")
+    assert "Prediction(" in lines[1]
+    assert lines[2] == "Berlin (http://example.org/Q64)"
+    assert lines[3].endswith("dropped literals (data.keep_literals): 1']")
+    assert lines[4:] == ["2 1", "[1. 2.]"]
+    assert namespace["graph"].vocabulary.entities == ("Berlin", "Germany")
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_examples_of_questions_run(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "ask"}
+    for code in blocks(TEXTS["docs/ask.md"], "python"):
+        exec(compile(code, "docs/ask.md", "exec"), namespace)
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) >= 5 + 4 + 3  # answers, one answer each, a prompt
+    assert "Answer from these facts:" in out
+    Question.parse(namespace["line"]["question"], namespace["model"].graph.vocabulary)
+    atoms = [line for line in TEXTS["docs/ask.md"].splitlines() if line.startswith("| `")]
+    for text in (line.split("`")[1] for line in atoms if "(" in line.split("`")[1]):
+        whole = text if text.startswith("?x") else f"?x : {text}"
+        whole = whole.replace(": not", ": borders(France, ?x), not")
+        Question.parse(whole, namespace["model"].graph.vocabulary)
+
+
+def test_the_error_of_a_question_is_the_pages() -> None:
+    shown = re.search(
+        r"^    \$ allneg ask \S+ \"(.*)\"\n((?:    .*\n)+)", TEXTS["docs/ask.md"], re.M
+    )
+    assert shown is not None
+    with pytest.raises(allneg.AllnegError) as error:
+        Question.parse(shown[1], allneg.read_graph("countries").vocabulary)
+    lines = [line[4:] for line in shown[2].splitlines()]
+    assert "\n".join(lines) == f"allneg: {error.value}"
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_the_code_of_the_export_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Python and commands, in their order; the hub is a fake."""
+    hub, api = FakeHub(), huggingface_hub.HfApi
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: api(hub.url, token="hf_x"))
+    monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)  # its package is not a requirement
+    (tmp_path / "questions.csv").write_text("head,relation\nFrance,borders\n")
+    namespace: dict[str, Any] = {"__name__": "export"}
+    try:
+        for language, code in BLOCK.findall(TEXTS["docs/export.md"]):
+            if language == "python":
+                exec(compile(code, "docs/export.md", "exec"), namespace)
+                continue
+            for line in code.replace("\\\n", " ").splitlines():
+                monkeypatch.setattr(sys, "argv", line.split())
+                main()
+    finally:
+        hub.close()
+    assert (tmp_path / "graph" / "relationships.csv").exists()
+    assert (tmp_path / "runs" / "tracked" / "report.json").exists()
 
 
 @pytest.mark.usefixtures("quick_training")

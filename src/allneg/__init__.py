@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
+    from allneg.completer import Completer
     from allneg.errors import AllnegError, Problem
-    from allneg.evaluation import Report, evaluate
+    from allneg.evaluation import Report
+    from allneg.exports.export import export
     from allneg.graph import Graph, read_graph
+    from allneg.hub import push
     from allneg.predict.predictor import Predictor, load
     from allneg.recipe import Recipe
     from allneg.runs import Run
+    from allneg.runs.ensemble import ensemble
+    from allneg.runs.ranking import compare, evaluate
+    from allneg.runs.verify import verify
     from allneg.training.callbacks import Callbacks, Watch
     from allneg.training.loop import fit
-    from allneg.training.train import train
+    from allneg.training.plan import plan
+    from allneg.training.train import resume, train
+    from allneg.tuning.search import search
     from allneg.tuning.tune import tune
 
 __version__ = "0.1.0"
@@ -31,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AllnegError",
     "Callbacks",
+    "Completer",
     "Graph",
     "Predictor",
     "Problem",
@@ -38,30 +47,47 @@ __all__ = [
     "Report",
     "Run",
     "Watch",
+    "compare",
+    "ensemble",
     "evaluate",
+    "export",
     "fit",
     "load",
+    "plan",
+    "push",
     "read_graph",
+    "resume",
+    "search",
     "train",
     "tune",
+    "verify",
 ]
 
 _HOMES = {
+    "AllnegError": "errors",
+    "Callbacks": "training",
+    "Completer": "completer",
     "Graph": "graph",
     "Predictor": "predict.predictor",
-    "AllnegError": "errors",
+    "Problem": "errors",
     "Recipe": "recipe",
     "Report": "evaluation",
     "Run": "runs",
-    "Callbacks": "training",
-    "Problem": "errors",
     "Watch": "training",
-    "evaluate": "evaluation",
+    "ensemble": "runs.ensemble",
+    "compare": "runs.ranking",
+    "evaluate": "runs.ranking",
+    "export": "exports.export",
     "fit": "training",
     "load": "predict.predictor",
+    "plan": "training.plan",
+    "push": "hub",
     "read_graph": "graph",
+    "resume": "training.train",
+    "search": "tuning.search",
     "train": "training",
     "tune": "tuning",
+    "verify": "runs.verify",
 }
 
 

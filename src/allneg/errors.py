@@ -13,9 +13,10 @@ AllnegError             1  base class; `str(error)` is the whole message
 A message tells what is wrong, where, and what to do, in one or two lines.
 """
 
+import contextlib
 import difflib
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 _MAX_COMPARED = 200  # names that difflib compares
 _MAX_LENGTH = 128  # characters of a name that difflib compares
@@ -69,6 +70,15 @@ def error_for_exit_code(exit_code: int, message: str) -> AllnegError:
     """An error of the class that has this exit code."""
     classes = {2: UsageError, 3: DataError, 4: RunError, 5: Diverged, 6: ResourceError}
     return classes.get(exit_code, AllnegError)(message)
+
+
+@contextlib.contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """Name the optional packages to install if an import in the block fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{what} needs {error.name}: pip install 'allneg[{name}]'") from None
 
 
 def printable(text: str, limit: int = 80) -> str:

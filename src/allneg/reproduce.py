@@ -23,6 +23,9 @@ from allneg.runs import Run
 from allneg.runs.files import read_json, write_errors, write_json, write_text
 from allneg.runs.run import best_of
 
+# The rows whose runs of the same seed are the members of an ensemble.
+MEMBERS = ("bilinear", "complex-n3", "rotate-full", "transe-full")
+SEEDS = range(3)  # of every published number
 UNAVAILABLE = {"yago3-10": "not run: the split is not available"}
 _VERSION = 1  # of the format of result files
 _TYPES = {"data": str, "row": str, "recipe": str, "seeds": list, "quick": bool}
@@ -51,7 +54,10 @@ class Printed:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: the shipped recipe DATA/ROW makes it, and results/DATA/ROW.json holds it."""
+    """One number: the shipped recipe DATA/ROW makes it, and results/DATA/ROW.json holds it.
+
+    The number of an ensemble is made from the runs of other cells.
+    """
 
     part: str
     data: str
@@ -62,7 +68,16 @@ class Cell:
     def name(self) -> str:
         return f"{self.data}/{self.row}"
 
+    @property
+    def members(self) -> list[Cell]:
+        """The cells whose runs an ensemble combines; none for other cells."""
+        rows = MEMBERS if self.part == "ensemble" else ()
+        return [Cell("beyond", self.data, row) for row in rows]
+
     def recipe(self) -> Recipe:
+        """The recipe; of an ensemble, that of its first member."""
+        if self.members:
+            return self.members[0].recipe()
         return Recipe.read(recipes.FOLDER / f"{self.name}.toml")
 
 
@@ -141,6 +156,11 @@ class Result:
         except RecipeError:
             return False
 
+    @property
+    def members(self) -> list[str]:
+        """The runs of an ensemble, without their seeds; none for other results."""
+        return members_of(self.seeds[0])
+
     def seed(self, seed: int) -> Mapping[str, Any] | None:
         return next((entry for entry in self.seeds if entry["seed"] == seed), None)
 
@@ -204,30 +224,42 @@ class Results:
 
     def has(self, task: Task) -> bool:
         found = self.get(task.cell)
-        return found is not None and found.is_of(task.recipe) and bool(found.seed(task.seed))
+        if found is None or not found.is_of(task.recipe) or not found.seed(task.seed):
+            return False
+        return found.members == [_without_seed(member.folder.name) for member in task.members]
 
     def add(self, cell: Cell, recipe: Recipe, entry: Mapping[str, Any]) -> None:
         """Add a seed to the file of a cell; seeds of another recipe are replaced."""
         found = self.get(cell)
-        kept = found.seeds if found is not None and found.is_of(recipe) else []
+        same = found is not None and found.is_of(recipe) and found.members == members_of(entry)
+        kept = found.seeds if found is not None and same else []
         by_seed = {old["seed"]: old for old in (*kept, entry)}
         seeds = [by_seed[seed] for seed in sorted(by_seed)]
         Result(cell.data, cell.row, recipe.to_toml(), seeds, self.quick).write(self.path(cell))
+
+
+def members_of(entry: Mapping[str, Any]) -> list[str]:
+    """The runs of an ensemble in an entry, without their seeds."""
+    return [_without_seed(name) for name in entry.get("members", ())]
+
+
+def _without_seed(run: str) -> str:
+    return run.rpartition("-seed-")[0]
 
 
 def entry(run: Run) -> dict[str, Any]:
     """The entry of a finished run: test metrics, validation curve, time, memory and machine."""
     report, metrics, status, env = run.report.to_json(), run.metrics(), run.status, run.environment
     kept = ("mrr", "mr", "hits", "count", "by_side", "optimistic", "pessimistic", "unseen")
-    ranked = [epoch for epoch in metrics if "valid" in epoch]
+    ranked, about = [epoch for epoch in metrics if "valid" in epoch], report["ensemble"]
     device = env.get("cuda") or env.get("device", "cpu")  # the name of a GPU, mps or cpu
     return {
         "seed": run.recipe.training.seed,
         **{name: report[name] for name in (*kept, "candidates", "protocol")},
-        "valid_mrr": best_of(ranked)[0],
+        "valid_mrr": about["valid_mrr"] if about else best_of(ranked)[0],
         "best_epoch": status.get("best_epoch"),
         "epochs": len(metrics),
-        "seconds": metrics[-1]["seconds"],
+        "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "peak_bytes": status.get("peak_bytes"),
         "machine": {
             "device": f"CPU, {env['threads']} threads" if device == "cpu" else device,
@@ -237,16 +269,18 @@ def entry(run: Run) -> dict[str, Any]:
             {"epoch": at["epoch"], "seconds": at["seconds"], "valid_mrr": at["valid"]["mrr"]}
             for at in ranked
         ],
+        **({"members": [member["run"] for member in about["members"]]} if about else {}),
     }
 
 
 @dataclass(frozen=True)
 class Task:
-    """One seed of one cell: a run to train."""
+    """One seed of one cell: a run to train, or to make from the runs of other tasks."""
 
     cell: Cell
     recipe: Recipe  # with this seed
     runs: Path  # the folder of all runs
+    members: tuple[Task, ...] = ()  # of an ensemble
 
     @property
     def seed(self) -> int:
@@ -259,8 +293,11 @@ class Task:
     @cached_property
     def folder(self) -> Path:
         """The folder of the run, shared by all cells that the same recipe makes."""
-        digest = hashlib.sha256(comparable(self.recipe).to_toml().encode()).hexdigest()[:8]
-        return self.runs / self.cell.data / f"{self.recipe.model.name}-{digest}-seed-{self.seed}"
+        names = " ".join(_without_seed(member.folder.name) for member in self.members)
+        text = names or comparable(self.recipe).to_toml()
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        kind = "ensemble" if names else self.recipe.model.name
+        return self.runs / self.cell.data / f"{kind}-{digest}-seed-{self.seed}"
 
     @property
     def state(self) -> str:
@@ -287,13 +324,19 @@ class Task:
         return ["train", data, "--recipe", str(recipe), "--out", out, "--quiet"]
 
 
+def quick_recipe(recipe: Recipe) -> Recipe:
+    """A small model of the embedded graph with the other settings of a recipe."""
+    shared = ["loss.n_negatives=50"] if recipe.loss.negatives == "shared" else []
+    return recipe.with_settings([*_QUICK, *shared])
+
+
 def make_tasks(cells: Iterable[Cell], seeds: Sequence[int], runs: Path, quick: bool) -> list[Task]:
     """One task per cell and seed: all cells with the first seed, then with the next."""
-    tasks = []
-    for cell in cells:
-        recipe = cell.recipe().with_settings(_QUICK if quick else [])
-        if quick and recipe.loss.negatives == "shared":
-            recipe = recipe.with_settings(["loss.n_negatives=50"])
-        for seed in seeds or range(3 if cell.part == "figure1" else 1):  # it shows the spread
-            tasks.append(Task(cell, recipe.with_settings([f"training.seed={seed}"]), runs))
-    return sorted(tasks, key=lambda task: (seeds or range(3)).index(task.seed))
+
+    def task(cell: Cell, seed: int) -> Task:
+        recipe = quick_recipe(cell.recipe()) if quick else cell.recipe()
+        members = tuple(task(member, seed) for member in cell.members)
+        return Task(cell, recipe.with_settings([f"training.seed={seed}"]), runs, members)
+
+    cells = list(cells)
+    return [task(cell, seed) for seed in seeds or SEEDS for cell in cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import runpy
 import shutil
@@ -189,6 +190,14 @@ def test_the_large_benchmark_reads_plans_and_trains(ids, home, tmp_path):
     assert all(row["planned_bytes"] > 0 for row in report["rows"])
 
 
+def test_the_reading_benchmark_reads_text_and_parquet(home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_reading.py", "--toy", "--out", str(out), home=home)
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 3
+    assert {(row["entities"], row["triples"]) for row in rows} == {(2000, 7973)}
+
+
 def test_the_page_of_large_graphs_names_every_machine(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import tables
@@ -250,3 +259,86 @@ def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
         ("tiny", m) for m in ("complex", "transe")
     ]
     assert all(0 < row["mrr"] <= 1 for row in rows)
+
+
+def test_the_benchmark_of_complete_counts_held_out_facts(toy_run, home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_complete.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert (row["data"], row["questions"], row["held_out"]) == ("tiny", 36, 5)
+    # All new facts are found, so all held-out ones are among them.
+    assert row["precision"] == {"1000": 5 / 1000, "10000": 5 / 10_000}
+    assert row["seconds"] >= 0
+
+
+def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import bench_complete
+
+    train = tiny_graph.train.tolist()
+    n = tiny_graph.n_entities
+
+    def score(h, r, t):
+        facts = [fact for fact in train if fact[1] == r]
+        return sum(a == h for a, _, _ in facts) * sum(c == t for _, _, c in facts) / len(facts)
+
+    every = [(h, r, t) for h in range(n) for r in range(3) for t in range(n)]
+    expected = sorted((score(*f) for f in every if list(f) not in train), reverse=True)
+    for count in (1, 5, 40):
+        found = bench_complete.by_frequency(tiny_graph, count)
+        assert [score(*fact) for fact in found.tolist()] == pytest.approx(expected[:count])
+        assert not any(fact in train for fact in found.tolist())
+
+
+def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_classify.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["facts"] == 6
+    assert 0 <= row["accuracy"] <= 1
+    assert row.keys() >= {"f1", "auc", "ece"}
+    _run("bench_classify.py", str(toy_run.folder), "--write", str(tmp_path / "facts"), home=home)
+    assert len((tmp_path / "facts" / "valid-false.tsv").read_text().splitlines()) == 2
+    lines = (tmp_path / "facts" / "test-labelled.tsv").read_text().splitlines()
+    assert [line[-1] for line in lines] == list("111000")
+
+
+def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import make_queries
+
+    def answers(question, facts):
+        found, ids = set(), iter(question.ids)
+        for links in question.alternatives:
+            parts, others = [(link, next(ids)) for link in links], range(tiny_graph.n_entities)
+            for x, y, z in itertools.product(others, repeat=3):
+                pairs = [
+                    ((constant, x, y, z)[link.source + 1], (x, y, z)[link.target], side, relation)
+                    for link, (side, constant, relation) in parts
+                ]
+                if all(((t, r, s) if side else (s, r, t)) in facts for s, t, side, r in pairs):
+                    found.add(x)
+        return found
+
+    before = {*map(tuple, tiny_graph.train.tolist()), *map(tuple, tiny_graph.valid.tolist())}
+    every = before | {*map(tuple, tiny_graph.test.tolist())}
+    for shape in make_queries.SHAPES:
+        made = make_queries.make_queries(tiny_graph, shape, 5, "test", seed=1)
+        assert made
+        assert len({item.question.text for item in made}) == len(made)
+        for item in made:
+            easy = answers(item.question, before)
+            assert (set(item.easy), set(item.hard)) == (easy, answers(item.question, every) - easy)
+            assert item.hard
+
+
+def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, home, tmp_path):
+    made, out = tmp_path / "made.jsonl", tmp_path / "result.json"
+    _run("make_queries.py", str(tiny_folder), "--out", str(made), "--count", "3",
+         "--shapes", "1p,up", home=home)  # fmt: skip
+    _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2,12", "--facts",
+         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    expected = [(beam, shape) for beam in (2, 12) for shape in ("1p", "up")]
+    assert [(row["beam"], row["shape"]) for row in rows] == expected
+    assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)

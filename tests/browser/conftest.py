@@ -23,12 +23,15 @@ import allneg
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).parents[2]
 AXE = "axe-core@4.14.0"
-# With these, Debian's chromium makes no requests of its own.
+# With these, Debian's chromium makes no requests of its own. It takes the last list of features:
+# after Playwright's come the two pop-ups of the address bar, two pages for every page of a test.
 FLAGS = (
     "--no-sandbox", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
+    "--disable-features=AimEnabled,AvoidUnnecessaryBeforeUnloadCheckSync,HttpsUpgrades,"
+    "DestroyProfileOnBrowserClose,MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,"
+    "PaintHolding,PreconnectToSearch,WebUIOmniboxAimPopup,WebUIOmniboxPopup",
 )  # fmt: skip
 QUICK = (
     "model.dim=16", "training.epochs=3", "training.batch_size=1000", "evaluation.every=1",
@@ -115,6 +118,7 @@ def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Pa
 
     yield make
     for page in pages:
+        page.unroute_all(behavior="ignoreErrors")  # a request may still be under way
         page.context.close()
     assert wrong == []
 
@@ -137,13 +141,13 @@ def page(new_page: Callable[..., Page], shoot: Callable[..., None]) -> Iterator[
 
 @pytest.fixture
 def shoot(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Save a screenshot under the test's name."""
-    folder = Path(os.environ.get("ALLNEG_ARTEFACTS", ROOT / "artefacts")) / "explorer"
+    """Save a screenshot under the test's name, where ALLNEG_ARTEFACTS names a folder for it."""
     name = re.sub(r"[^\w-]+", "_", request.node.name.removeprefix("test_"))
 
     def keep(page: Page, more: str = "") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=folder / f"{name}{more}.png", full_page=True)
+        if "ALLNEG_ARTEFACTS" in os.environ:
+            path = Path(os.environ["ALLNEG_ARTEFACTS"], "explorer", f"{name}{more}.png")
+            page.screenshot(path=path, full_page=True)  # makes its folder
 
     return keep
 

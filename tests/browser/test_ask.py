@@ -161,13 +161,13 @@ def test_numbers_equal_the_command_line(
         heading(page).wait_for()
     for place, answer in enumerate(predicted(explorer, *query)):
         row = rows(page).nth(place)
-        score, probability, calibrated = (
+        score, share, calibrated = (
             float(item) for item in row.locator("data").evaluate_all("all => all.map(d => d.value)")
         )
         assert row.locator(".rank").inner_text() == str(place + 1)
         assert row.locator(".name a").inner_text() == answer["entity"]
         assert score == answer["score"]
-        assert probability == answer["probability"]
+        assert share == answer["share"]
         assert 0 <= calibrated <= 1
         mark = f"known-{answer['known']}" if answer["known"] else "new"
         assert row.locator(".badge").inner_text() == mark

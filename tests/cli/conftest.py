@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from allneg.cli import main
+from allneg.cli import main, workers
+from processes import ForkedPopen
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ class Outcome:
 
 def _refuse(word: str) -> None:
     raise AssertionError(f"{word} is not JSON")
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork workers, and ask often whether they have ended."""
+    monkeypatch.setattr(workers, "subprocess", SimpleNamespace(Popen=ForkedPopen, DEVNULL=None))
+    monkeypatch.setattr(workers, "TRIAL_POLL_SECONDS", 0.05)
 
 
 @pytest.fixture

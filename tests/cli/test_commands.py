@@ -209,7 +209,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["resume", "no/such/run"], 4, "there is no such folder"),
         (["info", "no/such/run"], 4, "there is no such folder"),
         (["predict", "no/such/run", "--head", "a", "--relation", "b"], 4, "no such folder"),
-        (["predict", "no/such/run", "--head", "a"], 2, "give --relation"),
+        (["predict", "no/such/run", "--head", "a"], 2, "give two of --head, --relation"),
         (["evaluate", "no/such/run", "--split", "tset"], 2, "'tset' is not one of"),
         (["evaluate", "no/such/run", "--protocol", "mine"], 2, "'mine' is not one of"),
     ],

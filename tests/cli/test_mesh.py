@@ -89,7 +89,7 @@ def test_plan_prints_the_memory_of_each_device_and_whether_it_fits(
     "options, message",
     [
         (SIZE[:2], "give all of --entities, --relations and --triples"),
-        ((*SIZE, "--on", "h20"), "'h20' is not one of 'h200', 'a100'"),
+        ((*SIZE, "--on", "h20"), "no GPU is called 'h20'; use h200 or a100"),
         ((*SIZE[2:], "--entities", 9 * 10**400), "Invalid value for '--entities': 9000"),
         (("--relations", 10**15 + 1), "1000000000000001 is not in the range"),
         (("--triples", 10**15 + 1), "1000000000000001 is not in the range"),
@@ -108,7 +108,7 @@ def test_export_writes_the_best_weights_of_any_run(
     allneg: Command, toy_run: Run, tmp_path: Path
 ) -> None:
     out = tmp_path / "deep" / "toy.safetensors"
-    assert allneg("export", toy_run.folder, "--out", out).out == f"{out}\n"
+    assert allneg("export", toy_run.folder, "--out", out).out.startswith(f"{out}\n")
     found, true = load_file(out), toy_run.tables().weights()
     assert all(tensor.equal(true[name]) for name, tensor in found.items())
     again = allneg("export", toy_run.folder, "--out", out, "--json")
@@ -117,13 +117,13 @@ def test_export_writes_the_best_weights_of_any_run(
 
 
 @pytest.mark.battery(86)
-@pytest.mark.parametrize("name", ["emb.csv", "emb.npz", "emb.pt"])
+@pytest.mark.parametrize("name", ["emb.npz", "emb.pt"])
 def test_export_refuses_formats_that_it_does_not_write(
     allneg: Command, toy_run: Run, tmp_path: Path, name: str
 ) -> None:
     done = allneg("export", toy_run.folder, "--out", tmp_path / name)
     assert done.code == 2
-    assert "is not a format of export; write a .safetensors file, or a folder" in done.err
+    assert "is not a format of export; use .npy, .parquet, .csv" in done.err
     assert not (tmp_path / name).exists()
     assert allneg("export", toy_run.folder, "--out", tmp_path / "version-0.5").code == 0
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from allneg.cli.output import clean, json_document, note, table
+from allneg.cli.output import json_document, table
+from allneg.terminal import clean, note
 
 
 def test_numbers_that_are_not_finite_become_null(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
+from allneg.errors import UsageError
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
 from allneg.predict.predictor import load
@@ -20,7 +24,8 @@ Command = Callable[..., Any]  # arguments of `allneg` to how it ended
 def test_a_query_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
     data = allneg(*query, "--top", "3", "--json").json
-    assert [item.keys() for item in data] == [{"entity", "score", "probability", "known"}] * 3
+    expected_keys = {"entity", "score", "share", "known", "calibrated"}
+    assert [item.keys() for item in data] == [expected_keys] * 3
     expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
     assert data == [item.to_json() for item in expected]
 
@@ -52,6 +57,7 @@ def test_a_typo_is_answered_by_near_names(allneg: Command, toy_run: Run) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
+        [],
         ["--head", "France", "--tail", "Spain", "--relation", "borders"],
         ["--relation", "borders"],
         ["--head", "France"],
@@ -92,12 +98,13 @@ def test_a_file_of_queries_is_answered_in_its_order(
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"France\tborders\n", "queries:1: expected head, relation, tail"),
-        (b"France\tborders\t?\n\n", "queries:2: expected head"),
+        (b"France\tborders\n", "queries:1: expected head, relation and tail"),
+        (b"\n", "queries:1: expected head"),
         (b"?\tborders\t?\n", "queries:1: expected"),
         (b"France\tborders\tSpain\n", "queries:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
         (b"\xff\n", "not UTF-8 (byte 0)"),
+        (b"Frence\tborders\t?\n", "queries:1: no entity is called 'Frence'; close names: 'France'"),
         (b"", "queries: no queries; write head, relation, tail per line"),
         (None, "cannot be read"),
     ],
@@ -152,3 +159,105 @@ def test_json_keeps_names_as_they_are(allneg: Command, rude_run: Run) -> None:
     query = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
     data = allneg("predict", rude_run.folder, *query, "--json").json
     assert {item["entity"] for item in data} == set(names.entities)
+
+
+def test_relations_between_two_entities_are_answers(allneg: Command, toy_run: Run) -> None:
+    query = ("predict", toy_run.folder, "--head", "Italy", "--tail", "France")
+    found = load(toy_run.folder, "cpu").relations("Italy", "France", k=2)
+    assert allneg(*query, "--top", "2", "--json").json == [item.to_json() for item in found]
+    shown = allneg(*query).out
+    assert "Italy — ? — France" in shown
+    assert "softmax share" in shown
+    assert "probability" not in shown
+
+
+QUESTIONS = [("France", "borders", None), (None, "in", "Europe"), ("Rome", None, "Italy")]
+
+
+def tables(sep: str) -> str:
+    rows = [("tail", "head", "relation"), *((t or "", h or "?", r or "") for h, r, t in QUESTIONS)]
+    return "".join(f"{sep.join(row)}\n" for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "json", "jsonl", "parquet"])
+def test_files_of_questions_have_headers_or_keys(
+    allneg: Command, toy_run: Run, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / f"questions.{kind}"
+    objects = [dict(zip(("subject", "predicate", "object"), q, strict=True)) for q in QUESTIONS]
+    if kind == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(objects), file)
+    else:
+        lines = "".join(json.dumps(item) + "\n" for item in objects)
+        texts = {"csv": tables(","), "tsv": tables("\t"), "jsonl": lines}
+        file.write_text(texts.get(kind, json.dumps(objects)))
+    data = allneg("predict", toy_run.folder, "--queries", file, "--top", "2", "--json").json
+    assert [
+        tuple(item[part] for part in ("head", "relation", "tail")) for item in data
+    ] == QUESTIONS
+    answers = load(toy_run.folder, "cpu").predict(QUESTIONS, k=2)
+    assert [item["answers"] for item in data] == [[a.to_json() for a in of] for of in answers]
+    lines = allneg("predict", toy_run.folder, "--queries", file, "--top", "1").out.splitlines()
+    assert [line.split("\t")[:3] for line in lines] == [
+        [of[0].answer if name is None else name for name in question]
+        for question, of in zip(QUESTIONS, answers, strict=True)
+    ]
+
+
+def test_a_bad_line_is_reported_and_the_others_are_answered(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "questions.csv"
+    lines = (
+        "head,relation,tail",
+        "France,borders,?",
+        "Frence,in,?",
+        '"x,in',
+        "Rome,in,",
+        "Rome,in,Italy",
+    )
+    file.write_text("\n".join(lines))
+    done = allneg("predict", toy_run.folder, "--queries", file, "--top", "1", "--json")
+    assert done.code == 3
+    assert [item["head"] for item in done.json] == ["France", "Rome"]
+    errors = done.err.splitlines()
+    assert errors[0].startswith("questions.csv:3: no entity is called 'Frence'; close names")
+    assert errors[1].startswith("questions.csv:4: the quotes do not match")
+    assert errors[2].startswith("questions.csv:6: expected head, relation and tail, with ?")
+    assert errors[3] == f"allneg: {file}: 3 of 5 queries not answered"
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("q.json", "[", "not JSON"),
+        ("q.json", '["x"]', "q.json:1: expected head"),
+        ("q.json", '[{"head": "France", "relation": 3}]', "q.json:1: expected head"),
+        ("q.jsonl", "{\n", "q.jsonl:1: not JSON"),
+        ("q.parquet", "PAR1", "not Parquet"),
+    ],
+)
+def test_a_file_that_is_not_of_its_format_is_bad_data(
+    allneg: Command, toy_run: Run, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    done = allneg("predict", toy_run.folder, "--queries", tmp_path / name)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+
+
+def test_questions_in_python_need_one_unknown(toy_run: Run) -> None:
+    predictor = load(toy_run.folder, "cpu")
+    with pytest.raises(UsageError, match="question 1: one of head, relation and tail must be None"):
+        predictor.predict([("France", "in", None), ("France", "in", "Europe")])
+    assert predictor.predict([]) == []
+
+
+def test_neighbours_are_printed_with_their_cosines(allneg: Command, toy_run: Run) -> None:
+    found = load(toy_run.folder, "cpu").neighbours("Paris", k=3)
+    data = allneg("neighbours", toy_run.folder, "Paris", "--top", "3", "--json").json
+    assert data == [item.to_json() for item in found]
+    shown = allneg("neighbours", toy_run.folder, "Paris").out
+    assert f"{found[0].entity}" in shown
+    assert f"{found[0].similarity:.4f}" in shown
+    assert allneg("neighbours", toy_run.folder, "Pariss").code == 3

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from allneg.cli import reports
 from allneg.cli.reports import stop_signal, training_progress
 from allneg.runs.checkpoint import State
+from allneg.training import callbacks as callbacks_module
 
 
 @pytest.mark.battery(24)
@@ -47,7 +47,7 @@ def test_a_signal_during_a_print_is_recorded(
 def test_without_a_terminal_progress_is_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(callbacks_module, "_LINE_SECONDS", 0.0)
     with training_progress(quiet=False) as (callbacks, _):
         callbacks.on_message("a note \x1b[2J")
         callbacks.on_step(State(epoch=2, step=5), 9)

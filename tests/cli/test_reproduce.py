@@ -53,6 +53,7 @@ def write_recipes(
     """Write the recipes of the cells in the place of those that are shipped."""
     monkeypatch.setattr(recipes, "FOLDER", tmp_path / "recipes")
     monkeypatch.setattr(reproduce, "CELLS", CELLS)
+    monkeypatch.setattr(reproduce, "SEEDS", range(1))
 
     def write(epochs: int = 6) -> None:
         for cell, dim in zip(CELLS, (4, 5, 5), strict=True):
@@ -109,6 +110,7 @@ def entries(cell: Cell) -> list[Any]:
     return list(found.seeds) if found is not None else []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_it_trains_missing_cells_and_writes_results(call: Command) -> None:
     done = call("table1", "--rows", "complex", "--seeds", "0,1", "--parallel", "2")
     assert done.code == 0, done.err
@@ -152,6 +154,27 @@ def test_cells_with_the_same_recipe_are_trained_once(call: Command) -> None:
     assert len(list(Path("runs", "wn18").glob("*/run.json"))) == 2
 
 
+@pytest.mark.usefixtures("in_process")
+def test_an_ensemble_is_made_from_trained_members(
+    call: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = Cell("ensemble", "wn18", "ensemble")
+    monkeypatch.setattr(reproduce, "CELLS", (*CELLS, both))
+    monkeypatch.setattr(reproduce, "MEMBERS", ("complex", "complex-v2"))
+    missing = call("ensemble")
+    assert missing.code == 4
+    assert "its members are not trained: wn18/complex, wn18/complex-v2" in missing.err
+    assert call("table1", "ensemble").code == 0
+    (found,) = entries(both)
+    assert len(found["members"]) == 2
+    assert found["valid_mrr"] >= max(entry["valid_mrr"] for c in CELLS for entry in entries(c))
+    assert call("ensemble").err.splitlines()[0] == "1 of 1 runs are finished"
+    monkeypatch.setattr(reproduce, "MEMBERS", ("complex", "norms/rotate-l1", "complex-v2"))
+    assert call("ensemble").err.splitlines()[0] == "0 of 1 runs are finished"
+    (found,) = entries(both)
+    assert len(found["members"]) == 3
+
+
 def test_after_the_time_limit_no_run_is_started(call: Command) -> None:
     done = call("table1", "--limit-seconds", 0)
     assert done.code == 0
@@ -169,6 +192,7 @@ def test_two_commands_do_not_train_the_same_runs(call: Command) -> None:
     assert call("table1", "--limit-seconds", 0).code == 0
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_interrupted_run_is_saved_and_resumed(
     call: Command, write_recipes: Callable[..., None]
 ) -> None:

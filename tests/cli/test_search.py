@@ -45,6 +45,7 @@ name = "{data}"
 "regularizer.weight" = [0.1, 0]
 "optimizer.learning_rate" = [0.5, 0.1, 0.01]
 """
+EPOCHS = 16  # of a trial whose worker is killed after the fifth
 
 
 @pytest.fixture
@@ -244,7 +245,7 @@ def test_the_folder_of_a_run_is_refused(allneg: Command, space: Path, toy_copy: 
 def test_three_workers_run_each_trial_once_even_if_one_is_killed(
     space: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
-    space.write_text(BASE.format(epochs=40, data=tiny_folder))
+    space.write_text(BASE.format(epochs=EPOCHS, data=tiny_folder))
     out = tmp_path / "out"
     search = Search(read_space(space), out)
     command, printed = ("search", space, "--out", out, "-q"), tmp_path / "printed"
@@ -263,7 +264,7 @@ def test_three_workers_run_each_trial_once_even_if_one_is_killed(
     assert [status.state for status in search.statuses()] == ["finished"] * 6
     for trial in search.trials():
         metrics = Run.open(out / "trials" / trial.id).metrics()
-        assert [entry["epoch"] for entry in metrics] == list(range(1, 41))
+        assert [entry["epoch"] for entry in metrics] == list(range(1, EPOCHS + 1))
         # A trial that ran twice would have seconds that decrease.
         seconds = [entry["seconds"] for entry in metrics]
         assert seconds == sorted(seconds)
@@ -289,7 +290,7 @@ def _kill_one(
                 continue
             os.kill(pid, signal.SIGSTOP)  # it must not end before the kill
             epochs = int(last.read_text()[6:12])
-            if folder.result() is None and holder.exists() and epochs < 40:
+            if folder.result() is None and holder.exists() and epochs < EPOCHS:
                 os.kill(pid, signal.SIGKILL)
                 by_pid[pid].join(60)
                 metrics = Run(folder.folder, folder.trial.recipe).metrics()
@@ -299,12 +300,21 @@ def _kill_one(
     pytest.fail("no worker reached five epochs")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_share_the_trials(allneg: Command, space: Path, tmp_path: Path) -> None:
     done = allneg("search", space, "--out", tmp_path / "out", "--workers", 2)
     assert done.code == 0, done.err
     assert "6 trials: 6 finished" in done.out
     assert len(re.findall(r"^\d of 6: .* finished, valid MRR", done.err, re.MULTILINE)) == 6
     assert "Traceback" not in done.err
+
+
+def test_a_worker_is_a_process_that_runs_trials(space: Path, tmp_path: Path) -> None:
+    worker = Worker.start(["search", str(space), "--out", str(tmp_path / "out")], {})
+    assert os.getpgid(worker.process.pid) == worker.process.pid  # Ctrl-C does not reach it
+    assert (worker.process.wait(120), worker.lines()) == (0, [])
+    statuses = Search(read_space(space), tmp_path / "out").statuses()
+    assert [status.state for status in statuses] == ["finished"] * 6
 
 
 def started(*scripts: str) -> list[Worker]:

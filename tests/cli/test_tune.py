@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from allneg.cli import workers
 from allneg.runs import Run
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
@@ -69,10 +68,8 @@ def test_without_matplotlib_a_line_says_so(
 
 
 @pytest.mark.battery(36)
-def test_workers_share_a_tuning(
-    allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "TRIAL_POLL_SECONDS", 0.05)
+@pytest.mark.usefixtures("forked_workers")
+def test_workers_share_a_tuning(allneg: Command, tune: tuple[object, ...], tmp_path: Path) -> None:
     done = allneg(*tune, "--workers", 2, "--json")
     assert done.code == 0, done.err
     assert [trial["state"] for trial in done.json["trials"]] == ["finished"] * 3

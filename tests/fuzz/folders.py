@@ -29,13 +29,17 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
+import allneg
 from allneg.cli.reports import print_run
-from allneg.cli.runs import evaluate_command, info_command
+from allneg.cli.runs import info_command
 from allneg.errors import AllnegError
+from allneg.exports.export import export
 from allneg.graph.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
-from allneg.runs.run import _hash, export
+from allneg.runs.ensemble import ensemble
+from allneg.runs.finished import export_bf16
+from allneg.runs.run import about_hash
 from allneg.runs.verify import verify
 from allneg.serve.loaded_run import LoadedRun
 from allneg.training import fit
@@ -69,9 +73,11 @@ class Fuzzer:
         torch.set_num_threads(1)
         home = home.resolve()
         self.home, self.folder, self.canary = home, home / "run", home / "canary"
-        self.templates = [home / "one", home / "other"]
+        self.templates = [home / name for name in ("one", "other", "both", "small")]
         make_template(self.templates[0])
         make_template(self.templates[1], "model.name=distmult", "training.seed=1")
+        both = ensemble(self.templates[:2], out=self.templates[2], device="cpu")
+        export_bf16(both, self.templates[3], "cpu")
         (self.canary / "thesis").mkdir(parents=True)
         for name in ("notes.txt", "thesis/chapter", "thesis/.tmp-draft"):
             (self.canary / name).write_text(name)
@@ -79,11 +85,7 @@ class Fuzzer:
             (self.canary / name).mkdir()
             (self.canary / name / "mine").write_text("mine")
         self.before = self._canary_hash()
-        self.files = sorted(
-            str(path.relative_to(self.templates[0]))
-            for path in self.templates[0].rglob("*")
-            if path.name != ".lock"
-        )
+        self.files: list[str] = []  # of the run, before it is changed
         self.outcomes: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()  # those that could be made
 
@@ -92,6 +94,8 @@ class Fuzzer:
         rng = random.Random(seed)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(rng.choice(self.templates), self.folder, symlinks=True)
+        paths = (path for path in self.folder.rglob("*") if path.name != ".lock")
+        self.files = sorted(str(path.relative_to(self.folder)) for path in paths)
         changes = [self._change(rng) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         if rng.random() < 0.5:
             with contextlib.suppress(Exception):  # it is too damaged
@@ -288,7 +292,9 @@ def forge(folder: Path) -> None:
         if plain.is_folder(path) and path.name.startswith("epoch-"):
             names = [entry.name for entry in path.iterdir() if entry.name != "manifest.json"]
             manifest = {name: _checksum(path / name) for name in names}
-            _write(path / "manifest.json", json.dumps({"run": _hash(about), **manifest}).encode())
+            _write(
+                path / "manifest.json", json.dumps({"run": about_hash(about), **manifest}).encode()
+            )
 
 
 def _checksum(path: Path) -> dict[str, Any]:
@@ -323,7 +329,7 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
     "load": _load,
     "verify": lambda folder: verify(folder, rank=True),
     "resume": _resume,
-    "evaluate": lambda folder: evaluate_command.callback(folder, "test", "allneg", "cpu", False),
+    "evaluate": lambda folder: allneg.evaluate(folder, device="cpu"),
     "info": lambda folder: info_command.callback(folder, True),
     "explore": _explore,
     "export": _export,

@@ -15,12 +15,12 @@ import torch
 from allneg.errors import AllnegError
 from allneg.graph.files import TripleFile
 from allneg.graph.lines import N_TRIPLES
-from allneg.graph.read import read_in_memory, read_on_disk
+from allneg.graph.number import read_files
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.runs.checkpoint import Checkpoint, State, load, save
 from allneg.runs.files import read_tensors
 
-_SUFFIXES = (".tsv", ".csv")
+_SUFFIXES = (".tsv", ".csv", ".jsonl", ".nt")
 _COLUMNS = ("hrt", "htr", "trh")
 
 
@@ -29,23 +29,23 @@ def triples(data: bytes) -> None:
     if not data:
         return
     choice, content = data[0], data[1:]
-    suffix = _SUFFIXES[choice & 1]
+    suffix = _SUFFIXES[(choice & 1) + (choice >> 3 & 2)]
     settings = Data(columns=_COLUMNS[(choice >> 1) % 3], skip_bad_lines=choice >> 6)
-    files = {"train": _file(content, suffix)}
+    files = {"train": [_file(content, suffix)]}
     try:
-        splits, names, _ = read_in_memory(files, settings)
+        read = read_files(files, settings)
     except AllnegError as error:
         _check_message(error)
         message = str(error)
         assert not choice & 8 or _error_on_disk(files, settings) == message
         return
-    found = splits["train"].tolist()
+    found, names = read.splits["train"].tolist(), read.names
     if choice & 8:
         with tempfile.TemporaryDirectory() as folder:
-            on_disk, same, _ = read_on_disk(files, settings, Path(folder))
-            assert on_disk["train"].tolist() == found
-            assert tuple(same.entities) == names.entities
-            assert same.relations == names.relations
+            on_disk = read_files(files, settings, Path(folder))
+            assert on_disk.splits["train"].tolist() == found
+            assert tuple(on_disk.names.entities) == names.entities
+            assert on_disk.names.relations == names.relations
     entities, relations = names.entities, names.relations
     lines = "".join(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in found)
     assert {h for h, _, _ in found} | {t for _, _, t in found} == set(range(len(entities)))
@@ -58,33 +58,27 @@ def triples(data: bytes) -> None:
         if suffix == ".tsv":
             assert name.encode() in content  # names are kept exactly
     # Ids follow the order of appearance, so reading the triples again gives the same ids.
-    # A header or a byte order mark may be removed the second time, and N-Triples are refused.
+    # A byte order mark may be removed the second time, and N-Triples are refused.
     if suffix == ".tsv" and not (
         lines.startswith("\ufeff")
         or "\r\n" in lines
-        or _is_header(lines)
         or N_TRIPLES.fullmatch(lines.partition("\n")[0])
     ):
-        again, _, _ = read_in_memory({"train": _file(lines.encode(), ".tsv")}, Data())
-        assert again["train"].tolist() == found
+        again = read_files({"train": [_file(lines.encode(), ".tsv")]}, Data(header=False))
+        assert again.splits["train"].tolist() == found
 
 
 def _file(content: bytes, suffix: str) -> TripleFile:
     return TripleFile("fuzz", suffix, lambda: io.BytesIO(content), len(content))
 
 
-def _error_on_disk(files: dict[str, TripleFile], settings: Data) -> str | None:
+def _error_on_disk(files: dict[str, list[TripleFile]], settings: Data) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            read_on_disk(files, settings, Path(folder))
+            read_files(files, settings, Path(folder))
         except AllnegError as error:
             return str(error)
     return None
-
-
-def _is_header(lines: str) -> bool:
-    first = lines.partition("\n")[0].lower().split("\t")
-    return bool({"head", "subject", "relation", "predicate"} & set(first))
 
 
 def recipe(data: bytes) -> None:

@@ -249,21 +249,21 @@ def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
 
 
 @pytest.mark.battery(72)
-@pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "nt"])
+@pytest.mark.parametrize("ending", ["txt", "csv"])
 @pytest.mark.parametrize(
-    "line, syntax",
+    "line, suffix",
     [
-        ('{"head": "a", "tail": "b"}', "JSON"),
-        ('["a", "r", "b", 1]', "JSON"),
-        ("<http://x/a> <http://x/r> <http://x/b> .", "N-Triples"),
-        ('_:b0 <http://x/r> "a, b" .', "N-Triples"),
-        ("@prefix x: <http://x/> .", "Turtle"),
-        ('<?xml version="1.0"?>', "XML"),
+        ('{"head": "a", "tail": "b"}', "jsonl"),
+        ('["a", "r", "b", 1]', "jsonl"),
+        ("<http://x/a> <http://x/r> <http://x/b> .", "nt"),
+        ('_:b0 <http://x/r> "a, b" .', "nt"),
+        ("@prefix x: <http://x/> .", "ttl"),
+        ('<?xml version="1.0"?>', "rdf"),
     ],
 )
-def test_other_syntaxes_are_named(tmp_path: Path, ending: str, line: str, syntax: str) -> None:
+def test_other_syntaxes_are_named(tmp_path: Path, ending: str, line: str, suffix: str) -> None:
     (tmp_path / f"all.{ending}").write_text(line + "\n")
-    with pytest.raises(DataError, match=rf"{syntax}.* export the triples as tab-separated text"):
+    with pytest.raises(DataError, match=rf"rename the file to end in \.{suffix}"):
         read_graph(tmp_path / f"all.{ending}")
 
 
@@ -282,10 +282,11 @@ def test_a_line_of_column_names_is_skipped_and_noted(read: Read, names: bytes) -
     assert any("names the columns" in note for note in graph.notes)
 
 
-def test_column_names_in_another_order_than_the_setting_are_refused(read: Read) -> None:
+def test_column_names_in_another_order_are_followed(read: Read) -> None:
+    text = b"head\ttail\trelation\na\tb\tr\n"
+    assert named(read(text)) == named(read(text, columns="htr")) == [("a", "r", "b")]
     with pytest.raises(DataError, match=r"add `--set data\.columns=htr`"):
-        read(b"head\ttail\trelation\na\tb\tr\n")
-    assert named(read(b"head\ttail\trelation\na\tb\tr\n", columns="htr")) == [("a", "r", "b")]
+        read(text, columns="trh")
 
 
 @pytest.mark.parametrize(

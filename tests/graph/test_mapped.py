@@ -24,16 +24,16 @@ from allneg.graph import (
     clean,
     lines,
     mapped,
+    number,
     read_graph,
 )
-from allneg.graph import read as read_module
 from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\nb\tr\tc\na\tr\tb\nc\ts\ta\nd\tr\ta\n"
 
 
 SMALL = {
-    (read_module, "_CHUNK"): 2,
+    (number, "_CHUNK"): 2,
     (lines, "_BLOCK"): 16,
     (clean, "_GROUP"): 2,
     (clean, "_NAMES"): 2,
@@ -103,7 +103,7 @@ def test_any_three_splits_are_the_same_on_disk(
     source = folder_of(
         tmp_path / "toy", train=as_text(train), valid=as_text(valid), test=as_text(test)
     )
-    assert_equal(*both(source, Data(drop_unseen=drop, keep_duplicates=keep)))
+    assert_equal(*both(source, Data(header=False, drop_unseen=drop, keep_duplicates=keep)))
 
 
 @settings(
@@ -115,7 +115,16 @@ def test_one_file_is_split_the_same_way(
 ) -> None:
     path = tmp_path / "one.tsv"
     path.write_bytes(as_text([("first", "r", "second"), *found]))
-    assert_equal(*both(path, Data(split_seed=seed, valid_share=0.3, test_share=0.3)))
+    assert_equal(*both(path, Data(header=False, split_seed=seed, valid_share=0.3, test_share=0.3)))
+
+
+def test_a_graph_on_disk_is_the_same_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(number, "find_spec", lambda _: None)
+    monkeypatch.setattr(number, "_ArrowNames", None)
+    valid = "ä\tr\tnew\n".encode()
+    assert_equal(*both(folder_of(tmp_path / "toy", train=TRAIN, valid=valid)))
 
 
 def test_compressed_files_and_archives_are_the_same_on_disk(tmp_path: Path) -> None:
@@ -160,10 +169,9 @@ def test_a_second_read_uses_the_cache_and_not_the_text(
 ) -> None:
     source = folder_of(tmp_path / "toy", train=TRAIN)
     _, first = both(source)
-    monkeypatch.setattr("allneg.graph.read.read_on_disk", None)
+    monkeypatch.setattr("allneg.graph.read.read_files", None)
     again = read_graph(source, Data(store="disk"))
     assert again.notes == first.notes
-    assert_equal(read_graph(source, Data(store="memory")), again)
     assert isinstance(again.train, np.memmap)
 
 

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pytest
 
 from allneg.errors import DataError, ResourceError, UsageError
 from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph.blocks import Block, Found
 from allneg.graph.datasets import DATASETS
 from allneg.graph.files import ARCHIVES, COMPRESSIONS, FORMATS
-from allneg.graph.lines import Block
 from allneg.recipe import Data
 from allneg.training import planned
 
@@ -109,8 +108,8 @@ def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_train_is_an_error_that_lists_its_files(tmp_path: Path) -> None:
-    (tmp_path / "triples.nt").touch()
-    with pytest.raises(DataError, match=r"no train file.*found 'triples\.nt'"):
+    (tmp_path / "triples.doc").touch()
+    with pytest.raises(DataError, match=r"no train file.*found 'triples\.doc'"):
         read_graph(tmp_path)
 
 
@@ -118,11 +117,11 @@ def test_a_format_is_added_by_a_reader_and_one_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_reversed(
-        stream: IO[bytes], where: str, settings: Data, notes: list[str]
+        stream: IO[bytes], where: str, settings: Data, found: Found
     ) -> Iterator[Block]:
         tails, relations, heads = zip(*(line.decode().split() for line in stream), strict=True)
-        notes.append(f"{where}: read")
-        yield list(heads), list(relations), list(tails)
+        found.notes.append(f"{where}: read")
+        yield Block(list(heads), list(relations), list(tails))
 
     monkeypatch.setitem(FORMATS, ".rev", read_reversed)
     (tmp_path / "one.rev.gz").write_bytes(gzip.compress(b"b r a\nc r b\n"))
@@ -321,12 +320,12 @@ def test_memory_that_runs_out_while_text_is_read_is_a_resource_error(
 
 
 @pytest.mark.battery(77)
-@pytest.mark.parametrize("data", [[("a", "r", "b")], np.zeros((3, 3)), None, b"toy"])
-def test_only_names_and_paths_are_data(data: Any) -> None:
+@pytest.mark.parametrize("data", [None, b"toy", 7, object()])
+def test_what_has_no_triples_is_no_data(data: Any) -> None:
     """The text of other objects was used as a path."""
-    with pytest.raises(UsageError, match=rf"a path, not {type(data).__name__}; write the triples"):
+    with pytest.raises(UsageError, match=rf"or a data frame, not {type(data).__name__}"):
         read_graph(data)
-    with pytest.raises(UsageError, match=r"to_csv\('triples\.tsv', sep='\\t'"):
+    with pytest.raises(UsageError, match="the data must be"):
         planned(data)
 
 

@@ -30,7 +30,7 @@ class Workers:
     def __init__(self) -> None:
         # Any free port.
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        context = forks()
+        context = forks("torch._dynamo")
         self._pipes, self._processes, self._meshes = [], [], {"rows=1"}
         for rank in range(SIZE):
             ours, theirs = context.Pipe()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,8 @@ from allneg.graph.queries import SIDES, Queries
 from allneg.kernels.packed import can_pack
 from allneg.models import MODELS
 from allneg.predict import predictor as module
-from allneg.predict.predictor import Prediction, Predictor, load
+from allneg.predict.predictor import Predictor, load
+from allneg.predict.results import Prediction, Results
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables, scores
 
@@ -79,13 +81,13 @@ def test_new_leaves_out_what_is_known(predictor: Predictor) -> None:
     assert predictor.heads("Europe", "in", k=2, new=True) == new[:2]
 
 
-def test_probabilities_sum_to_one_over_all_entities(predictor: Predictor) -> None:
+def test_shares_sum_to_one_over_all_entities(predictor: Predictor) -> None:
     found = predictor.tails("Paris", "in", k=12)
-    assert math.isclose(sum(item.probability for item in found), 1, rel_tol=1e-5)
-    # Leaving out what is known does not change the chance of the rest.
-    chances = {item.entity: item.probability for item in found}
+    assert math.isclose(sum(item.share for item in found), 1, rel_tol=1e-5)
+    # Leaving out what is known does not change the share of the rest.
+    shares = {item.entity: item.share for item in found}
     for item in predictor.tails("Paris", "in", k=12, new=True):
-        assert item.probability == chances[item.entity]
+        assert item.share == shares[item.entity]
 
 
 def test_more_answers_than_entities_are_all_of_them(predictor: Predictor) -> None:
@@ -155,28 +157,30 @@ def test_a_prediction_is_plain_json() -> None:
     assert json.loads(json.dumps(data)) == {
         "entity": "é",
         "score": 1.5,
-        "probability": 0.25,
+        "share": 0.25,
         "known": None,
+        "calibrated": None,
     }
 
 
 def test_one_batch_asks_for_heads_and_tails(predictor: Predictor) -> None:
     queries = [("tail", "France", "in"), ("head", "Europe", "in"), ("tail", "Paris", "capital_of")]
-    found = predictor.ask(queries, k=12)  # type: ignore[arg-type]
+    found = predictor.answers(queries, k=12)  # type: ignore[arg-type]
     for (side, entity, relation), answers in zip(queries, found, strict=True):
         alone = predictor.answer([(entity, relation)], side, 12)[0]  # type: ignore[arg-type]
         assert [item.entity for item in answers.predictions] == [item.entity for item in alone]
 
 
 def test_the_rest_is_what_train_does_not_know(predictor: Predictor) -> None:
-    answers = predictor.ask([("head", "Europe", "in")], k=12)[0]
+    answers = predictor.answers([("head", "Europe", "in")], k=12)[0]
     unknown = [item.score for item in answers.predictions if item.known != "train"]
     assert len(unknown) == 8
     expected = math.log(sum(math.exp(score) for score in unknown))
     assert answers.logsumexp == pytest.approx(expected, rel=1e-5)
     # What is left out of the list does not change it.
     assert (
-        predictor.ask([("head", "Europe", "in")], k=1, new=True)[0].logsumexp == answers.logsumexp
+        predictor.answers([("head", "Europe", "in")], k=1, new=True)[0].logsumexp
+        == answers.logsumexp
     )
 
 
@@ -191,7 +195,7 @@ def test_relations_between_two_entities_are_scored_as_tails_are(predictor: Predi
     for item in found:
         tails = {e.entity: e.score for e in predictor.tails("Italy", item.relation, k=12)}
         assert item.score == pytest.approx(tails["France"], rel=1e-5)
-    assert sum(item.probability for item in found) == pytest.approx(1)
+    assert sum(item.share for item in found) == pytest.approx(1)
     new = predictor.relations("Italy", "France", new=True)
     assert new == [item for item in found if item.known is None]
     assert predictor.relations("Italy", "France", k=1) == found[:1]
@@ -207,7 +211,9 @@ def test_packed_rows_score_the_same(name: str) -> None:
     quick = plain.quick()
     assert (quick.packed is not None) == (model.kernel.name == "dot" and can_pack())
     queries = [(SIDES[i % 2], f"e{i}", names.relations[i % 3]) for i in range(7)]
-    for expected, found in zip(plain.ask(queries, k=50), quick.ask(queries, k=50), strict=True):
+    for expected, found in zip(
+        plain.answers(queries, k=50), quick.answers(queries, k=50), strict=True
+    ):
         scores = {item.entity: item.score for item in expected.predictions}
         assert {item.entity: item.score for item in found.predictions} == pytest.approx(scores)
         assert found.logsumexp == pytest.approx(expected.logsumexp, rel=1e-5)
@@ -218,8 +224,8 @@ def test_a_query_gets_the_same_numbers_alone_and_among_others(predictor: Predict
         pytest.skip("rows cannot be packed here: no oneDNN")
     names = predictor.graph.vocabulary.entities
     queries = [(SIDES[i % 2], name, "in") for i, name in enumerate(names)]
-    together = predictor.ask(queries, k=5)
-    assert [predictor.ask([item], k=5)[0] for item in queries] == together
+    together = predictor.answers(queries, k=5)
+    assert [predictor.answers([item], k=5)[0] for item in queries] == together
 
 
 @pytest.mark.parametrize("k", [0, -1])
@@ -231,3 +237,80 @@ def test_no_relations_are_too_few(predictor: Predictor, k: int) -> None:
 def test_a_wrong_side_is_named(predictor: Predictor) -> None:
     with pytest.raises(UsageError, match="'both' is not a side"):
         predictor.answer([("Italy", "borders")], "both")  # type: ignore[arg-type]
+
+
+def test_triples_are_scored_as_the_answers_of_tails(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_NUMBERS", 5 * predictor.model.entity_width)
+    names = predictor.graph.vocabulary.entities
+    triples = [("France", "in", name) for name in names]
+    tails = {item.entity: item.score for item in predictor.tails("France", "in", k=12)}
+    assert predictor.score(triples) == pytest.approx([tails[name] for name in names], abs=1e-5)
+    assert predictor.score([]) == []
+    with pytest.raises(DataError, match="no entity is called 'Frence'"):
+        predictor.score([("Frence", "in", "Europe")])
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_query_vectors_and_entity_vectors_give_the_scores(name: str, reciprocal: bool) -> None:
+    model = MODELS[name](6, 0.5)
+    tables = Tables.create(model, 2, Shard.whole(9), reciprocal=reciprocal, seed=1)
+    names = Vocabulary(tuple(f"e{i}" for i in range(9)), ("a", "b"))
+    nothing = np.zeros((0, 3), dtype=np.int64)
+    predictor = Predictor(model, tables, Graph("none", names, nothing, nothing, nothing), {})
+    rows = torch.from_numpy(predictor.embedding(names.entities))
+    assert rows.equal(tables.entities)
+    for given, ask in (("head", predictor.tails), ("tail", predictor.heads)):
+        query = torch.from_numpy(predictor.query_vector(relation="b", **{given: "e3"}))
+        assert query.shape == (model.entity_width,)
+        found = model.kernel.scores(query.unsqueeze(0), rows)[0]
+        expected = {item.entity: item.score for item in ask("e3", "b", k=9)}
+        assert dict(zip(names.entities, found.tolist(), strict=True)) == pytest.approx(expected)
+    row = predictor.relation_embedding("b", side="head")
+    assert torch.from_numpy(row).equal(tables.relations[3 if reciprocal else 1])
+    assert predictor.relation_embedding(["b", "a"]).tolist() == tables.relations[[1, 0]].tolist()
+    assert predictor.embedding("e4").tolist() == tables.entities[4].tolist()
+    assert predictor.embedding([]).shape == (0, model.entity_width)
+
+
+def test_a_query_vector_needs_one_known_entity(predictor: Predictor) -> None:
+    for wrong in ({}, {"head": "France", "tail": "Spain"}):
+        with pytest.raises(UsageError, match="give either head or tail"):
+            predictor.query_vector(relation="borders", **wrong)
+    with pytest.raises(UsageError, match="'both' is not a side"):
+        predictor.relation_embedding("borders", side="both")  # type: ignore[arg-type]
+
+
+def test_neighbours_have_the_largest_cosines(predictor: Predictor) -> None:
+    found = predictor.neighbours("Paris", k=99)
+    names = [name for name in predictor.graph.vocabulary.entities if name != "Paris"]
+    paris, others = predictor.embedding("Paris"), predictor.embedding(names)
+    norms = np.linalg.norm(others, axis=1) * np.linalg.norm(paris)
+    expected = dict(zip(names, (others @ paris / norms).tolist(), strict=True))
+    assert {item.entity: item.similarity for item in found} == pytest.approx(expected, abs=1e-5)
+    ranked = [item.similarity for item in found]
+    assert ranked == sorted(ranked, reverse=True)
+    assert predictor.neighbours("Paris", k=2) == found[:2]
+
+
+def test_results_become_tables_of_pandas_and_arrow(predictor: Predictor) -> None:
+    found = predictor.tails("France", "in", k=3)
+    rows = [item.to_json() for item in found]
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["entity", "score", "share", "known", "calibrated"]
+    assert frame["entity"].tolist() == [item.entity for item in found]
+    assert found.to_arrow().to_pylist() == rows
+    nothing = Results(Prediction)
+    assert nothing.to_arrow().column_names == list(nothing.to_pandas().columns) == list(rows[0])
+
+
+def test_a_missing_package_is_named_with_its_extra(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = predictor.neighbours("Paris")
+    for package, method in (("pandas", found.to_pandas), ("pyarrow", found.to_arrow)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(UsageError, match=rf"needs {package}: pip install 'allneg\[tables\]'"):
+            method()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from reproduction.published import ABLATIONS
 
 from allneg.errors import RecipeError
+from allneg.recipe import Recipe
+from allneg.recipes import find_recipe
 from allneg.reproduce import CELLS, UNAVAILABLE, select
 
-PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+PARTS = ("table1", "table2", "figure1", "norms", "beyond", "ablation", "ensemble")
 
 
 def test_the_tables_have_all_cells_of_the_paper() -> None:
     printed = [cell for cell in CELLS if cell.paper is not None]
     counts = [sum(cell.part == part for cell in printed) for part in PARTS]
-    assert counts == [24, 10, 0, 0, 0]
+    assert counts == [24, 10, 0, 0, 0, 0, 0]
     mrrs = {cell.name: cell.paper.mrr for cell in printed if cell.paper}
     assert mrrs["fb15k-237/complex-n3"] == 0.37
     assert mrrs["wn18rr/rotate-v2"] == 0.45
@@ -53,7 +56,7 @@ def test_rows_and_data_sets_limit_the_selection() -> None:
     [
         (["wn81"], [], "no dataset is called 'wn81'; close names: 'wn18'"),
         ([], ["complex-v3"], "no row is called 'complex-v3'; close names: "),
-        ([], ["nothing"], "no row is called 'nothing'; known names: bilinear, complex, "),
+        ([], ["nothing"], "no row is called 'nothing'; known names: ablation/loss, "),
         (["wn18"], ["figure1/k-200"], "table1: no cell has these --datasets and --rows"),
     ],
 )
@@ -61,3 +64,13 @@ def test_an_unknown_name_is_an_error(datasets: list[str], rows: list[str], messa
     with pytest.raises(RecipeError) as caught:
         select(["table1"], datasets, rows)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("row", list(ABLATIONS))
+@pytest.mark.parametrize("data", ["fb15k-237", "wn18rr"])
+def test_an_ablation_changes_one_thing(data: str, row: str) -> None:
+    """The learning rate may differ, as each has the best of the same list."""
+    base, settings = ABLATIONS[row]
+    one, other = (Recipe.read(find_recipe(f"{data}/{name}")).to_settings() for name in (base, row))
+    changed = {name for name in one | other if one.get(name) != other.get(name)}
+    assert changed - {"optimizer.learning_rate"} == settings

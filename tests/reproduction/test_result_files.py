@@ -40,6 +40,8 @@ def test_every_committed_file_belongs_to_a_cell_and_can_be_read() -> None:
             if (result := results.get(cell)) is not None:
                 found[results.path(cell)] = result
                 assert rule == "seen" or result.is_of(cell.recipe()), cell.name
+            if cell.row == "ablation/selection":
+                rule = "seen"
             for path, result in found.items():
                 assert not result.quick, path
                 assert (result.data, result.row) == (cell.data, cell.row), path
@@ -66,7 +68,7 @@ def test_the_published_recipe_has_the_best_validation_mrr() -> None:
 def test_cells_with_the_same_recipe_have_the_same_runs() -> None:
     found = dict[tuple[str, Recipe], Result]()
     for cell, results in itertools.product(CELLS, FILTERS):
-        if (result := results.get(cell)) is not None:
+        if not cell.members and (result := results.get(cell)) is not None:
             other = found.setdefault((cell.data, comparable(result.made_by)), result)
             assert other.seeds == result.seeds, cell.name
 

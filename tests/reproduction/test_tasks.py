@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from allneg.recipe import Recipe
-from allneg.reproduce import CELLS, Cell, Task, make_tasks
+from allneg.reproduce import CELLS, MEMBERS, Cell, Task, make_tasks
 
 
 def by_name(*names: str) -> list[Cell]:
@@ -22,11 +22,19 @@ def test_all_cells_have_the_first_seed_before_any_has_the_next(tmp_path: Path) -
     ]
 
 
-def test_the_figure_has_three_seeds_by_default(tmp_path: Path) -> None:
-    found = make_tasks(by_name("wn18/complex", "fb15k/figure1/all"), (), tmp_path, quick=False)
-    assert [(task.cell.row, task.seed) for task in found] == [
-        ("complex", 0), ("figure1/all", 0), ("figure1/all", 1), ("figure1/all", 2),
-    ]  # fmt: skip
+def test_a_cell_has_three_seeds_by_default(tmp_path: Path) -> None:
+    found = make_tasks(by_name("wn18/complex"), (), tmp_path, quick=False)
+    assert [task.seed for task in found] == [0, 1, 2]
+
+
+def test_an_ensemble_combines_runs_of_other_cells_with_its_seed(tmp_path: Path) -> None:
+    (task,) = make_tasks(by_name("wn18rr/ensemble"), (2,), tmp_path, quick=False)
+    rows = [f"wn18rr/{row}" for row in MEMBERS]
+    members = make_tasks(by_name(*rows), (2,), tmp_path, quick=False)
+    assert {member.folder for member in task.members} == {member.folder for member in members}
+    assert [member.cell.name for member in task.members] == rows
+    assert task.folder.name.startswith("ensemble-")
+    assert task.folder.name.endswith("-seed-2")
 
 
 def test_cells_with_the_same_recipe_share_a_run(tmp_path: Path) -> None:

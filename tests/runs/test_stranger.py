@@ -16,12 +16,13 @@ from safetensors.torch import load_file, save_file
 
 from allneg.cli import allneg
 from allneg.errors import AllnegError, RecipeError, ResourceError, RunError
+from allneg.exports.export import export
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.runs.files import checksum
-from allneg.runs.run import _hash, export
+from allneg.runs.run import about_hash
 from allneg.runs.verify import verify
 from allneg.training import fit
 from allneg.training.train import resume
@@ -61,7 +62,7 @@ def forge(run: Path) -> None:
         names = [path.name for path in folder.iterdir() if path.name != "manifest.json"]
         manifest = {name: checksum(folder / name) for name in names}
         if about["format_version"] > 1:
-            manifest["run"] = _hash(about)  # type: ignore[assignment]
+            manifest["run"] = about_hash(about)  # type: ignore[assignment]
         (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

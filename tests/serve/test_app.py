@@ -58,7 +58,7 @@ def test_predictions_equal_those_of_the_predictor(
     data = client.get("/v1/predict", params=params).json()
     predictor = load(toy_run.folder, device="cpu")
     expected = (predictor.tails if side == "head" else predictor.heads)(entity, "in", 5, hide)
-    numbers = ("entity", "score", "probability", "known")
+    numbers = ("entity", "score", "share", "known", "calibrated")
     assert [{name: item[name] for name in numbers} for item in data["answers"]] == [
         item.to_json() for item in expected
     ]
@@ -78,8 +78,10 @@ def test_predictions_are_labelled_and_calibrated(client) -> None:
 
 def test_without_valid_nothing_is_calibrated(loaded: LoadedRun) -> None:
     none = copy.copy(loaded)
-    none.calibration = None
-    found = none.predictor.ask([("tail", "France", "in")])[0]
+    train = {"train": loaded.predictor.known["train"]}
+    none.predictor = replace(loaded.predictor, known=train, stored=None)
+    none.calibration = none.predictor.calibration
+    found = none.predictor.answers([("tail", "France", "in")])[0]
     data = none.predicted(("tail", "France", "in"), found, 0.0)
     assert data.calibration is None
     assert {item.calibrated for item in data.answers} == {None}
@@ -93,7 +95,7 @@ def test_two_entities_ask_for_the_relation(client, loaded: LoadedRun) -> None:
         "capital_of": "train",
         "borders": None,
     }
-    assert sum(item["probability"] for item in data["answers"]) == pytest.approx(1)
+    assert sum(item["share"] for item in data["answers"]) == pytest.approx(1)
     for item in data["answers"]:
         tails = loaded.predictor.tails("Paris", item["relation"], k=12)
         score = {other.entity: other.score for other in tails}["France"]

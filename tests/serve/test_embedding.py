@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from allneg.models import MODELS
-from allneg.serve.loaded_run import EntityVectors, LoadedRun, colours, has_tsne, pca, tsne
+from allneg.predict.predictor import EntityVectors
+from allneg.serve.loaded_run import LoadedRun, colours, has_tsne, pca, tsne
 
 
 def test_pca_finds_the_directions_of_a_full_decomposition() -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from allneg.errors import DataError, Diverged, RunError
-from allneg.predict.predictor import Calibration
+from allneg.graph import Graph
+from allneg.predict.predictor import Predictor
+from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.ensemble import ensemble
 from allneg.scoring.tables import Tables
 from allneg.serve.loaded_run import LoadedRun, load_runs
-from allneg.serve.views import examples
+from allneg.serve.views import examples, explain, quality
+from allneg.training import fit
 
 
 def test_runs_of_one_name_get_numbers(toy_run: Run) -> None:
@@ -43,7 +48,7 @@ def test_a_diverged_run_among_others_is_named(
 
     monkeypatch.setattr(Run, "tables", diverged)
     if not has_valid:  # found when examples are chosen
-        monkeypatch.setattr(Calibration, "fit", lambda predictor: None)
+        monkeypatch.setattr(Predictor, "calibration", None)
     with pytest.raises(Diverged, match=f"{toy_copy.folder}: a score is not finite"):
         list(map(examples, load_runs([toy_run.folder, toy_copy.folder], {}, "cpu").values()))
 
@@ -107,3 +112,26 @@ def test_the_map_of_a_large_graph_shows_a_part_with_a_note(
     assert len(found.names) == 4
     assert found.names[0] == "France"
     assert found.note.startswith("the 4 of 12 entities with most facts")
+
+
+def test_an_ensemble_is_explored_like_a_run(
+    toy_run: Run, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    other = Run.create(tmp_path / "other", quick("model.name=rotate"), tiny_graph)
+    fit(other)
+    ensemble([toy_run.folder, other.folder], out=tmp_path / "both", device="cpu")
+    loaded = LoadedRun.load(tmp_path / "both", "both", {}, "cpu")
+    card = loaded.card
+    assert (card.model, card.dim) == ("ensemble: complex, rotate", 8)
+    (answers,) = loaded.predictor.answers([("tail", "France", "borders")], 3)
+    assert len(loaded.predicted(("tail", "France", "borders"), answers, 0.0).answers) == 3
+    # The cosine of two entities is the mean of the members' cosines.
+    spain = tiny_graph.vocabulary.entity("Spain")
+    parts = [LoadedRun.load(run.folder, "one", {}, "cpu") for run in (toy_run, other)]
+    found = [item.vectors.similarities(0, [spain])[0] for item in (loaded, *parts)]
+    assert found[0] == pytest.approx((found[1] + found[2]) / 2, abs=1e-5)
+    assert len(loaded.map("borders", "pca").points) == 12
+    assert explain(loaded, ("France", "borders", "Spain"), "tail").facts
+    shown = quality(loaded).report
+    assert shown is not None
+    assert shown["mrr"] == pytest.approx(loaded.run.report.mrr)

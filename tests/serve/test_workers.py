@@ -5,11 +5,13 @@ import copy
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import pytest
 
-from allneg.predict.predictor import Answers, Predictor
+from allneg.predict.predictor import Predictor
+from allneg.predict.results import Answers
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 from allneg.serve.workers import Batcher, Workers
@@ -20,10 +22,10 @@ Result = TypeVar("Result")
 class RecordingPredictor(Predictor):
     """A predictor that records the size of each batch and waits for `leave` before each."""
 
-    def ask(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
+    def answers(self, queries, k=10, new=False):  # type: ignore[no-untyped-def]
         sizes.append((len(queries), k, new))
         assert leave.wait(10)
-        return super().ask(queries, k, new)
+        return super().answers(queries, k, new)
 
 
 sizes: list[tuple[int, int, bool]] = []
@@ -41,7 +43,9 @@ def recording(loaded: LoadedRun) -> LoadedRun:
     sizes.clear()
     leave.clear()
     found = copy.copy(loaded)
-    found.predictor = RecordingPredictor(**vars(loaded.predictor))
+    # Not vars: a calibration that was learned is cached there.
+    parts = {f.name: getattr(loaded.predictor, f.name) for f in fields(loaded.predictor)}
+    found.predictor = RecordingPredictor(**parts)
     return found
 
 

@@ -15,11 +15,12 @@ import pytest
 from allneg.cli import main
 from allneg.errors import ResourceError, RunError
 from allneg.evaluation import evaluate
+from allneg.exports.export import export
 from allneg.graph import Graph
 from allneg.kernels.compiler import find_compiler
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.run import FORMAT_VERSION, export
+from allneg.runs.run import FORMAT_VERSION
 from allneg.runs.verify import verify
 from allneg.training import fit
 

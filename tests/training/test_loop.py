@@ -46,6 +46,7 @@ def test_every_model_learns_its_training_triples(
         f"model.name={model}",
         "model.dim=16",
         "training.epochs=80",
+        "training.batch_size=20",
         "regularizer.name=none",
         "evaluation.every=80",
         "model.scale=0.1",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,12 +15,12 @@ from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.scoring import Shard, Tables
 from allneg.training.memory import Counts, plan
+from processes import start
 
 # A child measures its own peak over what it held before, so that torch's size does not count.
 _MEASURE = """
+import ctypes
 import gc
-import json
-import sys
 import numpy as np
 import torch
 from torch import Generator
@@ -62,8 +60,9 @@ def train(n, recipe):
     evaluate(trainer.model, trainer.tables, graph, "valid", block=recipe.evaluation.block)
     return graph
 
-torch.set_num_threads(1)
-for settings in json.loads(sys.argv[1]):
+# Freed memory goes back at once (M_MMAP_THRESHOLD), so that the peak is what was held together.
+ctypes.CDLL(None).mallopt(-3, 65536)
+for settings in RECIPES:
     recipe = Recipe().with_settings(settings)
     DEVICE = torch.device(recipe.hardware.device)
     CUDA = DEVICE.type == "cuda"
@@ -76,7 +75,7 @@ for settings in json.loads(sys.argv[1]):
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # forget the peak so far
     before = peak()[1]
-    graph = train(int(sys.argv[2]), recipe)
+    graph = train(N_ENTITIES, recipe)
     least = most = peak()[0] - before
     if CUDA:  # a captured step keeps its memory reserved, also while other tensors are allocated
         most = torch.cuda.max_memory_reserved()
@@ -110,19 +109,15 @@ ON_GPU = {
     ],
 )  # fmt: skip
 def test_the_plan_is_within_15_percent_of_the_measured_peak(
-    device: str, n_entities: int, recipes: dict[str, list[str]]
+    tmp_path: Path, device: str, n_entities: int, recipes: dict[str, list[str]]
 ) -> None:
     more = ["evaluation.block=5000000", f"hardware.device={device}"]
-    settings = json.dumps([[*recipe, *more] for recipe in recipes.values()])
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURE, settings, str(n_entities)],
-        capture_output=True,
-        text=True,
-        check=True,
-        # Freed memory goes back at once, so that the peak is what was held together.
-        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"},
-    )
-    for name, line in zip(recipes, done.stdout.splitlines(), strict=True):
+    values = {"RECIPES": [[*recipe, *more] for recipe in recipes.values()]}
+    out = tmp_path / "printed"
+    child = start(exec, _MEASURE, {**values, "N_ENTITIES": n_entities}, out=out)
+    child.join()
+    assert child.exitcode == 0
+    for name, line in zip(recipes, out.read_text().splitlines(), strict=True):
         least, most, planned = map(int, line.split())
         assert 0.85 * least <= planned <= 1.15 * most, name
 

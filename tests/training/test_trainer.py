@@ -7,11 +7,13 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from allneg.errors import RecipeError
 from allneg.graph import Graph
 from allneg.graph.graph import Triples, Vocabulary
 from allneg.graph.queries import SIDES, Queries
@@ -266,6 +268,42 @@ def test_grouped_answers_have_the_softmax_loss_of_single_ones(
     form: str, case: str, graph: Graph
 ) -> None:
     check_gradients(graph, *FORMS[form], *GROUPED, *GROUPED_CASES[case])
+
+
+WEIGHTED_CASES = {
+    "softmax and N3": [],
+    "not reciprocal, in parts": [NOT_RECIPROCAL, "training.micro_batch=4"],
+    "DURA": ["regularizer.name=dura", "loss.class_weights=true"],
+    "logistic in blocks": ["loss.name=logistic", "loss.block=1", "regularizer.name=none"],
+    "relation loss": ["loss.relation_weight=0.5"],
+    "distilled": ["loss.distillation=0.5"],
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTED_CASES)
+def test_weight_two_has_the_gradients_of_a_triple_written_twice(case: str, graph: Graph) -> None:
+    weights = np.ones(len(TRIPLES), dtype=np.float32)
+    weights[[1, 4]] = 2
+    twice = np.concatenate([graph.train, graph.train[[1, 4]]])
+    recipe = Recipe().with_settings(
+        ["model.dim=3", "model.scale=0.8", "training.batch_size=22", *WEIGHTED_CASES[case]]
+    )
+    found = []
+    for changed in (replace(graph, weights=weights), replace(graph, train=twice)):
+        trainer = Trainer(recipe, changed, CPU)
+        trainer.begin_epoch(State())
+        triples = torch.from_numpy(changed.train)
+        (queries,) = trainer.batches(triples, Generator().manual_seed(0))[1]
+        value = trainer.gradients(queries, NegativeSample())
+        found.append([value, *(table.grad for table in trainer.tables.parameters())])
+    for of_weights, of_copies in zip(*found, strict=True):
+        torch.testing.assert_close(of_weights, of_copies, rtol=1e-5, atol=1e-7)
+
+
+def test_weights_and_grouped_queries_exclude_each_other(graph: Graph) -> None:
+    weighted = replace(graph, weights=np.ones(len(TRIPLES), dtype=np.float32))
+    with pytest.raises(RecipeError, match=r"loss\.grouped does not work with weights"):
+        Trainer(Recipe().with_settings(GROUPED), weighted, CPU)
 
 
 def test_a_query_with_several_answers_has_one_dropout_mask(graph: Graph) -> None:

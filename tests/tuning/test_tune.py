@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from allneg.runs import Run
 from allneg.runs.verify import verify
 from allneg.tuning import TrialFolder, Tuning
 from allneg.tuning.halving import Job
+from processes import start_command, wait_until
 
 # A space of five trials, the multiples of regularizer.weight, with rungs at 2 and 6 of 18 epochs.
 FEW = (
@@ -183,18 +183,12 @@ def test_a_killed_tuning_continues(make_tuning: MakeTuning, tiny_folder: Path) -
     tuning = make_tuning()
     settings = [word for setting in FEW for word in ("--set", setting)]
     command = ["tune", tiny_folder, "--out", tuning.out, "--minutes", 60, "--models", "complex"]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "allneg", *map(str, command), *settings, "-q"],
-        stdout=subprocess.DEVNULL,
-    )
+    child = start_command(*command, *settings, "-q", out=Path(os.devnull))
     try:
-        end = time.monotonic() + 120
-        while time.monotonic() < end and sum(map(len, epochs_of(tuning).values())) < 4:
-            assert child.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: sum(map(len, epochs_of(tuning).values())) >= 4, child)
     finally:
         child.kill()  # kill -9
-        child.wait()
+        child.join()
     again = make_tuning()
     assert again.clock.seconds > 0
     again.run()

@@ -26,10 +26,16 @@ _COMMANDS = {
     "reproduce": ("reproduce", "Compare our numbers with those of the paper."),
     "evaluate": ("runs", "Rank a split and print the report."),
     "predict": ("runs", "Answer queries by name."),
+    "neighbours": ("runs", "Print the entities with the most similar vectors."),
+    "ensemble": ("ensemble", "Combine runs into one with better answers."),
+    "ask": ("ask", "Answer questions of several hops, with reasons."),
+    "complete": ("complete", "Write the most probable new facts of the whole graph."),
+    "score": ("complete", "Score given facts and decide which are true."),
     "compare": ("runs", "Test whether one run ranks better than another."),
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),
-    "export": ("runs", "Join the shards of a run into one file or run."),
+    "export": ("runs", "Write vectors for other programs, or join the shards of a run."),
+    "push": ("runs", "Upload a run to the Hugging Face Hub."),
     "plan": ("train", "Print the memory that a recipe needs."),
     "explore": ("explore", "Open a web page that explores runs."),
     "data": ("data", "List, download and check knowledge graphs."),
@@ -126,7 +132,7 @@ def main() -> None:
 
 def _report(error: AllnegError) -> None:
     """Print an error and exit; of the processes of torchrun, only the first one prints it."""
-    from allneg.cli.output import note
+    from allneg.terminal import note
 
     # Most errors are the same in every process; a full memory or disk is not.
     if not isinstance(error, ResourceError) and os.environ.get("LOCAL_RANK", "0") != "0":

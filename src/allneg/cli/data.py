@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allneg.cli import options
-from allneg.cli.output import json_document, note, table
+from allneg.cli.output import json_document, table
 from allneg.errors import DataError, UsageError, close_names, counted
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.graph.check import Check
@@ -83,16 +84,20 @@ def get_command(name: str, as_json: bool) -> None:
 @data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
 @click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
+@options.keep
 @options.settings
 @options.as_json
-def check_command(source: str, strict: bool, settings: tuple[str, ...], as_json: bool) -> None:
+def check_command(
+    source: str, strict: bool, keep: str | None, settings: tuple[str, ...], as_json: bool
+) -> None:
     """Count the triples of PATH_OR_NAME, and report leaks and overlaps between splits."""
     from allneg.graph.check import check
     from allneg.graph.clean import duplicates_note
     from allneg.graph.read import read_graph
     from allneg.recipe import Recipe
 
-    data = Recipe().with_settings(settings).data
+    given = options.with_flags(settings, {"data.keep_relations": keep})
+    data = Recipe().with_settings(given).data
     # Duplicates are kept here in order to count them. The notes describe training.
     graph = read_graph(source, replace(data, keep_duplicates=True))
     found = check(graph)
@@ -129,7 +134,10 @@ def _print(found: Check) -> None:
     )
     table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
     kinds = dict(zip(graph.vocabulary.relations, found.categories, strict=True))
-    rows = [(name, kinds[name], *counts.values()) for name, counts in found.by_relation.items()]
+    rows = [
+        (graph.shown(name), kinds[name], *counts.values())
+        for name, counts in found.by_relation.items()
+    ]
     columns = ("relation", "heads-tails", *(f"{split}#" for split in found.triples))
     table("Triples by relation", columns, rows, most=20)
     categories = found.category_counts().items()

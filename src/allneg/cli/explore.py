@@ -13,8 +13,8 @@ from typing import NoReturn
 import click
 
 from allneg.cli import options
-from allneg.cli.output import note
 from allneg.errors import Interrupted, UsageError, printable
+from allneg.terminal import note
 
 
 @click.command()

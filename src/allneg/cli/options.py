@@ -1,5 +1,6 @@
 """Options that several commands share, by the names of their parameters."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,10 @@ settings = click.option(
     metavar="PART.FIELD=VALUE",
     help="Change a setting of the recipe, such as model.dim=200. May be repeated.",
 )
+keep = click.option(
+    "--keep", metavar="RELATIONS", help="Read only these relations of DATA, such as P31,P279."
+)
+weight = click.option("--weight", metavar="COLUMN", help="The column with weights of triples.")
 device_option = click.option(
     "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
 )
@@ -40,6 +45,30 @@ mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
     "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
 )
+track = click.option(
+    "--track",
+    multiple=True,
+    metavar="NAME",
+    help="Also send metrics to tensorboard, wandb or mlflow. May be repeated.",
+)
+within = click.option(
+    "--within",
+    metavar="FILE|seen|type=R:O",
+    help="Which entities may be answers: those in a file, those that train has on this side of the "
+    "relation, or those with relation R to entity O in train.",
+)
+
+
+def search(command: F) -> F:
+    """How questions are answered."""
+    norms, scores = click.Choice(["product", "minimum"]), click.Choice(["calibrated", "softmax"])
+    command = click.option("--facts", is_flag=True, help="Known facts are certain.")(command)
+    command = click.option("--scores", type=scores, help="calibrated, if there is valid.")(command)
+    command = click.option("--norm", type=norms, default="product", show_default=True)(command)
+    beam = click.option("--beam", type=click.IntRange(1), default=64, show_default=True)
+    return beam(command)
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 parent = click.option(
     "--worker-of", "parent", type=int, hidden=True, help="Stop when this process has ended."
@@ -47,6 +76,25 @@ parent = click.option(
 run = click.argument("run", type=PATH)
 
 
+def _local(ctx: click.Context, argument: click.Parameter, path: Path) -> Path:
+    if not str(path).startswith("hf:"):
+        return path
+    from allneg.hub import local_folder
+
+    return local_folder(path)
+
+
+# For commands that only read: hf:user/name is a run on the Hugging Face Hub.
+any_run = click.argument("run", type=PATH, callback=_local)
+
+
 def with_flags(settings: tuple[str, ...], flags: Mapping[str, object]) -> list[str]:
     """The settings, overridden by the flags that were given: {"hardware.device": "cpu"}."""
-    return [*settings, *(f"{name}={value}" for name, value in flags.items() if value is not None)]
+    return [
+        *settings,
+        *(f"{name}={_toml(value)}" for name, value in flags.items() if value is not None),
+    ]
+
+
+def _toml(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else value

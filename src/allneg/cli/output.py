@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from allneg.terminal import clean
+
 SCHEMA_VERSION = 1
 
 
@@ -64,17 +66,6 @@ def echo(text: str) -> None:
     """Print lines on stdout."""
     for line in text.splitlines():
         print(clean(line))
-
-
-def note(text: str) -> None:
-    """Print lines on stderr."""
-    for line in text.splitlines():
-        print(clean(line), file=sys.stderr)
-
-
-def clean(text: str) -> str:
-    """`text` with control characters escaped: names from files must not control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _format(cell: object) -> str:

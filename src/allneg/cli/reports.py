@@ -4,23 +4,24 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from allneg.cli.output import clean, echo, is_rank_zero, json_document, note, table
+from allneg.cli.output import echo, is_rank_zero, json_document, table
 from allneg.errors import counted
-from allneg.evaluation import Report, selection_protocol
+from allneg.evaluation import Calibration, Report, selection_protocol
 from allneg.evaluation.report import by_heading
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
-from allneg.training import Callbacks
+from allneg.terminal import clean, note
+from allneg.training.callbacks import Callbacks, ProgressLines
 
-_LINE_SECONDS = 10.0  # between two lines of progress without a terminal
+_BAR = 40  # characters of a bar
 
 
 @contextlib.contextmanager
@@ -31,7 +32,7 @@ def training_progress(
     with contextlib.ExitStack() as stack:
         callbacks = Callbacks()
         if not quiet and is_rank_zero():
-            callbacks = _Bar(stack) if sys.stderr.isatty() else _Lines()
+            callbacks = _Bar(stack) if sys.stderr.isatty() else ProgressLines()
         yield callbacks, stack.enter_context(stop_signal(parent))
 
 
@@ -68,25 +69,6 @@ def stop_signal(parent: int | None = None) -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Lines(Callbacks):
-    """Plain lines, for files and pipes."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def on_message(self, line: str) -> None:
-        note(line)
-
-    def on_step(self, state: State, n_steps: int) -> None:
-        if time.monotonic() - self._last >= _LINE_SECONDS:
-            self._last = time.monotonic()
-            note(f"epoch {state.epoch + 1}, step {state.step} of {n_steps}")
-
-    def on_evaluation(self, state: State, report: Report) -> None:
-        best = " (best)" if state.stale == 0 else ""
-        note(f"epoch {state.epoch}: valid MRR {report.mrr:.4f}{best}")
 
 
 class _Bar(Callbacks):
@@ -147,26 +129,32 @@ def note_if_unfinished(run: Run) -> None:
 
 
 def print_report(report: Report, run: Run, as_json: bool) -> None:
+    if run.members:
+        report = replace(report, ensemble=run.report.ensemble)
     if as_json:
         json_document({"run": str(run.folder), **report.to_json()})
         return
     protocol, unseen = report.protocol, report.unseen
     rows = [
-        ("all", *_cells(report.to_json())),
-        *((f"? {side}", *_cells(report.by_side[side])) for side in ("tail", "head")),
-        *((name, *_cells(metrics)) for name, metrics in report.by_category.items()),
-        *((f"baseline: {name}", *_cells(metrics)) for name, metrics in report.baselines.items()),
+        ("all", *cells(report.to_json())),
+        *((f"? {side}", *cells(report.by_side[side])) for side in ("tail", "head")),
+        *((name, *cells(metrics)) for name, metrics in report.by_category.items()),
+        *((f"baseline: {name}", *cells(metrics)) for name, metrics in report.baselines.items()),
     ]
-    title = f"{run.graph.name}, {protocol['split']}: {run.recipe.model.name}"
+    title = f"{run.graph.name}, {protocol['split']}: {run.model_name}"
     columns = [*(f"{name}#" for name in by_heading(report.metrics)), "queries#"]
     table(title, ("", *columns), rows)
+    _print_members(report)
     _print_relations(report, columns)
     echo(f"protocol {protocol['name']}: {protocol['in_words']}; {report.candidates:,} candidates")
-    if len(run.graph.valid):
+    if report.ensemble:
+        echo(f"weights of the members selected by MRR on valid, {report.ensemble['selection']}")
+    elif len(run.graph.valid):
         rules = selection_protocol(run.recipe.evaluation)
         note_seen = "" if rules.filter == "all" else "; its MRR is not comparable with that of test"
         splits = " + ".join(rules.filter_splits("valid"))
         echo(f"weights selected by MRR on valid, filtered by {splits}{note_seen}")
+    _print_reliability(report)
     low, high = report.pessimistic["mrr"], report.optimistic["mrr"]
     echo(f"MRR if the answer wins ties {high:.4f}, if it loses them {low:.4f}")
     if unseen["triples"] or unseen["dropped"]:
@@ -175,6 +163,20 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
             f"{unseen['dropped']:,} left out for entities or relations not in train"
         )
     echo(f"run: {run.folder}")
+
+
+def _print_members(report: Report) -> None:
+    """Print the members of an ensemble and the weights that most relations have."""
+    if not (about := report.ensemble):
+        return
+    rows = [
+        (member["run"], member["model"], member["valid_mrr"], weight)
+        for member, weight in zip(about["members"], about["weights"], strict=True)
+    ]
+    rows.append(("ensemble", "", about["valid_mrr"], None))
+    table("members", ("run", "model", "valid MRR#", "weight#"), rows)
+    n_own = sum(map(len, about["by_relation"].values()))
+    echo(f"{counted(n_own, 'side')} of relations have other weights; --json prints them")
 
 
 def _print_relations(report: Report, columns: Sequence[str]) -> None:
@@ -186,14 +188,30 @@ def _print_relations(report: Report, columns: Sequence[str]) -> None:
             best = report.best_baseline(name, side)
             n_rows += 1
             n_behind += best is not None and best >= metrics[side]["mrr"]
-            cells = (name, f"? {side}", *_cells(metrics[side]))
-            rows.append(cells if best is None else (*cells, best))
+            row = (name, f"? {side}", *cells(metrics[side]))
+            rows.append(row if best is None else (*row, best))
     last = ["best baseline: MRR#"] if report.baselines else []
     table("by relation", ("relation", "", *columns, *last), rows, most=40)
     if report.baselines:
         echo(f"a baseline is as good or better in {n_behind} of {n_rows} rows by relation")
 
 
-def _cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
+def _print_reliability(report: Report) -> None:
+    """Print how often answers with some calibrated probability are right."""
+    if not report.calibration:
+        return
+    found = Calibration.from_json(report.calibration)
+    rows = []
+    for row in found.reliability["bins"]:
+        places = [round(_BAR * row[name]) for name in ("right", "probability")]
+        bar = "█" * places[0] + " " * (_BAR + 1 - places[0])
+        plot = bar[: places[1]] + "│" + bar[places[1] + 1 :]  # where right = probability
+        rows.append((row["probability"], row["right"], row["answers"], plot))
+    columns = ("probability#", "right#", "answers#", "right; │ is the probability")
+    table(f"reliability on {found.reliability['split']}", columns, rows)
+    echo(f"probabilities by {found.description}")
+
+
+def cells(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
     cells = by_heading(metrics) | {"MR": f"{metrics['mr']:,.1f}"}
     return (*cells.values(), metrics["count"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import json_document, note, table
-from allneg.errors import AllnegError, Interrupted, RecipeError, error_for_exit_code
+from allneg.cli.output import json_document, table
+from allneg.errors import AllnegError, Interrupted, RecipeError, RunError, error_for_exit_code
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.reproduce import Cell, Results, Task
 
-_PARTS = ("table1", "table2", "figure1", "norms", "beyond")
+_PARTS = ("table1", "table2", "figure1", "norms", "beyond", "ablation", "ensemble")
 _LINE_SECONDS = 30.0  # between two lines of progress
 _SECONDS = click.FloatRange(0, max=1e9)
 _SEED = click.IntRange(0, (1 << 63) - 1)
@@ -44,7 +46,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 @click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="[PART]...")
 @click.option("--datasets", callback=_words, metavar="A,B", help="Only these datasets.")
 @click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
-@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0; for figure1 0,1,2.")
+@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0,1,2.")
 @click.option("--quick", is_flag=True, help="Small models of an embedded graph, kept apart.")
 @click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Runs at the same time.")
 @click.option("--limit-seconds", type=_SECONDS, callback=_not_nan, help="Then save and stop.")
@@ -69,8 +71,9 @@ def reproduce_command(
 ) -> None:
     """Train cells of the paper's tables and compare our numbers with the paper's.
 
-    PART is table1, table2, figure1, norms or beyond. Finished cells are skipped and interrupted
-    runs are resumed. Without PART, only the results so far are printed.
+    PART is table1, table2, figure1, norms, beyond, ablation or ensemble. Finished cells are
+    skipped and interrupted runs are resumed. An ensemble combines runs of beyond and table1 that
+    are already trained. Without PART, only the results so far are printed.
     """
     from allneg.reproduce import Results, make_tasks, select
 
@@ -134,14 +137,38 @@ def _train(
 
     why = "another `allneg reproduce` trains here; wait for it, or choose another --runs"
     with locked(left[0].runs, lambda: why), stop_signal() as stopped_by:
-        training = ParallelTraining(left, parallel, stopped_by, add_result, print_running, limit)
+        single = [task for task in left if not task.members]
+        training = ParallelTraining(single, parallel, stopped_by, add_result, print_running, limit)
         training.train()
+        failed = training.failed
+        if not training.waiting:
+            failed |= _combine([task for task in left if task.members], add_result)
     message = f"{len(training.waiting)} runs are left; {TO_CONTINUE}"
     if training.signal_number:
         raise Interrupted(message, training.signal_number)
     if training.waiting:
         note(message)
-    return training.failed
+    return failed
+
+
+def _combine(tasks: Sequence[Task], add_result: Callable[[Task], None]) -> dict[str, AllnegError]:
+    """Make the ensembles whose members are trained; what failed, by task."""
+    from allneg.runs.ensemble import ensemble
+
+    failed: dict[str, AllnegError] = {}
+    for task in tasks:
+        missing = [member for member in task.members if member.state != "finished"]
+        try:
+            if missing:
+                names = ", ".join(member.cell.name for member in missing)
+                raise RunError(f"its members are not trained: {names}")
+            if task.state != "finished":
+                shutil.rmtree(task.folder, ignore_errors=True)  # left by a process that was killed
+                ensemble([member.folder for member in task.members], out=task.folder)
+            add_result(task)
+        except AllnegError as error:
+            failed[task.name] = error
+    return failed
 
 
 def _print(results: Results, cells: Sequence[Cell], tasks: Sequence[Task], as_json: bool) -> None:

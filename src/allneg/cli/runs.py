@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from allneg.cli import options
-from allneg.cli.output import clean, echo, json_document, note, table
-from allneg.errors import DataError, RunError, counted, printable
+from allneg.cli.output import echo, json_document, table
+from allneg.errors import DataError, RunError, counted
+from allneg.exports.formats import FORMATS
+from allneg.terminal import clean, note
 
 if TYPE_CHECKING:
-    from allneg.evaluation.ranks import Protocol, Ranking
-    from allneg.graph.queries import Side
-    from allneg.predict.predictor import Prediction
+    from allneg.graph.graph import Graph, Vocabulary
+    from allneg.predict.questions import Question
+    from allneg.predict.results import Prediction, RelationPrediction
     from allneg.runs import Run
-
-    Query = tuple[Side, str, str]  # side of the answer, known entity, relation
 
 
 @click.command()
-@options.run
+@options.any_run
 @options.split
 @click.option(
     "--protocol",
@@ -31,22 +32,49 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rules for ties, filters and unseen entities.",
 )
+@options.within
+@click.option("--relations", is_flag=True, help="Rank relations: which holds, (head, ?, tail)?")
+@click.option("--queries", type=options.PATH, help="Rank the answers to questions in a file.")
+@options.search
 @options.device
 @options.as_json
 def evaluate_command(
-    run: Path, split: str, protocol: str, device: str | None, as_json: bool
+    run: Path,
+    split: str,
+    protocol: str,
+    within: str | None,
+    relations: bool,
+    queries: Path | None,
+    device: str | None,
+    as_json: bool,
+    **how: Any,
 ) -> None:
-    """Rank a split with the best weights of RUN and print the report."""
-    from allneg.cli.reports import print_report
-    from allneg.evaluation import PROTOCOLS, Report, evaluate_baselines, selection_protocol
+    """Rank a split with the best weights of RUN and print the report.
+
+    --beam, --norm, --scores and --facts are for --queries; the facts are those of the splits
+    before --split.
+    """
+    kinds = (protocol != "allneg", relations, within is not None, queries is not None)
+    if sum(kinds) > 1:
+        raise click.UsageError("--protocol, --within, --relations and --queries exclude each other")
+    source = click.get_current_context().get_parameter_source
+    if queries is None and any(source(name) == ParameterSource.COMMANDLINE for name in how):
+        raise click.UsageError("--beam, --norm, --scores and --facts need --queries")
+    if queries is not None:
+        from allneg.cli.ask import evaluate_sets
+
+        evaluate_sets(run, queries, split, device, as_json, **how)
+        return
+    from allneg.cli.reports import note_if_unfinished, print_report
     from allneg.runs import Run
+    from allneg.runs.ranking import evaluate
 
     opened = Run.open(run)
-    rules = PROTOCOLS[protocol]
-    if protocol == "allneg":
-        rules = selection_protocol(opened.recipe.evaluation)
-    report = Report.of(_ranked(opened, split, device, rules), opened.graph)
-    report = replace(report, baselines=evaluate_baselines(opened.graph, split, rules))
+    if relations:
+        _evaluate_relations(opened, split, device, as_json)
+        return
+    report = evaluate(opened, split, protocol, device or "auto", within)
+    note_if_unfinished(opened)
     print_report(report, opened, as_json)
 
 
@@ -62,19 +90,19 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     Both answer the same queries. The interval is a bootstrap over triples, and p is from a
     permutation test that flips signs; both use 10,000 samples.
     """
-    from allneg.evaluation import PROTOCOLS
-    from allneg.evaluation.compare import compare, same_data
+    from allneg.cli.reports import note_if_unfinished
     from allneg.runs import Run
+    from allneg.runs.ranking import compare
 
-    first, second = Run.open(one), Run.open(other)
-    same_data((str(one), str(other)), (first.graph, second.graph))
-    ranked = [_ranked(run, split, device, PROTOCOLS["allneg"]) for run in (first, second)]
-    found = compare(ranked[0], ranked[1], first.graph)
+    runs = Run.open(one), Run.open(other)
+    found = compare(*runs, split, device or "auto")
+    for run in runs:
+        note_if_unfinished(run)
     if as_json:
         json_document({"runs": [str(one), str(other)], **found.to_json()})
         return
-    for letter, run, mrr in zip("AB", (one, other), found.mrr, strict=True):
-        echo(f"{letter}: {run}, {found.split} MRR {mrr:.4f}")
+    for letter, folder, mrr in zip("AB", (one, other), found.mrr, strict=True):
+        echo(f"{letter}: {folder}, {found.split} MRR {mrr:.4f}")
     whole = found.difference
     print(f"{whole.in_words('A', 'B')} ({counted(whole.triples, 'triple')}, both sides)")
     rows = []
@@ -87,33 +115,45 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
 
 
-def _ranked(run: Run, split: str, device: str | None, protocol: Protocol) -> Ranking:
-    from allneg.cli.reports import note_if_unfinished
-    from allneg.evaluation.ranks import rank
+def _evaluate_relations(run: Run, split: str, device: str | None, as_json: bool) -> None:
+    from allneg.cli.reports import cells, note_if_unfinished
+    from allneg.evaluation import evaluate_relations
+    from allneg.evaluation.report import by_heading
     from allneg.hardware import device_errors, find_device
 
-    chosen, block = find_device(device or "auto"), run.recipe.evaluation.block
+    chosen = find_device(device or "auto")
     with device_errors(chosen):
         tables = run.tables().to(chosen)
         note_if_unfinished(run)
-        return rank(run.model, tables, run.graph, split, protocol, block)
+        block = run.recipe.evaluation.block
+        found = evaluate_relations(run.model, tables, run.graph, split, block)
+    if as_json:
+        json_document({"run": str(run.folder), **found})
+        return
+    by_relation = sorted(found["by_relation"].items(), key=lambda item: -item[1]["count"])
+    rows = [("all", *cells(found)), *((name, *cells(metrics)) for name, metrics in by_relation)]
+    columns = ["", *(f"{name}#" for name in by_heading(found)), "queries#"]
+    table(f"{run.graph.name}, {split}: {run.recipe.model.name}", columns, rows, most=40)
+    rules = found["protocol"]
+    echo(f"protocol {rules['name']}: {rules['in_words']}; {found['candidates']:,} candidates")
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
 @click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
-@click.option("--relation", metavar="NAME", help="Relation of the query.")
+@click.option("--relation", metavar="NAME", help="Relation; without it, relations are answers.")
 @click.option(
     "--queries",
     "--questions",
     "file",
     type=options.PATH,
-    help="A file of queries: head, relation, tail per line, separated by tabs, with ? for the "
-    "head or the tail.",
+    help="A file of queries with the columns or keys head, relation, tail and ? for one of them: "
+    ".csv, .json, .jsonl, .parquet, or lines with tabs.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
+@options.within
 @options.device
 @options.as_json
 def predict_command(
@@ -124,93 +164,109 @@ def predict_command(
     file: Path | None,
     top: int,
     new: bool,
+    within: str | None,
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Answer queries by name with the best weights of RUN."""
-    queries = _queries(head, relation, tail, file)
+    """Answer queries by name with the best weights of RUN.
+
+    Give two of --head, --relation and --tail: the third one is asked for. A bad line of a file is
+    reported and the others are answered; the exit code is then 3.
+    """
     from allneg.cli.reports import note_if_unfinished
+    from allneg.evaluation import Within
     from allneg.predict.predictor import Predictor
+    from allneg.predict.questions import PARTS, read_questions
     from allneg.runs import Run
 
+    if (file is None) == ((head, relation, tail) == (None, None, None)):
+        raise click.UsageError("give two of --head, --relation and --tail, or --queries")
+    if file is None and (head, relation, tail).count(None) != 1:
+        raise click.UsageError("give two of --head, --relation and --tail; the third is asked for")
+    asked = [] if file is None else read_questions(file)
     predictor = Predictor.load(run, device or "auto")
     note_if_unfinished(Run.open(run))
+    questions = [(head, relation, tail)]
     if file is not None:
-        names = predictor.graph.vocabulary
-        for number, (_, entity, name) in enumerate(queries, 1):
-            try:
-                names.entity(entity), names.relation(name)
-            except DataError as unknown:
-                raise DataError(f"{file.name}:{number}: {unknown}") from None
-    answers = [found.predictions for found in predictor.ask(queries, top, new)]
-    if as_json:
-        documents: list[dict[str, Any]] = []
-        for query, found in zip(queries, answers, strict=True):
-            given = dict(zip(("head", "relation", "tail"), _triple(query, None), strict=True))
-            documents.append({**given, "answers": [answer.to_json() for answer in found]})
+        questions = list(_good(asked, predictor.graph.vocabulary))
+    graph, device_used = predictor.graph, predictor.tables.device
+    allowed = None if within is None else Within.parse(within, graph, device_used)
+    answers = predictor.predict(questions, top, new, allowed) if questions else []
+    if as_json and questions:
+        documents = [
+            {**dict(zip(PARTS, question, strict=True)), "answers": [a.to_json() for a in found]}
+            for question, found in zip(questions, answers, strict=True)
+        ]
         json_document(documents[0]["answers"] if file is None else documents)
     elif file is None:
-        _print_table(queries[0], answers[0])
+        _print_table(questions[0], answers[0], graph)
     else:
-        for query, found in zip(queries, answers, strict=True):
+        for question, found in zip(questions, answers, strict=True):
             for a in found:
-                triple = "\t".join(clean(name) for name in _triple(query, a.entity))
-                print(f"{triple}\t{a.score:.6g}\t{a.probability:.6g}\t{a.known or 'new'}")
+                names = [clean(a.answer if name is None else name) for name in question]
+                print(*names, f"{a.score:.6g}", f"{a.share:.6g}", a.known or "new", sep="\t")
+    if file is not None and (n_bad := len(asked) - len(questions)):
+        raise DataError(f"{file}: {n_bad} of {counted(len(asked), 'query')} not answered")
 
 
-def _queries(
-    head: str | None, relation: str | None, tail: str | None, file: Path | None
-) -> list[Query]:
-    if file is not None and (head or tail or relation):
-        raise click.UsageError("--queries excludes --head, --tail and --relation")
-    if file is not None:
-        return _read(file)
-    if relation is None or (head is None) == (tail is None):
-        raise click.UsageError("give --relation and one of --head (for tails) or --tail")
-    return [("tail", head, relation)] if head is not None else [("head", str(tail), relation)]
+def _good(asked: list[tuple[str, Question | str]], names: Vocabulary) -> Iterator[Question]:
+    """The questions that can be answered; what is wrong with the others is printed."""
+    for where, question in asked:
+        if isinstance(question, str):
+            note(f"{where}: {question}")
+            continue
+        head, relation, tail = question
+        try:
+            for entity in (head, tail):
+                if entity is not None:
+                    names.entity(entity)
+            if relation is not None:
+                names.relation(relation)
+        except DataError as unknown:
+            note(f"{where}: {unknown}")
+        else:
+            yield question
 
 
-def _read(file: Path) -> list[Query]:
-    try:
-        text = file.read_bytes().decode().removeprefix("\ufeff")
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 (byte {error.start:,})") from None
-    if not text:
-        raise DataError(f"{file}: no queries; write head, relation, tail per line, with tabs")
-    queries: list[Query] = []
-    # Only a line feed ends a line: a name may contain other characters that end lines.
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        fields = line.removesuffix("\r").split("\t")
-        if len(fields) != 3 or (fields[0] == "?") == (fields[2] == "?"):
-            raise DataError(
-                f"{file.name}:{number}: expected head, relation, tail with one ? for head or tail; "
-                f"found {printable(line)}"
-            )
-        head, relation, tail = fields
-        queries.append(("head", tail, relation) if head == "?" else ("tail", head, relation))
-    return queries
-
-
-def _triple(query: Query, answer: Any) -> tuple[Any, str, Any]:
-    side, entity, relation = query
-    return (entity, relation, answer) if side == "tail" else (answer, relation, entity)
-
-
-def _print_table(query: Query, answers: list[Prediction]) -> None:
+def _print_table(
+    question: Question, answers: Sequence[Prediction | RelationPrediction], graph: Graph
+) -> None:
     rows = [
-        (i, a.entity, a.score, a.probability, f"known ({a.known})" if a.known else "new")
+        (i, graph.shown(a.answer), a.score, a.share, a.calibrated, _known(a.known))
         for i, a in enumerate(answers, 1)
     ]
-    columns = ("#", "answer", "score#", "probability#", "known")
-    table(" — ".join(_triple(query, "?")), columns, rows)
+    columns = ("#", "answer", "score#", "softmax share#", "calibrated#", "known")
+    title = " — ".join("?" if name is None else graph.shown(name) for name in question)
+    table(title, columns, rows)
     if not answers:
-        note("no new answers: all entities are known answers")
+        kind = "relations" if question[1] is None else "entities"
+        note(f"no answers: all {kind} are left out")
+
+
+def _known(split: str | None) -> str:
+    return f"known ({split})" if split else "new"
 
 
 @click.command()
-@options.run
+@options.any_run
+@click.argument("name")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@options.device
+@options.as_json
+def neighbours_command(run: Path, name: str, top: int, device: str | None, as_json: bool) -> None:
+    """Print the entities whose vectors are most similar to that of NAME, by their cosine."""
+    from allneg.predict.predictor import Predictor
+
+    found = Predictor.load(run, device or "auto").neighbours(name, top)
+    if as_json:
+        json_document([neighbour.to_json() for neighbour in found])
+        return
+    rows = [(i, at.entity, at.similarity) for i, at in enumerate(found, 1)]
+    table(f"neighbours of {name}", ("#", "entity", "cosine#"), rows)
+
+
+@click.command()
+@options.any_run
 @options.as_json
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
@@ -231,7 +287,9 @@ def info_command(run: Path, as_json: bool) -> None:
         seconds = max(seconds, saved.seconds)
         step = saved.step if saved.epoch == len(metrics) else 0
     if as_json:
-        settings = {"recipe": opened.recipe.to_tables(), "environment": opened.environment}
+        settings: dict[str, Any] = {"recipe": opened.recipe.to_tables()}
+        members = [{"name": m.name, "recipe": m.recipe.to_tables()} for m in opened.members]
+        settings |= {"members": members, "environment": opened.environment}
         progress = {
             "epochs": len(metrics),
             "step": step,
@@ -255,11 +313,14 @@ def info_command(run: Path, as_json: bool) -> None:
     if "reason" in status:
         rows.append(("reason", status["reason"]))
     table(str(run), ("", "value"), rows)
-    echo(opened.recipe.to_toml())
+    for member in opened.members:
+        echo(f"# member {member.name}\n{member.recipe.to_toml()}")
+    if not opened.members:
+        echo(opened.recipe.to_toml())
 
 
 @click.command()
-@options.run
+@options.any_run
 @click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
 @options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
@@ -282,29 +343,46 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 
 
 @click.command()
-@options.run
+@options.any_run
+@click.option("--out", type=options.PATH, required=True, help="A new file or folder.")
 @click.option(
-    "--out",
-    type=options.PATH,
-    required=True,
-    help="A new .safetensors file for the best weights, or a new folder for the whole run.",
+    "--format",
+    type=click.Choice(list(FORMATS)),
+    help="Format of the vectors; without it, that of the suffix of --out.",
 )
 @options.as_json
-def export_command(run: Path, out: Path, as_json: bool) -> None:
-    """Join the shards of RUN, as if one process had trained it.
+def export_command(run: Path, out: Path, format: str | None, as_json: bool) -> None:
+    """Write the vectors of RUN with their names and a description, or the whole run.
 
-    Rows are copied in blocks, so the tables need not fit in memory.
+    --out NAME.npy, .parquet, .csv, .vec (word2vec) or .safetensors is the file of entity vectors;
+    relation vectors, names and NAME.json are beside it. --format neo4j writes a folder for
+    `neo4j-admin database import`. --out NAME, without format and suffix, is a copy of the run
+    with its shards joined. Rows are copied in blocks, so the tables need not fit in memory.
     """
-    from allneg.runs import Run
-    from allneg.runs.run import export
+    from allneg.exports.export import export
 
-    if out.suffix[1:2].isalpha() and out.suffix != ".safetensors":
-        raise click.UsageError(
-            f"{out}: {out.suffix} is not a format of export; write a .safetensors file, or a "
-            "folder whose name has no suffix"
-        )
-    export(Run.open(run), out)
+    written = [str(path) for path in export(run, out, format)]
     if as_json:
-        json_document({"run": str(run), "out": str(out)})
+        json_document({"run": str(run), "out": str(out), "files": written})
     else:
-        echo(str(out))
+        echo("\n".join(written))
+
+
+@click.command()
+@options.run
+@click.argument("repository", metavar="USER/NAME")
+@click.option("--private", is_flag=True, help="Only its owner can see a new repository.")
+@options.as_json
+def push_command(run: Path, repository: str, private: bool, as_json: bool) -> None:
+    """Upload RUN, with a model card, to a repository of the Hugging Face Hub.
+
+    The upload has the triples, the weights, the report, and the command and versions of the
+    training. `allneg.load("hf:USER/NAME")` loads it. Log in before, with `hf auth login`.
+    """
+    from allneg.hub import push
+
+    address = push(run, repository, private)
+    if as_json:
+        json_document({"run": str(run), "repository": repository, "address": address})
+    else:
+        echo(address)

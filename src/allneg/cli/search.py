@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import echo, json_document, note, table
+from allneg.cli.output import echo, json_document, table
 from allneg.cli.workers import Worker, environments, wait_for_trials
-from allneg.errors import Diverged, OutOfMemoryError, UsageError, counted
+from allneg.errors import UsageError, counted
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.tuning import Search
@@ -55,10 +56,9 @@ def search_command(
     from allneg.cli.reports import stop_signal
     from allneg.recipes import find_recipe
     from allneg.tuning import Search, read_space
+    from allneg.tuning.progress import search_lines
     from allneg.tuning.study import write_plot
 
-    if (out / "run.json").exists():
-        raise UsageError(f"{out}: is a run, not a search; choose another --out")
     search = Search(read_space(find_recipe(space), settings), out, trials, halving)
     if only_status:
         _print(search, as_json)
@@ -67,7 +67,7 @@ def search_command(
         if parent is not None:
             search.run(stopped_by)
             return
-        on_poll = _progress(search, quiet)
+        on_poll: Callable[[], None] = (lambda: None) if quiet else search_lines(search)
         if workers == 1:
             search.run(stopped_by, on_poll)
         else:
@@ -84,11 +84,7 @@ def search_command(
     except UsageError as missing:
         note(str(missing))
     _print(search, as_json)
-    states = {status.state for status in search.statuses()}
-    if states == {"diverged"}:
-        raise Diverged(f"{out}: all trials diverged; search a lower optimizer.learning_rate")
-    if states <= {"diverged", "too large"}:
-        raise OutOfMemoryError(f"{out}: all trials failed; search a lower model.dim")
+    search.check_success()
 
 
 def _print(search: Search, as_json: bool) -> None:
@@ -115,24 +111,3 @@ def _print(search: Search, as_json: bool) -> None:
     if statuses and statuses[0].state == "finished":
         best = shlex.quote(str(search.out / "trials" / statuses[0].trial.id))
         echo(f"best: {best}; `allneg evaluate {best}` ranks test, which no trial has used")
-
-
-def _progress(search: Search, quiet: bool) -> Callable[[], None]:
-    """A function that prints a line for every trial that ended since its last call.
-
-    Other processes may have run the trial.
-    """
-    seen = {status.trial.id for status in search.ended()}
-
-    def print_new() -> None:
-        for status in search.ended() if not quiet else ():
-            if status.trial.id not in seen:
-                seen.add(status.trial.id)
-                mrr = "" if status.valid_mrr is None else f", valid MRR {status.valid_mrr:.4f}"
-                done = f"{len(seen)} of {search.n_total()}"
-                note(f"{done}: {status.trial}: {status.state}{mrr}")
-
-    if not quiet:
-        data = search.space.recipe.data.name
-        note(f"{search.out}: {search.n_total()} trials on {data}, {len(seen)} of them done")
-    return print_new

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from allneg.cli import options
-from allneg.cli.output import is_rank_zero, json_document, note, table
-from allneg.errors import UsageError
+from allneg.cli.output import is_rank_zero, json_document, table
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.recipe import Recipe
-    from allneg.training.memory import Counts
 
 _SIZE = click.IntRange(1, 10**15)  # of a graph; no disk holds more
-_GPU_BYTES = {"h200": 141 * 10**9, "a100": 80 * 10**9}  # to plan for a GPU that is not here
 # What it means that a setting has no value.
 UNSET = {
+    ("data", "weight"): "every triple counts the same",
+    ("data", "header"): "found out for each file",
+    ("data", "keep_relations"): "all of them",
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
@@ -32,11 +33,14 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
+@options.keep
+@options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @options.device
 @options.mesh
 @click.option("--out", type=options.PATH, help="The folder of the run; it must not exist.")
+@options.track
 @click.option("--print-recipe", is_flag=True, help="Print the whole recipe and exit.")
 @options.as_json
 @options.quiet
@@ -45,17 +49,20 @@ def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
+    keep: str | None,
+    weight: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
     mesh: str | None,
     out: Path | None,
+    track: tuple[str, ...],
     print_recipe: bool,
     as_json: bool,
     quiet: bool,
     parent: int | None,
 ) -> None:
-    """Train a model on DATA: the name of a known dataset (`allneg data list`) or a path.
+    """Train a model on DATA: the name of a known dataset (`allneg data list`), a path or a URL.
 
     The folder of the run holds the recipe, the weights, the metrics and the report. To train in
     several processes: `torchrun --nproc-per-node 4 -m allneg train …`.
@@ -65,6 +72,7 @@ def train_command(
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
+    flags |= {"data.keep_relations": keep, "data.weight": weight}
     given = options.with_flags(settings, flags)
     if print_recipe:
         plan = planned(data, model=model, recipe=recipe, settings=given)
@@ -78,8 +86,8 @@ def train_command(
         return
     with training_progress(quiet, parent) as (callbacks, stopped_by):
         run = train(
-            data, model=model, recipe=recipe, settings=given, out=out, callbacks=callbacks,
-            stopped_by=stopped_by,
+            data, model=model, recipe=recipe, settings=given, out=out, track=track,
+            callbacks=callbacks, stopped_by=stopped_by,
         )  # fmt: skip
     if not is_rank_zero():
         return
@@ -90,6 +98,7 @@ def train_command(
 @options.run
 @options.settings
 @options.mesh
+@options.track
 @options.as_json
 @options.quiet
 @options.parent
@@ -97,6 +106,7 @@ def resume_command(
     run: Path,
     settings: tuple[str, ...],
     mesh: str | None,
+    track: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     parent: int | None,
@@ -118,8 +128,9 @@ def resume_command(
     else:
         with training_progress(quiet, parent) as (callbacks, stopped_by):
             opened = resume(
-                run, mesh=mesh, settings=settings, callbacks=callbacks, stopped_by=stopped_by
-            )
+                run, mesh=mesh, settings=settings, track=track, callbacks=callbacks,
+                stopped_by=stopped_by,
+            )  # fmt: skip
     if is_rank_zero():
         print_run(opened, as_json)
 
@@ -143,7 +154,7 @@ def _with_unset(recipe: Recipe) -> str:
 @options.settings
 @options.device
 @options.mesh_option("Plan for several devices.")
-@click.option("--on", "gpu", type=click.Choice(list(_GPU_BYTES)), help="A GPU that is not here.")
+@click.option("--on", "gpu", metavar="NAME", help="A GPU that is not here: h200 or a100.")
 @click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
 @click.option("--relations", type=_SIZE, help="Number of relations.")
 @click.option("--triples", type=_SIZE, help="Number of triples in train.")
@@ -160,28 +171,15 @@ def plan_command(
     as_json: bool,
 ) -> None:
     """Print the memory that RECIPE needs on each device, without training."""
-    import torch
-
-    from allneg.hardware import find_device, memory
-    from allneg.recipe import Mesh, Recipe
+    from allneg.recipe import Recipe
     from allneg.recipes import find_recipe
-    from allneg.training.memory import plan
+    from allneg.training.plan import plan
 
     flags = {"hardware.device": device, "hardware.mesh": mesh}
     chosen = Recipe.read(find_recipe(recipe)).with_settings(options.with_flags(settings, flags))
-    counts, name = _counts(chosen, entities, relations, triples)
-    grid = Mesh.read(chosen.hardware.mesh) if chosen.hardware.mesh is not None else Mesh()
-    if chosen.hardware.device == "auto" and (gpu or chosen.hardware.mesh):
-        planned, gpu = torch.device("cuda"), gpu or "h200"  # it need not be here
-        available: int | None = _GPU_BYTES[gpu]
-    else:
-        planned = find_device(chosen.hardware.device)
-        available = memory(planned)
-    made = plan(chosen, counts, planned, grid)
+    made = plan(chosen, gpu=gpu, entities=entities, relations=relations, triples=triples)
     if as_json:
-        fits = None if available is None else made.peak <= available
-        more = {"mesh": str(grid), "available": available, "fits": fits}
-        json_document({**made.to_json(), **more})
+        json_document(made.to_json())
         return
     rows = [
         (phase, what, f"{size / 2**20:,.1f}")
@@ -189,27 +187,12 @@ def plan_command(
         for what, size in getattr(made, phase).items()
     ]
     rows.append(("peak", "", f"{made.peak / 2**20:,.1f}"))
-    shared = f", each of {grid}" if grid.size > 1 else ""
+    shared = f", each of {made.mesh}" if made.mesh.size > 1 else ""
+    name = f"{entities:,} entities" if entities else Path(chosen.data.name).name
     title = f"{chosen.model.name} on {name}, {made.device}{shared}"
     table(title, ("when", "what", "MiB#"), rows)
     print(made.path)
-    if available is not None:
-        lower = made.too_large(available)
+    if made.available is not None:
+        lower = made.too_large(made.available)
         verdict = f"does not fit; lower {lower}" if lower else "fits"
-        print(f"{gpu or made.device} has {available / 2**20:,.1f} MiB: {verdict}")
-
-
-def _counts(
-    recipe: Recipe, entities: int | None, relations: int | None, triples: int | None
-) -> tuple[Counts, str]:
-    """The size of the graph, and its name."""
-    from allneg.graph import read_graph
-    from allneg.training.memory import Counts
-
-    if entities is not None and relations is not None and triples is not None:
-        others = max(1, triples // 1000)  # a typical size of valid and test
-        return Counts(entities, relations, triples, others, others), f"{entities:,} entities"
-    if (entities, relations, triples) != (None, None, None):
-        raise UsageError("give all of --entities, --relations and --triples, or none of them")
-    graph = read_graph(recipe.data.name, recipe.data)
-    return Counts.of(graph), graph.name
+        print(f"{made.gpu or made.device} has {made.available / 2**20:,.1f} MiB: {verdict}")

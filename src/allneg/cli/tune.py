@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 
 from allneg.cli import options
-from allneg.cli.output import echo, json_document, make_table, note, table
+from allneg.cli.output import echo, json_document, make_table, table
 from allneg.cli.workers import Worker, environments, wait_for_trials
 from allneg.errors import UsageError, counted
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.runs import Run
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # trials in the table
 _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "seconds#", "state")
-_SHOW_SECONDS = 2.0  # between two updates of the table
 
 
 @click.command()
@@ -36,6 +35,8 @@ _SHOW_SECONDS = 2.0  # between two updates of the table
 @click.option("--out", type=options.PATH, help="The folder of the tuning.")
 @click.option("--models", metavar="NAMES", help="Such as complex,rotate,transe, which are tried.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
+@options.keep
+@options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 @options.device
@@ -48,6 +49,8 @@ def tune_command(
     out: Path | None,
     models: str | None,
     workers: int,
+    keep: str | None,
+    weight: str | None,
     settings: tuple[str, ...],
     seed: int | None,
     device: str | None,
@@ -67,6 +70,7 @@ def tune_command(
     from allneg.tuning import DEFAULT_MODELS, Tuning
 
     flags = {"hardware.device": device, "training.seed": seed}
+    flags |= {"data.keep_relations": keep, "data.weight": weight}
     names = DEFAULT_MODELS if models is None else [name.strip() for name in models.split(",")]
     folder = free_folder(data, "tune") if out is None else out
     tuning = Tuning(data, folder, minutes, names, options.with_flags(settings, flags))
@@ -74,7 +78,8 @@ def tune_command(
         if parent is not None:
             tuning.run(stopped_by)
             return
-        with _progress(tuning, quiet) as on_poll:
+        with contextlib.ExitStack() as stack:
+            on_poll = _progress(tuning, stack) if not quiet else (lambda: None)
             if workers == 1:
                 tuning.run(stopped_by, on_poll)
             else:
@@ -94,6 +99,8 @@ def tune_command(
 
 
 def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
+    from allneg.tuning.progress import describe
+
     if as_json:
         json_document({**tuning.results(), "tuning": str(tuning.out)})
         return
@@ -103,43 +110,24 @@ def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
     table(title, _COLUMNS, map(_cells, statuses), most=_SHOWN)
     valid = f"valid MRR {statuses[0].valid_mrr:.4f}"
     tested = f", test MRR {report.mrr:.4f}" if report.protocol["split"] == "test" else ""
-    echo(f"best: {_describe(statuses[0])}: {valid}{tested}")
+    echo(f"best: {describe(statuses[0])}: {valid}{tested}")
     echo(f"run: {shlex.quote(str(run.folder))}; recipe: {shlex.quote(f'{run.folder}.toml')}")
 
 
-def _minutes_left(tuning: Tuning) -> float:
-    return max(0.0, tuning.minutes - tuning.clock.seconds / 60)
-
-
 def _cells(status: TrialStatus) -> tuple[object, ...]:
-    model, _, changes = _describe(status).partition(", ")
+    from allneg.tuning.progress import describe
+
+    model, _, changes = describe(status).partition(", ")
     seconds = f"{status.seconds:,.1f}"
     return model, changes or "nothing", status.valid_mrr, status.epochs, seconds, status.state
 
 
-def _describe(status: TrialStatus) -> str:
-    return str(status.trial).removeprefix("model.name ")
-
-
-@contextlib.contextmanager
-def _progress(tuning: Tuning, quiet: bool) -> Iterator[Callable[[], None]]:
+def _progress(tuning: Tuning, stack: contextlib.ExitStack) -> Callable[[], None]:
     """A function that shows the trials on stderr: a live table, or lines without a terminal."""
-    if quiet:
-        yield lambda: None
-        return
-    note(f"{tuning.out}: tuning on {tuning.graph.name}, {_minutes_left(tuning):.1f} min left")
-    with contextlib.ExitStack() as stack:
-        show = _Table(tuning, stack) if sys.stderr.isatty() else _Lines(tuning)
-        shown = time.monotonic()
+    from allneg.tuning.progress import TuningLines, tuning_progress
 
-        def on_poll() -> None:
-            nonlocal shown
-            if time.monotonic() - shown >= _SHOW_SECONDS:
-                show(tuning.statuses())
-                shown = time.monotonic()
-
-        yield on_poll
-        show(tuning.statuses())
+    show = _Table(tuning, stack) if sys.stderr.isatty() else TuningLines(tuning)
+    return stack.enter_context(tuning_progress(tuning, show))
 
 
 class _Table:
@@ -150,27 +138,7 @@ class _Table:
         self._live = stack.enter_context(Live(console=Console(stderr=True), transient=True))
 
     def __call__(self, statuses: list[TrialStatus]) -> None:
-        trials, minutes = counted(len(statuses), "trial"), _minutes_left(self._tuning)
+        trials, minutes = counted(len(statuses), "trial"), self._tuning.minutes_left
         title = f"{self._tuning.graph.name}: {trials}, {minutes:.1f} min left"
         rows = map(_cells, statuses[:_SHOWN])
         self._live.update(make_table(title, _COLUMNS, rows), refresh=True)
-
-
-class _Lines:
-    """A line for every trial that has reached a rung or ended."""
-
-    def __init__(self, tuning: Tuning) -> None:
-        self._tuning = tuning
-        self._seen = {(at.trial.id, at.epochs) for at in tuning.statuses()}
-
-    def __call__(self, statuses: list[TrialStatus]) -> None:
-        minutes = _minutes_left(self._tuning)
-        for at in statuses:
-            if at.state != "running" and (at.trial.id, at.epochs) not in self._seen:
-                self._seen.add((at.trial.id, at.epochs))
-                mrr = "" if at.valid_mrr is None else f", valid MRR {at.valid_mrr:.4f}"
-                best = (
-                    "" if statuses[0].valid_mrr is None else f"; best {statuses[0].valid_mrr:.4f}"
-                )
-                what = f"{_describe(at)}: {at.state} after {counted(at.epochs, 'epoch')}{mrr}"
-                note(f"{minutes:.1f} min left: {what}{best}")

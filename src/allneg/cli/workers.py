@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from allneg.cli.output import note
 from allneg.errors import AllnegError, Diverged, Interrupted, ResourceError, error_for_exit_code
+from allneg.terminal import note
 
 if TYPE_CHECKING:
     from allneg.reproduce import Task

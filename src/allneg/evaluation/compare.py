@@ -105,7 +105,7 @@ def same_data(names: tuple[str, str], graphs: tuple[Graph, Graph]) -> None:
     for part, digest in one.items():
         if digest != other[part]:
             raise DataError(
-                f"{names[0]} and {names[1]}: not the same data, so ranks cannot be compared.\n"
+                f"{names[0]} and {names[1]}: not the same data.\n"
                 f"SHA-256 of {part}: {digest[:16]}… and {other[part][:16]}…"
             )
 

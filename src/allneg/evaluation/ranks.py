@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, Diverged, OutOfMemoryError, RecipeError, close_names
+from allneg.evaluation.within import Within
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.hardware import is_out_of_memory
@@ -108,9 +109,19 @@ def to_rank(graph: Graph, split: str, protocol: Protocol) -> tuple[Triples, npt.
 
 @torch.no_grad()
 def rank(
-    model: Model, tables: Tables, graph: Graph, split: str, protocol: Protocol, block: int
+    model: Model,
+    tables: Tables,
+    graph: Graph,
+    split: str,
+    protocol: Protocol,
+    block: int,
+    within: Within | None = None,
 ) -> Ranking:
-    """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out."""
+    """Rank a split from both sides, with `block` scores in memory, or fewer if memory runs out.
+
+    With `within`, whole tables are needed, and an impossible answer shares the middle of the places
+    of all impossible ones. It is another protocol, named after the restriction.
+    """
     shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
     triples, candidates = to_rank(graph, split, protocol)
@@ -122,6 +133,9 @@ def rank(
         low, high = values.aminmax(dim=1)  # passes NaN on; without `dim` it would make a copy
         if protocol.unseen == "dropped":
             values[:, excluded] = -torch.inf
+        if within is not None:
+            # Above the known answers, which are -inf.
+            values.masked_fill_(within.outside(queries), torch.finfo(values.dtype).min)
         found = count_candidates(values, queries, known, protocol, shard)
         return found, (low.isfinite() & high.isfinite()).all()
 
@@ -146,7 +160,11 @@ def rank(
     # Each process has counted the candidates of its rows, for its part of the queries.
     better, equal = shard.world.everyone.sum(found).permute(2, 1, 0).cpu().numpy()
     dropped = len(graph.split(split)) - len(triples)
-    return Ranking(protocol, split, triples, better, equal, int(candidates.sum()), dropped)
+    n_candidates = int(candidates.sum())
+    if within is not None:
+        protocol = replace(protocol, name=f"within {within.name}")
+        n_candidates = within.largest(graph)
+    return Ranking(protocol, split, triples, better, equal, n_candidates, dropped)
 
 
 def _smaller(size: int, error: Exception, shard: Shard) -> int:

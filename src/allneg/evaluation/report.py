@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.ranks import PROTOCOLS, Protocol, Ranking, rank
 from allneg.graph.graph import CATEGORIES, Graph
 from allneg.models import Model
@@ -27,10 +28,13 @@ METRICS: dict[str, Callable[[Ranks], Any]] = {
 _COLUMNS = {"tail": 0, "head": 1}
 
 
-def metrics_of(ranks: Ranks) -> dict[str, Any]:
+def metrics_of(ranks: Ranks, weights: Ranks | None = None) -> dict[str, Any]:
     """The metrics of some ranks: mrr, mr, hits, count."""
     flat = ranks.reshape(-1)
-    means = {name: _apply(lambda v: float(v.mean()), METRICS[name](flat)) for name in METRICS}
+    means = {
+        name: _apply(lambda v: float(np.average(v, weights=weights)), METRICS[name](flat))
+        for name in METRICS
+    }
     return {**means, "count": len(flat)}
 
 
@@ -61,6 +65,9 @@ class Report:
     protocol: Mapping[str, Any]
     # By name: a table with "by_side", and "by_relation" with only MRRs. Empty if not computed.
     baselines: Mapping[str, Any] = field(default_factory=dict)
+    # Of an ensemble: its members, and their weights by relation and side.
+    ensemble: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] = field(default_factory=dict)  # empty if not computed
 
     @property
     def mrr(self) -> float:
@@ -119,11 +126,11 @@ class Report:
     def from_json(cls, content: Any) -> Self:
         """The report that `to_json` gave; a `TypeError` if it is none.
 
-        Files of earlier versions may lack baselines and metrics that were added later; unknown
-        fields are kept.
+        Files of earlier versions may lack baselines, the calibration and metrics that were added
+        later; unknown fields are kept.
         """
         try:
-            content = {"baselines": {}, **content}
+            content = {"baselines": {}, "ensemble": {}, "calibration": {}, **content}
             baselines = content["baselines"].values()
             groups = [*content["by_relation"].values(), *content["by_category"].values()]
             both = (content["by_side"], *groups, *(table["by_side"] for table in baselines))
@@ -135,12 +142,24 @@ class Report:
             numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
             mrrs = (mrr for table in baselines for mrr in table["by_relation"].values())
             numbers += [mrr[name] for mrr in mrrs for name in ("mrr", *_COLUMNS)]
+            if content["calibration"]:
+                numbers += Calibration.numbers_of(content["calibration"])
             texts = [group["category"] for group in content["by_relation"].values()]
             texts += [content["protocol"][name] for name in ("name", "split", "in_words")]
-        except (KeyError, AttributeError, TypeError) as error:
+            if ensemble := content["ensemble"]:
+                members = ensemble["members"]
+                numbers.append(ensemble["valid_mrr"])
+                pairs = zip(members, ensemble["weights"], strict=True)
+                numbers += [number for m, weight in pairs for number in (m["valid_mrr"], weight)]
+                texts += [member[name] for member in members for name in ("run", "model")]
+                sides = [side for table in ensemble["by_relation"].values() for side in table]
+                texts += [ensemble["selection"], *sides]
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise TypeError(f"not a report: {error}") from None
         if not all(map(is_number, numbers)) or not all(isinstance(text, str) for text in texts):
             raise TypeError("not a report: wrong types")
+        if content["calibration"]:
+            Calibration.from_json(content["calibration"])
         parts = [field.name for field in fields(cls)][1:]
         metrics = {name: value for name, value in content.items() if name not in parts}
         return cls(metrics, *(content[name] for name in parts))

@@ -1,10 +1,11 @@
 """What was read → a graph: split, without duplicates, with notes on what is unusual."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from unicodedata import normalize
 
 import numpy as np
@@ -12,17 +13,18 @@ import numpy.typing as npt
 
 from allneg.errors import DataError, counted
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
-from allneg.graph.mapped import without_rows
-from allneg.graph.split import split_triples
+from allneg.graph.mapped import name_texts, release, without_rows
+from allneg.graph.split import Shares, split_triples
 from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
-# What two names may differ in: which names to look at, and the form they are compared in.
-_LOOK_ALIKES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
-    "spaces around the name": (lambda name: name != name.strip(), str.strip),
-    "Unicode form (NFC, NFD)": (lambda name: not name.isascii(), partial(normalize, "NFC")),
+# What two names may differ in: which names, between line feeds, to look at; and the form in which
+# they are compared.
+_LOOK_ALIKES: dict[str, tuple[Callable[[str], object], Callable[[str], str]]] = {
+    "spaces around the name": (re.compile(r"\n(?:(?=[^\S\n])|(?<=[^\S\n]\n))").search, str.strip),
+    "Unicode form (NFC, NFD)": (lambda text: not text.isascii(), partial(normalize, "NFC")),
 }
 _NAMES = 1 << 22  # names compared at once, roughly
 _GROUP = 1 << 22  # triples per sort, roughly
@@ -30,37 +32,58 @@ _GROUP = 1 << 22  # triples per sort, roughly
 _MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-def cleaned(
-    name: str, splits: Mapping[str, Triples], names: Vocabulary, notes: list[str], settings: Data
-) -> Graph:
-    """The graph of what was read. The split "" is one file that is to be split."""
-    if "" in splits:
-        splits, names, found = split_triples(splits[""], names, settings)
-        notes = notes + found
+@dataclass(frozen=True)
+class Read:
+    """What was read. The split "" is one list of triples that is to be split."""
+
+    splits: Mapping[str, Triples]
+    names: Vocabulary
+    notes: Sequence[str] = ()
+    weights: npt.NDArray[np.float32] | None = None  # of train, or of the split ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    keeps_ids: bool = False  # ids were computed elsewhere
+
+
+def cleaned(name: str, read: Read, settings: Data, relation_shares: Shares | None = None) -> Graph:
+    """The graph of what was read; `relation_shares` are those of `split_triples`."""
+    if "" in read.splits:
+        splits, names, found, rows = split_triples(
+            read.splits[""], read.names, settings, relation_shares, read.keeps_ids
+        )
+        weights = None if read.weights is None else read.weights[rows]
+        notes = [*read.notes, *found]
+        read = replace(read, splits=splits, names=names, notes=notes, weights=weights)
     empty = np.empty((0, 3), dtype=np.int64)
-    train, valid, test = (splits.get(split, empty) for split in SPLITS)
-    graph = Graph(name, names, train, valid, test, tuple(notes))
+    train, valid, test = (read.splits.get(split, empty) for split in SPLITS)
+    graph = Graph(
+        name, read.names, train, valid, test, tuple(read.notes), read.labels, read.weights
+    )
     graph = _noted(graph, *_column_notes(graph, settings.columns))
     graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
-    graph = _without_unseen(_without_duplicates(graph, settings), settings)
+    graph = _without_unseen(_without_duplicates(graph, settings), settings, read.keeps_ids)
     kinds = product(("entities", "relations"), _LOOK_ALIKES)
     look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
     return _noted(graph, *filter(None, look_alikes))
 
 
-def _noted(graph: Graph, *notes: str, **changes: Triples) -> Graph:
+def _noted(graph: Graph, *notes: str, **changes: Any) -> Graph:
     texts = tuple(f"{graph.name}: {note}" for note in notes)
-    return replace(graph, notes=(*graph.notes, *texts), **changes)  # type: ignore[arg-type]
+    return replace(graph, notes=(*graph.notes, *texts), **changes)
 
 
 def _without_duplicates(graph: Graph, settings: Data) -> Graph:
     """Remove repeated triples within a split, unless settings keep them."""
-    (repeated, shared), notes, changes = find_duplicates(graph), [], {}
+    repeated, shared = find_duplicates(graph)
+    for split in SPLITS:
+        release(graph.split(split))
+    notes, changes = list[str](), dict[str, Any]()
     for split, rows in repeated.items():
         if len(rows):
             notes.append(duplicates_note(len(rows), split, settings.keep_duplicates))
             if not settings.keep_duplicates:
                 changes[split] = without_rows(graph.split(split), rows)
+                if split == "train" and graph.weights is not None:
+                    changes["weights"] = np.delete(graph.weights, rows)
     for (one, other), count in shared.items():
         if count:
             verb = "is" if count == 1 else "are"
@@ -73,30 +96,32 @@ def duplicates_note(count: int, split: str, kept: bool) -> str:
     return f"{counted(count, 'duplicate triple')} in {split} {verb} {'kept' if kept else 'removed'}"
 
 
-def _without_unseen(graph: Graph, settings: Data) -> Graph:
+def _without_unseen(graph: Graph, settings: Data, keeps_ids: bool) -> Graph:
     """Count names that are not in train, and remove their triples with data.drop_unseen."""
-    # Train is read first, so its names have the lowest ids.
-    n_entities = int(max(graph.train[:, 0].max(), graph.train[:, 2].max())) + 1
-    n_relations = int(graph.train[:, 1].max()) + 1
+    seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
+    n_entities, n_relations = int(graph.seen.sum()), int(seen_relations.sum())
     new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
     if not new_entities and not new_relations:
         return graph
-    seen, counts = {}, []
+    kept, counts = {}, []
     for split in ("valid", "test"):
-        triples = graph.split(split)
-        mask = (triples < (n_entities, n_relations, n_entities)).all(axis=1)
-        seen[split] = triples[mask]
-        counts.append(f"{len(triples) - len(seen[split]):,} {split}")
+        head, relation, tail = graph.split(split).T
+        is_seen = graph.seen[head] & seen_relations[relation] & graph.seen[tail]
+        kept[split] = graph.split(split)[is_seen]
+        counts.append(f"{int((~is_seen).sum()):,} {split}")
     note = (
         f"{counted(new_entities, 'entity')} and {counted(new_relations, 'relation')} are not in "
         f"train; they occur in {' and '.join(counts)} triples, which are "
     )
     if not settings.drop_unseen:
         return _noted(graph, note + "kept")
+    if keeps_ids:
+        return _noted(graph, note + "removed; the names keep their ids (data.drop_unseen)", **kept)
+    # Train is read first, so its names have the lowest ids.
     names = graph.vocabulary
-    kept = Vocabulary(names.entities[:n_entities], names.relations[:n_relations])
-    graph = replace(graph, vocabulary=kept)
-    return _noted(graph, note + "removed, as are the names (data.drop_unseen)", **seen)
+    vocabulary = Vocabulary(names.entities[:n_entities], names.relations[:n_relations])
+    graph = replace(graph, vocabulary=vocabulary)
+    return _noted(graph, note + "removed, as are the names (data.drop_unseen)", **kept)
 
 
 def _column_notes(graph: Graph, columns: str) -> list[str]:
@@ -107,12 +132,13 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     values looks like that.
     """
     heads, relations, tails = (np.flatnonzero(np.bincount(column)) for column in graph.train.T)
+    release(graph.train)
     fewest, letter = min((len(tails), "t"), (len(heads), "h"))
     if len(relations) < _FEWEST_RELATIONS or len(relations) <= fewest:
         return []
     names = graph.vocabulary.relations
     both = sum(names[relation] in graph.vocabulary.entity_ids for relation in relations)
-    likely = columns.translate(str.maketrans("r" + letter, letter + "r"))
+    likely = _swapped(columns, "hrt".index(letter))
     note = (
         f"read as {columns}, there are {len(relations):,} relations but only {fewest:,} "
         f"{'tails' if letter == 't' else 'heads'}"
@@ -125,6 +151,16 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     return [f"{note}; if the columns have another order, add `--set data.columns={likely}`"]
 
 
+def _swapped(columns: str, other: int) -> str:
+    """data.columns with the relation and the head (0) or the tail (2) swapped."""
+    if "," not in columns:
+        letter = "hrt"[other]
+        return columns.translate(str.maketrans("r" + letter, letter + "r"))
+    names = columns.split(",")
+    names[1], names[other] = names[other], names[1]
+    return ",".join(names)
+
+
 def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | None:
     """A note on unusual names whose normal form is also that of another name."""
     names: Sequence[str] = getattr(vocabulary, kind)
@@ -134,9 +170,11 @@ def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | No
     n_parts = len(names) // _NAMES + 1
     for part in range(n_parts):
         groups: dict[str, tuple[int, set[str]]] = {}  # normal form: first index, names
-        for index, name in enumerate(names):
-            if is_unusual(name) and hash(form := normal(name)) % n_parts == part:
-                groups.setdefault(form, (index, set()))[1].add(name)
+        for start, text in name_texts(names):
+            some = text.split("\n") if is_unusual(f"\n{text}\n") else ()
+            for index, name in enumerate(some, start):
+                if is_unusual(f"\n{name}\n") and hash(form := normal(name)) % n_parts == part:
+                    groups.setdefault(form, (index, set()))[1].add(name)
         for name in names if groups else ():
             if name in groups:
                 groups[name][1].add(name)

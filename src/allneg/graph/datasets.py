@@ -135,7 +135,7 @@ def _problem(name: str, path: Path) -> str | None:
             return None
         with split_files(path) as found:  # an archive may have been packed again
             for split, content in known.files.items():
-                problem = content.problem(found[split]) if split in found else "missing"
+                problem = content.problem(found[split][0]) if split in found else "missing"
                 if problem:
                     return f"{split}: {problem}"
     except (DataError, OSError) as error:
@@ -171,32 +171,42 @@ def _download(name: str, cache: Path) -> Path:
 
 
 def _download_files(name: str, url: str, folder: Path) -> None:
-    instead = f"put {name}.tar.xz into a folder and set ALLNEG_DATA to that folder"
+    folder.mkdir(parents=True)
+    for split in DATASETS[name].files:
+        try:
+            download(f"{url}{split}.txt", folder / f"{split}.txt")
+        except DataError as error:
+            raise DataError(
+                f"{name} could not be downloaded from {error}.\nTry again, or put {name}.tar.xz "
+                "into a folder and set ALLNEG_DATA to that folder"
+            ) from None
+
+
+def download(url: str, path: Path) -> None:
+    """Download a URL of https or http to a new file."""
     try:  # only a download needs these packages
         import pooch
         from requests import RequestException
     except ModuleNotFoundError as error:
-        raise DataError(f"to download {name}, install {error.name}; or {instead}") from None
+        raise DataError(f"{url}: a download needs {error.name}; install {error.name}") from None
     pooch.get_logger().setLevel("WARNING")
     options = {
         "timeout": _TIMEOUT,
         "headers": {"Accept-Encoding": "identity"},
         "hooks": {"response": _check_redirect},  # called for each answer
     }
-    registry = {f"{split}.txt": None for split in DATASETS[name].files}
-    downloads = pooch.create(folder, url, registry=registry, retry_if_failed=_RETRIES)
-    for file in registry:
-        # pooch reports each block to the progress bar, which is where an endless one stops.
-        downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, **options)
-        try:
-            downloads.fetch(file, downloader=downloader)
-        except (RequestException, ValueError, DataError) as error:
-            # The cause of a failed connection is more readable than its wrapper.
-            reason = getattr(error.args[0], "reason", error) if error.args else error
-            raise DataError(
-                f"{name} could not be downloaded from {url}{file}: {reason}.\n"
-                f"Try again, or {instead}"
-            ) from None
+    downloads = pooch.create(
+        path.parent, url, registry={path.name: None}, urls={path.name: url},
+        retry_if_failed=_RETRIES,
+    )  # fmt: skip
+    # pooch reports each block to the progress bar, which is where an endless one stops.
+    downloader = pooch.HTTPDownloader(_SizeLimit(), 1 << 18, **options)
+    try:
+        downloads.fetch(path.name, downloader=downloader)
+    except (RequestException, ValueError, DataError) as error:
+        # The cause of a failed connection is more readable than its wrapper.
+        reason = getattr(error.args[0], "reason", error) if error.args else error
+        raise DataError(f"{url}: {reason}") from None
 
 
 def _check_redirect(response: Any, **_: object) -> None:

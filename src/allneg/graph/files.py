@@ -26,14 +26,19 @@ from pathlib import Path
 from typing import IO, Any, Self, TypeAlias, cast
 
 from allneg.errors import DataError, printable
+from allneg.graph.blocks import Block, Found, keep_relations
 from allneg.graph.graph import SPLITS
-from allneg.graph.lines import Block, read_lines
+from allneg.graph.lines import read_json_lines, read_lines
+from allneg.graph.neo4j import neo4j_files
+from allneg.graph.rdf import read_n_triples, read_rdf
+from allneg.graph.tables import read_feather, read_parquet
 from allneg.recipe import Data
 
 Opener: TypeAlias = Callable[[], IO[bytes]]
 Wrapper: TypeAlias = Callable[[IO[bytes]], Any]
-# A reader yields the names in a stream: (stream, file name for messages, settings, notes).
-Reader: TypeAlias = Callable[[IO[bytes], str, Data, list[str]], Iterator[Block]]
+# A reader yields the names in a stream; `Found` gets what else it finds:
+# (stream, file name for messages, settings, found).
+Reader: TypeAlias = Callable[[IO[bytes], str, Data, Found], Iterator[Block]]
 # A member of an archive: name, size, reason to refuse it, how to open it (None for a folder).
 _Member: TypeAlias = tuple[str, int, str | None, Opener | None]
 
@@ -42,7 +47,19 @@ FORMATS: dict[str, Reader] = {
     ".txt": partial(read_lines, "\t"),
     ".tsv": partial(read_lines, "\t"),
     ".csv": partial(read_lines, ","),
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".nt": read_n_triples,
+    ".ttl": partial(read_rdf, "TURTLE"),
+    ".nq": partial(read_rdf, "N_QUADS"),
+    ".trig": partial(read_rdf, "TRIG"),
+    ".rdf": partial(read_rdf, "RDF_XML"),
+    ".owl": partial(read_rdf, "RDF_XML"),
+    ".parquet": read_parquet,
+    ".feather": read_feather,
+    ".arrow": read_feather,
 }
+_TABLES = (".parquet", ".feather", ".arrow")
 COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 # What reading a damaged or incomplete file raises.
@@ -93,15 +110,20 @@ class TripleFile:
                 raise DataError(f"{self.where}: cannot be read ({error.strerror})") from None
             raise DataError(f"{self.where}: damaged or cut off ({error}); get it again") from None
 
-    def blocks(self, settings: Data, notes: list[str]) -> Iterator[Block]:
-        """The names in the file, block by block; `notes` gets what was changed."""
+    def blocks(self, settings: Data, found: Found) -> Iterator[Block]:
+        """The names in the file, block by block; `found` gets what was changed."""
         with self.stream() as stream:
-            yield from FORMATS[self.suffix](stream, self.where, settings, notes)
+            blocks = FORMATS[self.suffix](stream, self.where, settings, found)
+            yield from keep_relations(blocks, self.where, settings, found)
 
     def sha256(self) -> str:
         """The hash of the decompressed bytes."""
         with self.stream() as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+Files: TypeAlias = dict[str, list[TripleFile]]
+NAMES = ("entities", "relations")
 
 
 def file_sha256(path: Path) -> str:
@@ -123,14 +145,19 @@ def decompressed(open_raw: Opener, name: str, wrap: Wrapper | None = None) -> It
         yield wrap(stream) if wrap else stream
 
 
-def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
-    """The files of a folder, by split."""
+def folder_files(folder: Traversable, where: str) -> Files:
+    """The files of a folder, by split; "" for parts of one list of triples.
+
+    Each split is a file or a folder of parts. "entities" and "relations" are tables of names, for
+    triples of ids; "nodes" are files of Neo4j.
+    """
     try:
         entries = {entry.name: entry for entry in folder.iterdir()}
     except OSError as error:
         raise DataError(f"{where}: cannot be read ({error.strerror})") from None
     files = {name: entry for name, entry in entries.items() if entry.is_file()}
-    if entries and not files:
+    folders = {name: _STEMS[name] for name in entries if name in _STEMS and name not in files}
+    if entries and not files and "train" not in folders.values():
         raise DataError(
             f"{where}: no train file in it, only folders{_examples(entries)}; choose one of them"
         )
@@ -142,7 +169,45 @@ def folder_files(folder: Traversable, where: str) -> dict[str, TripleFile]:
         # Files inside a zipped package have no size, but are small.
         return TripleFile.named(f"{where}/{name}", lambda: file.open("rb"), 0)
 
-    return {split: triple_file(name) for split, name in choose_splits(files, where).items()}
+    found: Files = {}
+    for name, split in folders.items():
+        found[split] = _parts(Path(where, name))
+    names = {kind: [f"{kind}{end}" for end in _TABLES if f"{kind}{end}" in files] for kind in NAMES}
+    if all(names.values()):
+        found |= {kind: [triple_file(paths[0])] for kind, paths in names.items()}
+    if "train" not in found:
+        others = files.keys() - {path for paths in names.values() for path in paths}
+        parts = sorted(filter(_is_part, others), key=_natural)
+        has_train = any(_SPLIT_FILE.fullmatch(name) for name in files)
+        if parts and not has_train:
+            return {"": [triple_file(name) for name in parts], **found}
+        if not has_train and (neo4j := neo4j_files(map(triple_file, sorted(files)))):
+            return neo4j
+        chosen = choose_splits(files, where)
+        return {split: [triple_file(name)] for split, name in chosen.items()} | found
+    return {split: found[split] for split in (*SPLITS, *NAMES) if split in found}
+
+
+def _parts(folder: Path) -> list[TripleFile]:
+    """The files of a split that is a folder of parts."""
+    names = sorted((path.name for path in folder.iterdir()), key=_natural)
+    parts = [_loose_file(folder / name, f"{folder}/{name}") for name in names if _is_part(name)]
+    if not parts:
+        raise DataError(f"{folder}: no parts in it, such as part-0.parquet{_examples(names)}")
+    return parts
+
+
+def _is_part(name: str) -> bool:
+    """Is a file a part, as Spark, Dask and DuckDB name them?"""
+    plain = name.lower().removesuffix(_compression(name))
+    is_table = plain.endswith(_TABLES)
+    is_hidden = name.startswith((".", "_"))
+    return not is_hidden and (is_table or (name[:4] == "part" and plain.endswith(tuple(FORMATS))))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts part.10 after part.9."""
+    return [(int(text), "") if text.isdecimal() else (0, text) for text in re.split(r"(\d+)", name)]
 
 
 def _loose_file(path: Path, where: str) -> TripleFile:
@@ -185,14 +250,14 @@ def _examples(names: Iterable[str]) -> str:
 
 
 @contextmanager
-def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
+def split_files(path: Path) -> Iterator[Files]:
     """The files of a folder or an archive by split, open in this context; "" is a single file."""
     suffix = next((suffix for suffix in ARCHIVES if path.name.lower().endswith(suffix)), None)
     if path.is_dir():
         yield folder_files(path, str(path))
         return
     if suffix is None:
-        yield {"": _loose_file(path, str(path))}
+        yield {"": [_loose_file(path, str(path))]}
         return
     try:
         with ExitStack() as stack:
@@ -200,7 +265,7 @@ def split_files(path: Path) -> Iterator[dict[str, TripleFile]]:
             # A .gz member may be larger than its header states, so its bytes are counted.
             limit = partial(_LimitedStream, path=path, allowed=_allowed(path))
             yield {
-                split: TripleFile.named(f"{path}:{name}", *members[name], limit)
+                split: [TripleFile.named(f"{path}:{name}", *members[name], limit)]
                 for split, name in choose_splits(members, str(path)).items()
             }
     except (*DAMAGE, ValueError, struct.error) as error:  # the last two: of invalid fields
@@ -282,6 +347,9 @@ class _LimitedStream(io.RawIOBase):
         block = self.read(len(buffer))
         buffer[: len(block)] = block
         return len(block)
+
+    def seekable(self) -> bool:
+        return self.stream.seekable()
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self.stream.seek(offset, whence)

@@ -1,7 +1,7 @@
 """A knowledge graph as ids: three splits of triples over one vocabulary."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -59,6 +59,8 @@ class Graph:
     valid: Triples  # may be empty
     test: Triples  # may be empty
     notes: tuple[str, ...] = ()  # what the reader changed or found unusual
+    labels: Mapping[str, str] = field(default_factory=dict)  # readable names, by name
+    weights: npt.NDArray[np.float32] | None = None  # of the triples of train in the loss
 
     @property
     def n_entities(self) -> int:
@@ -72,6 +74,11 @@ class Graph:
         if name not in SPLITS:
             raise RecipeError(f"there is no split {printable(name)}; use {', '.join(SPLITS)}")
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
+
+    def shown(self, name: str) -> str:
+        """A name for people to read: with its label, if it has one."""
+        label = self.labels.get(name)
+        return name if label is None else f"{label} ({name})"
 
     @cached_property
     def categories(self) -> tuple[str, ...]:

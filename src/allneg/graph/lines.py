@@ -1,35 +1,47 @@
 """Lines of text → names: exact, in bounded memory, with file and line number in every error.
 
-A regular block (three non-empty fields per line) is split as a whole. Any other block is read
-line by line, which locates the error or skips what may be skipped.
+A regular block (the same number of non-empty fields per line) is split as a whole. Any other block
+is read line by line, which locates the error or skips what may be skipped.
 """
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import IO, TypeAlias
+from typing import IO, Any
 
 import numpy as np
 
 from allneg.errors import DataError, RecipeError, printable
+from allneg.graph.blocks import (
+    BadRows,
+    Block,
+    Column,
+    Fields,
+    Found,
+    Layout,
+    as_list,
+    as_weights,
+    checked,
+    find_layout,
+    layout_of_letters,
+    need_layout,
+    note_weights,
+    weight_problem,
+)
 from allneg.recipe import Data
+from allneg.recipe.parts import columns_mistake
 
-Block: TypeAlias = tuple[list[str], list[str], list[str]]  # heads, relations, tails
-
+_USUAL = Layout(0, 1, 2)
 _BLOCK = 1 << 22  # bytes per read
 _LONGEST_LINE = 1 << 20  # bytes; bounds the memory
+_FEWEST_LINES = 10  # for judging whether the first line is a header
 _BOM = b"\xef\xbb\xbf"
-_COLUMN_NAMES = {
-    "head": "h", "relation": "r", "tail": "t", "subject": "h", "predicate": "r", "object": "t",
-    "h": "h", "r": "r", "t": "t", "source": "h", "type": "r", "target": "t",
-    "from": "h", "rel": "r", "to": "t",
-}  # fmt: skip
 _NOTES = {
     "bom": "removed the byte order mark",
     "header": "skipped the first line, which names the columns",
     "blank": "skipped blank lines: {:,}",
-    "bad": "skipped bad lines (data.skip_bad_lines): {:,} ({})",
     "returns": "kept carriage returns inside names: {:,}",
 }
 _TO_TEXT = "export the triples as tab-separated text"
@@ -40,7 +52,7 @@ _MAGIC = {
     b"BZh": ("bzip2", "decompress it first"),
     b"(\xb5/\xfd": ("zstandard", "decompress it first"),
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), ("UTF-16 text", "convert it to UTF-8")),
-    b"PAR1": ("Parquet", _TO_TEXT),
+    b"PAR1": ("Parquet", "rename it to end in .parquet"),
     b"SQLite format 3": ("an SQLite database", _TO_TEXT),
     b"\x89HDF": ("HDF5", _TO_TEXT),
     b"\x89PNG": ("a picture", "choose a file of triples"),
@@ -50,34 +62,74 @@ _MAGIC = {
 }
 N_TRIPLES = re.compile(r"\s*(<[^>]*>|_:\S+)\s+<[^>]*>\s.*\.\s*")
 _SYNTAXES = {
-    "N-Triples": N_TRIPLES,
-    "Turtle": re.compile(r"\s*@?(prefix|base)\s.*", re.IGNORECASE),
-    "XML": re.compile(r"\s*<(\?xml|!DOCTYPE|rdf:).*"),
-    "JSON": re.compile(r"\s*[{\[].*"),
+    ("N-Triples", ".nt"): N_TRIPLES,
+    ("Turtle", ".ttl"): re.compile(r"\s*@?(prefix|base)\s.*", re.IGNORECASE),
+    ("XML", ".rdf"): re.compile(r"\s*<(\?xml|!DOCTYPE|rdf:).*"),
+    ("JSON", ".jsonl"): re.compile(r"\s*[{\[].*"),
 }
 
 
 def read_lines(
-    separator: str, stream: IO[bytes], where: str, settings: Data, notes: list[str]
+    separator: str, stream: IO[bytes], where: str, settings: Data, found: Found
 ) -> Iterator[Block]:
-    """The names in a file of lines, block by block; `notes` gets what was changed.
+    """The names in a file of lines, block by block; `found` gets what was changed.
 
     With tabs, every other byte belongs to a name: no quoting, no missing values, no numbers.
     With commas, a field may be quoted as in RFC 4180. A name never contains a tab, a line feed
     or a NUL.
     """
-    _check_settings(settings)
-    reader = _LineReader(separator, where, settings)
-    heads, relations, tails = (settings.columns.index(letter) for letter in "hrt")
+    check_settings(settings)
+    reader = _LineReader(separator, where, settings, found)
     for fields in reader.blocks(stream):
-        yield fields[heads::3], fields[relations::3], fields[tails::3]
-    reasons = [f"{reason}: {count:,}" for reason, count in reader.reasons.most_common()]
+        columns = [
+            Column(fields, i) if isinstance(fields, Fields) else fields[i :: reader.width]
+            for i in reader.layout
+            if i is not None
+        ]
+        weights = as_weights(as_list(columns[3])) if len(columns) > 3 else None
+        yield Block(columns[0], columns[1], columns[2], weights)
     for kind, text in _NOTES.items():
         if reader.counts[kind]:
-            notes.append(f"{where}: {text.format(reader.counts[kind], ', '.join(reasons))}")
+            found.notes.append(f"{where}: {text.format(reader.counts[kind])}")
+    if reader.bad.reasons:
+        found.notes.append(f"{where}: {reader.bad.note()}")
 
 
-def split_line(line: str, separator: str) -> tuple[list[str], str | None]:
+def read_json_lines(stream: IO[bytes], where: str, settings: Data, found: Found) -> Iterator[Block]:
+    """The names in a file with one JSON object per line."""
+    bad, layout, keys, n_lines = BadRows(settings), None, list[str](), 0
+    for block in whole_lines(stream):
+        rows: list[dict[str, Any]] = []
+        numbers = []
+        for number, line in enumerate(block.split(b"\n"), n_lines + 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if isinstance(row, dict):
+                rows.append(row)
+                numbers.append(number)
+            else:
+                text = printable(line.decode(errors="replace"))
+                message = "expected a JSON object with head, relation, tail; found"
+                bad.skip("not a JSON object", f"{where}:{number}: {message} {text}")
+        n_lines += block.count(b"\n")
+        if layout is None and rows:
+            keys = list(rows[0])
+            layout = need_layout(keys, found, where, settings)
+        if layout is not None:
+            columns = [[row.get(keys[i]) for row in rows] for i in layout if i is not None]
+            weights = columns[3] if len(columns) > 3 else None
+            yield checked(columns[:3], weights, where, numbers, bad)
+    if bad.reasons:
+        found.notes.append(f"{where}: {bad.note()}")
+
+
+def split_line(
+    line: str, separator: str, width: int = 3, layout: Layout = _USUAL
+) -> tuple[list[str], str | None]:
     """The fields of a line, and what is wrong with them, if anything."""
     if "\0" in line:
         return [], "found a NUL character (if this is UTF-16, convert it to UTF-8)"
@@ -88,18 +140,21 @@ def split_line(line: str, separator: str) -> tuple[list[str], str | None]:
             return [], f"found quotes that do not match ({error})"
     else:
         fields = line.split(separator)
-    if len(fields) != 3:
+    if len(fields) != width:
         return fields, f"found {len(fields)} field{'' if len(fields) == 1 else 's'}"
     if separator == "," and "\t" in line:
         return fields, "found a tab inside a name"
-    if "" in fields:
-        return fields, f"found an empty {('first', 'second', 'third')[fields.index('')]} field"
-    return fields, None
+    for column in sorted(layout[:3]):
+        if not fields[column]:
+            ordinal = ("first", "second", "third")[column] if column < 3 else f"{column + 1}th"
+            return fields, f"found an empty {ordinal} field"
+    return fields, None if layout.weights is None else weight_problem(fields[layout.weights])
 
 
-def _check_settings(settings: Data) -> None:
-    if sorted(settings.columns) != sorted("hrt"):
-        raise RecipeError("data.columns must be the letters h, r, t in some order, such as hrt")
+def check_settings(settings: Data) -> None:
+    """Raise a `RecipeError` if the settings of reading are not valid."""
+    if mistake := columns_mistake(settings.columns):
+        raise RecipeError(mistake)
     # An encoding must not interpret backslashes either, as unicode_escape does.
     samples = rb"\n\x41\u0041", bytes(range(128))
     try:
@@ -116,51 +171,107 @@ def _check_settings(settings: Data) -> None:
 class _LineReader:
     """Reads one file. Keeps the position and counts what it changes."""
 
-    def __init__(self, separator: str, where: str, settings: Data) -> None:
-        self.separator, self.where, self.settings = separator, where, settings
+    def __init__(self, separator: str, where: str, settings: Data, found: Found) -> None:
+        self.separator, self.where, self.settings, self.found = separator, where, settings, found
         self.line = self.offset = 0  # lines and bytes before the current block
         self.counts: Counter[str] = Counter()  # keys of _NOTES
-        self.reasons: Counter[str] = Counter()  # of bad lines that were skipped
+        self.bad = BadRows(settings)
+        letters = settings.columns if "," not in settings.columns else "hrt"
+        self.layout, self.width = layout_of_letters(letters), len(letters)
+        self.is_checked = False  # whether the first triple was looked at
 
-    def blocks(self, stream: IO[bytes]) -> Iterator[list[str]]:
-        """The fields of the file as flat lists, three fields per triple."""
-        for block in _whole_lines(stream):
+    def blocks(self, stream: IO[bytes]) -> Iterator[Fields | list[str]]:
+        """The fields of the file, `width` per triple; those of irregular lines as flat lists."""
+        for block in whole_lines(stream):
             if self.offset == 0:
                 _refuse_binary(block, self.where)
                 if block.startswith(_BOM):
                     self.counts["bom"], self.offset, block = 1, len(_BOM), block[len(_BOM) :]
-            yield self._fields(block)
-            self.line += block.count(b"\n")
-            self.offset += len(block)
+                block = self._without_header(block)
+            if block:
+                yield self._fields(block)
+                self.line += block.count(b"\n")
+                self.offset += len(block)
 
-    def _fields(self, block: bytes) -> list[str]:
+    def _without_header(self, block: bytes) -> bytes:
+        """The lines after the names of columns, if the first line has them."""
+        line, end, rest = block.partition(b"\n")
+        settings, text = (
+            self.settings,
+            line.removesuffix(b"\r").decode(self.settings.encoding, "replace"),
+        )
+        if settings.header is False or len(line) > _LONGEST_LINE:
+            return block
+        names, _ = split_line(text, self.separator)
+        layout = find_layout(names, self.where, settings)
+        if layout is None and settings.header:
+            layout = need_layout(names, self.found, self.where, settings)
+        elif layout is not None:
+            note_weights(names, layout, self.found, self.where)
+        elif self._is_unlike(names, rest):
+            self.found.notes.append(
+                f"{self.where}: the first line looks like names of columns ({text!r}), since they "
+                "occur nowhere else; if it is a triple, add `--set data.header=false`"
+            )
+            layout = self.layout
+        if layout is None:
+            return block
+        self.layout, self.width, self.counts["header"] = layout, len(names), 1
+        self.line, self.offset = 1, self.offset + len(line) + len(end)
+        return rest
+
+    def _is_unlike(self, names: list[str], rest: bytes) -> bool:
+        """Whether the first line has names that no line of its block has."""
+        if len(names) != self.width or len(set(names)) != self.width:
+            return False
+        lines = rest.decode(self.settings.encoding, "replace").split("\n")
+        rows = [row for line in lines if len(row := line.split(self.separator)) == self.width]
+        relations = {row[self.layout.relations] for row in rows}
+        # A relation per line tells nothing about the first one.
+        if len(rows) < _FEWEST_LINES or 3 * len(relations) > len(rows):
+            return False
+        return not set(names) & {field for row in rows for field in row}
+
+    def _fields(self, block: bytes) -> Fields | list[str]:
         data = block.replace(b"\r\n", b"\n") if b"\r" in block else block
         if not data.endswith(b"\n"):
             data += b"\n"
         self.counts["returns"] += data.count(b"\r")
-        regular = _is_regular(data, self.separator)
+        regular = _is_regular(data, self.separator, self.width)
         for number, line in enumerate(() if regular else data.split(b"\n"), self.line + 1):
             if len(line) > _LONGEST_LINE:
                 raise DataError(
                     f"{self.where}:{number}: a line of more than {_LONGEST_LINE:,} bytes; "
                     "is this a file of triples?"
                 )
-        separator = self.separator
         try:
             text = data.decode(self.settings.encoding)
         except UnicodeDecodeError:
             fields = self._line_by_line(self._decoded_lines(data, block))
         else:
-            fields = text.replace("\n", separator).split(separator)[:-1] if regular else []
-            if len(fields) != 3 * data.count(b"\n"):
-                fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
-        if self.line == 0 and N_TRIPLES.fullmatch("\t".join(fields[:3])):
-            # With tabs, its lines have three fields, and the dot would become part of the tail.
-            raise DataError(f"{self.where}: this is N-Triples; {_TO_TEXT}")
-        if self.line == 0 and self._is_header(fields[:3]):
-            self.counts["header"] = 1
-            del fields[:3]
+            if self.settings.encoding != "utf-8":
+                data = text.encode(errors="surrogatepass")
+            found = Fields(data, self.separator, self.width)
+            if regular and self._has_weights(found):
+                self._check_first(found.data.partition(b"\n")[0].decode())
+                return found
+            fields = self._line_by_line(enumerate(text.split("\n")[:-1], self.line + 1))
+        self._check_first("\t".join(fields[:3]))
         return fields
+
+    def _check_first(self, line: str) -> None:
+        """Raise a `DataError` if the first triple is N-Triples.
+
+        With tabs, its lines have three fields, and the dot would become part of the tail.
+        """
+        if not self.is_checked and N_TRIPLES.fullmatch(line):
+            raise DataError(f"{self.where}: this is N-Triples; rename the file to end in .nt")
+        self.is_checked = self.is_checked or bool(line)
+
+    def _has_weights(self, fields: Fields) -> bool:
+        """Whether all weights, if there is a column of them, are numbers above 0."""
+        column = self.layout.weights
+        return column is None or as_weights(as_list(Column(fields, column))) is not None
 
     def _decoded_lines(self, data: bytes, block: bytes) -> Iterator[tuple[int, str]]:
         """The lines of `data` that can be decoded, with their numbers; the others are bad lines."""
@@ -171,7 +282,7 @@ class _LineReader:
             try:
                 yield number, line.decode(encoding)
             except UnicodeDecodeError as error:
-                self._skip(
+                self.bad.skip(
                     f"not {encoding}",
                     f"{self.where}:{number}: not {encoding} at byte {offset + error.start:,} "
                     f"(0x{line[error.start]:02x}); if the file has another encoding, set it, "
@@ -186,38 +297,19 @@ class _LineReader:
             if not line.strip(" "):
                 self.counts["blank"] += 1
                 continue
-            fields, problem = split_line(line, self.separator)
+            fields, problem = split_line(line, self.separator, self.width, self.layout)
             if problem is None:
                 kept += fields
             else:
-                self._skip(
+                self.bad.skip(
                     problem,
                     f"{self.where}:{number}: expected head, relation, tail; {problem}: "
                     f"{printable(line)}; {_advice(line, self.separator)}",
                 )
         return kept
 
-    def _skip(self, reason: str, message: str) -> None:
-        """Count a bad line, or raise an error if there are too many."""
-        if (skipped := self.counts["bad"]) >= self.settings.skip_bad_lines:
-            before = f" (bad lines skipped before: {skipped:,})" if skipped else ""
-            raise DataError(message + before)
-        self.counts["bad"] += 1
-        self.reasons[reason] += 1
 
-    def _is_header(self, fields: list[str]) -> bool:
-        letters = "".join(_COLUMN_NAMES.get(name.strip().lower(), "?") for name in fields)
-        if sorted(letters) != sorted("hrt"):
-            return False
-        if letters != self.settings.columns:
-            raise DataError(
-                f"{self.where}: the columns are called {', '.join(fields)}, but data.columns is "
-                f"{self.settings.columns}; add `--set data.columns={letters}`"
-            )
-        return True
-
-
-def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+def whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Blocks that end at a line end. The last block may be one overlong, incomplete line."""
     rest = b""
     while block := stream.read(_BLOCK):
@@ -232,19 +324,19 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _is_regular(data: bytes, separator: str) -> bool:
-    """Whether every line has three non-empty plain fields and a legal length."""
+def _is_regular(data: bytes, separator: str, width: int) -> bool:
+    """Whether every line has `width` non-empty plain fields and a legal length."""
     codes = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero((codes == ord(separator)) | (codes == ord("\n")))
-    if len(ends) % 3 or b"\0" in data:
+    if len(ends) % width or b"\0" in data:
         return False
     if separator == "," and (b'"' in data or b"\t" in data):
         return False
-    kinds = codes[ends].reshape(-1, 3)
+    kinds = codes[ends].reshape(-1, width)
     return bool(
-        (kinds == [ord(separator), ord(separator), ord("\n")]).all()
+        (kinds == [*[ord(separator)] * (width - 1), ord("\n")]).all()
         and (np.diff(ends, prepend=-1) > 1).all()
-        and (np.diff(ends[2::3], prepend=-1) <= _LONGEST_LINE).all()
+        and (np.diff(ends[width - 1 :: width], prepend=-1) <= _LONGEST_LINE).all()
     )
 
 
@@ -259,9 +351,9 @@ def _refuse_binary(start: bytes, where: str) -> None:
 def _advice(line: str, separator: str) -> str:
     """What to do about a bad line."""
     expected = "tabs" if separator == "\t" else "commas"
-    for name, pattern in _SYNTAXES.items():
+    for (name, suffix), pattern in _SYNTAXES.items():
         if pattern.fullmatch(line):
-            return f"this looks like {name}: {_TO_TEXT}"
+            return f"this looks like {name}: rename the file to end in {suffix}"
     if separator == "," and line.count("\t") == 2:
         return "the fields are separated by tabs: rename the file to .tsv"
     if separator == "\t" and line.count(",") == 2 and "\t" not in line:

@@ -6,9 +6,11 @@ appears complete or not at all. The SHA-256 of its files is checked on every use
 
 import hashlib
 import json
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Self, overload
@@ -17,19 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, RecipeError
-from allneg.graph.files import TripleFile, file_sha256
+from allneg.graph.files import Files, file_sha256
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
 from allneg.paths import cache_folder, locked, remove, sync
 from allneg.recipe import Data
 
-ROWS = 1 << 20  # triples or names per step
+ROWS = 1 << 18  # triples or names per step
 _BYTES = 1 << 24  # of text per step
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 _TEMPORARY = ".tmp-"  # only our own leftovers begin like this
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
 _IDS = tuple(f"{split}.ids" for split in SPLITS)
-_FILES = (*_NAMES, *_IDS)
+_WEIGHTS, _LABELS = "weights.f32", "labels.tsv"  # empty without weights, without labels
+_FILES = (*_NAMES, *_IDS, _WEIGHTS, _LABELS)
 
 
 class MappedNames(Sequence[str]):
@@ -67,21 +70,68 @@ class MappedNames(Sequence[str]):
         return self._read(number, number + 1)
 
     def __iter__(self) -> Iterator[str]:
+        for _, text in self.texts():
+            yield from text.split("\n")
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """The names as texts, joined by line feeds; and the index of the first of each."""
         for start in range(0, len(self), ROWS):
-            yield from self._read(start, min(start + ROWS, len(self))).split("\n")
+            yield start, self._read(start, min(start + ROWS, len(self)))
 
     def _read(self, start: int, stop: int) -> str:
         """The names from `start` to `stop`, joined by line feeds."""
         text = self._text[self._ends[start] + 1 : self._ends[stop]]
         return text.tobytes().decode(errors="surrogatepass")
 
+    def lines(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all names, each followed by a line feed."""
+        return self._text[self._ends[0] + 1 : self._ends[-1] + 1]
+
+
+def name_texts(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The names as blocks of text, joined by line feeds; and the index of the first of each."""
+    if isinstance(names, MappedNames):
+        yield from names.texts()
+        return
+    for start in range(0, len(names), ROWS):
+        yield start, "\n".join(names[start : start + ROWS])
+
 
 def append_names(path: Path, names: Iterable[str]) -> None:
     """Append names to a file, which is created if missing."""
-    rest = iter(names)
     with path.open("ab") as file:
+        if isinstance(names, MappedNames):
+            file.write(names.lines().data)
+            return
+        rest = iter(names)
         while some := list(islice(rest, ROWS)):
             file.write("".join(name + "\n" for name in some).encode(errors="surrogatepass"))
+
+
+def label_lines(labels: Mapping[str, str]) -> Iterator[str]:
+    """Lines of name, tab, label; a label has no tab and no line feed."""
+    return (f"{name}\t{label}" for name, label in labels.items())
+
+
+class LabelFile(Mapping[str, str]):
+    """The labels in a file of such lines, which is read when it is first used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        lines = (line.partition("\t") for line in MappedNames.open(self._path))
+        return {name: label for name, _, label in lines}
+
+    def __getitem__(self, name: str) -> str:
+        return self._labels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
 
 def map_triples(path: Path) -> Triples:
@@ -89,6 +139,12 @@ def map_triples(path: Path) -> Triples:
     if not path.stat().st_size:
         return np.empty((0, 3), dtype=np.int64)
     return np.memmap(path, dtype="<i8", mode="c").reshape(-1, 3)
+
+
+def release(triples: Triples) -> None:
+    """Forget the pages of mapped triples until they are used again."""
+    if isinstance(triples, np.memmap) and (mapping := getattr(triples, "_mmap", None)) is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> None:
@@ -99,6 +155,7 @@ def write_triples(path: Path, triples: Triples, skip: npt.ArrayLike = ()) -> Non
             first, last = np.searchsorted(skipped, (start, start + ROWS))
             kept = np.delete(triples[start : start + ROWS], skipped[first:last] - start, axis=0)
             file.write(kept.astype("<i8").tobytes())
+    release(triples)
 
 
 def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
@@ -110,9 +167,7 @@ def without_rows(triples: Triples, rows: npt.NDArray[np.int64]) -> Triples:
     return map_triples(path)
 
 
-def cached_graph(
-    name: str, files: Mapping[str, TripleFile], settings: Data, read: Callable[[Path], Graph]
-) -> Graph:
+def cached_graph(name: str, files: Files, settings: Data, read: Callable[[Path], Graph]) -> Graph:
     """The graph of these files, mapped from the cache; one process makes it by `read`."""
     try:
         graphs = cache_folder() / "graphs"
@@ -137,12 +192,16 @@ def cached_graph(
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _key(name: str, files: Mapping[str, TripleFile], settings: Data) -> str:
+def _key(name: str, files: Files, settings: Data) -> str:
     """A hash of the text and of how it is read."""
     options = asdict(settings)
     del options["name"], options["store"]
     # Notes contain file names, so the same text under another path is another graph.
-    texts = [(split, file.where, file.suffix, file.sha256()) for split, file in files.items()]
+    texts = [
+        (split, file.where, file.suffix, file.sha256())
+        for split, parts in files.items()
+        for file in parts
+    ]
     content = json.dumps([_FORMAT_VERSION, name, texts, options], sort_keys=True)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
@@ -168,6 +227,9 @@ def _write(folder: Path, graph: Graph, key: str) -> None:
     append_names(folder / _NAMES[1], graph.vocabulary.relations)
     for file, split in zip(_IDS, SPLITS, strict=True):
         write_triples(folder / file, graph.split(split))
+    weights = np.empty(0) if graph.weights is None else graph.weights
+    (folder / _WEIGHTS).write_bytes(weights.astype("<f4").tobytes())
+    append_names(folder / _LABELS, label_lines(graph.labels))
     manifest = {
         "format_version": _FORMAT_VERSION,
         "key": key,
@@ -192,7 +254,10 @@ def _load(folder: Path) -> Graph | str:
         entities, relations = (MappedNames.open(folder / file) for file in _NAMES)
         train, valid, test = (map_triples(folder / file) for file in _IDS)
         vocabulary, notes = Vocabulary(entities, tuple(relations)), tuple(manifest["notes"])
-        return Graph(manifest["name"], vocabulary, train, valid, test, notes)
+        labels = LabelFile(folder / _LABELS)
+        weights = np.fromfile(folder / _WEIGHTS, dtype="<f4").astype(np.float32, copy=False)
+        given = weights if len(weights) else None
+        return Graph(manifest["name"], vocabulary, train, valid, test, notes, labels, given)
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
     except (ValueError, TypeError, KeyError, RecursionError):

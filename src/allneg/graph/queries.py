@@ -25,6 +25,7 @@ class Queries:
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
     answer: Tensor  # int64 (B,)
+    weight: Tensor | None = None  # float32 (B,): of their triples, if these have weights
 
     @classmethod
     def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Self:
@@ -41,9 +42,9 @@ class Queries:
     def __len__(self) -> int:
         return len(self.entity)
 
-    def __getitem__(self, part: slice) -> Self:
-        columns = (self.side, self.entity, self.relation, self.answer)
-        return type(self)(*(column[part] for column in columns))
+    def __getitem__(self, part: slice | Tensor) -> Self:
+        columns = (self.side, self.entity, self.relation, self.answer, self.weight)
+        return type(self)(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
 
     def distinct(self) -> tuple[Tensor, Tensor]:
         """Where each run of equal queries begins, (G,), and the run of each query, (B,)."""
@@ -57,8 +58,10 @@ class Queries:
         return replace(self, side=1 - self.side, entity=self.answer, answer=self.entity)
 
 
-def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Queries]:
-    """Both queries of every triple, all in one random order.
+def batches(
+    triples: Tensor, size: int, generator: Generator, weights: Tensor | None = None
+) -> Iterator[Queries]:
+    """Both queries of every triple, all in one random order; `weights` are those of triples.
 
     A batch holds queries for both sides: on WN18RR, batches with one side each cost .007 of MRR.
     """
@@ -68,11 +71,13 @@ def batches(triples: Tensor, size: int, generator: Generator) -> Iterator[Querie
     for many in order.split(size * max(1, _GATHERED // size)):
         side = many // n
         # No copy of all triples is made: they may be mapped from disk.
-        head, relation, tail = triples.index_select(0, many % n).T.contiguous().unbind(0)
+        rows = many % n
+        head, relation, tail = triples.index_select(0, rows).T.contiguous().unbind(0)
         tails = side == 0
         known, answer = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        columns = (column.split(size) for column in (side, known, relation, answer))
-        yield from map(Queries, *columns)
+        columns = [side, known, relation, answer]
+        columns += [] if weights is None else [weights.index_select(0, rows)]
+        yield from map(Queries, *(column.split(size) for column in columns))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from allneg.graph.graph import SPLITS, Triples, Vocabulary, first_indices, tripl
 from allneg.recipe import Data
 
 Shares: TypeAlias = Mapping[str, tuple[float, float]]  # by relation: valid, test
-_Split: TypeAlias = tuple[dict[str, Triples], Vocabulary, list[str]]  # splits, names, notes
 
 # Odd numbers. The last two and the shifts are the finalizer of SplitMix64 (Steele et al., 2014).
 _COLUMNS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
@@ -29,12 +28,17 @@ _MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 
 
 def split_triples(
-    triples: Triples, names: Vocabulary, settings: Data, relation_shares: Shares | None = None
-) -> _Split:
-    """The three splits, each in file order, with new ids; and notes.
+    triples: Triples,
+    names: Vocabulary,
+    settings: Data,
+    relation_shares: Shares | None = None,
+    keeps_ids: bool = False,
+) -> tuple[dict[str, Triples], Vocabulary, list[str], npt.NDArray[np.int64]]:
+    """The three splits, each in file order, names, notes, and the rows that became train.
 
     `relation_shares` replaces the shares of valid and test for some relations. Copies of a triple
-    are in the same split. Ids are in the order of first appearance, train first.
+    are in the same split. Unless `keeps_ids`, ids are new: in the order of first appearance, train
+    first.
     """
     (keys,) = triple_keys([triples], len(names.entities), len(names.relations))
     _, first, copy_of = np.unique(keys, return_index=True, return_inverse=True)
@@ -49,7 +53,8 @@ def split_triples(
     is_first[first_indices(triples[:, [0, 2]].reshape(-1)) // 2] = True
     n_kept = int((is_first[first] & (split > 0)).sum())
     split[is_first[first]] = 0
-    parts = [triples[split[copy_of] == number] for number in range(len(SPLITS))]
+    rows = [np.flatnonzero(split[copy_of] == number) for number in range(len(SPLITS))]
+    parts = [triples[some] for some in rows]
     sizes = ", ".join(f"{name} {len(part):,}" for name, part in zip(SPLITS, parts, strict=True))
     total = counted(len(triples), "triple")
     notes = [f"one file of {total}, split by a hash and seed {settings.split_seed}: {sizes}"]
@@ -58,9 +63,10 @@ def split_triples(
             f"{counted(n_kept, 'triple')} chosen for valid or test {'is' if n_kept == 1 else 'are'}"
             " in train: the first of an entity or a relation"
         )
-    renumbered, names = _renumbered(np.concatenate(parts), names)
-    ends = np.cumsum([len(part) for part in parts])[:-1]
-    return dict(zip(SPLITS, np.split(renumbered, ends), strict=True)), names, notes
+    if not keeps_ids:
+        renumbered, names = _renumbered(np.concatenate(parts), names)
+        parts = np.split(renumbered, np.cumsum([len(part) for part in parts])[:-1])
+    return dict(zip(SPLITS, parts, strict=True)), names, notes, rows[0]
 
 
 def _shares(names: Vocabulary, settings: Data, changed: Shares) -> npt.NDArray[np.float64]:

@@ -9,8 +9,9 @@ from allneg.graph.clean import cleaned
 from allneg.graph.files import split_files
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.mapped import append_names
-from allneg.graph.read import read_graph, read_in_memory
-from allneg.graph.split import Shares, split_triples
+from allneg.graph.number import read_files
+from allneg.graph.read import read_graph
+from allneg.graph.split import Shares
 from allneg.paths import remove, sync
 from allneg.recipe import Data
 
@@ -27,11 +28,10 @@ def split_file(path: Path, out: Path, settings: Data, relation_shares: Shares) -
     with split_files(path) as files:
         if "" not in files:
             raise DataError(f"{path}: an archive that is already split; pass one file of triples")
-        splits, names, notes = read_in_memory(files, settings)
-    if not len(splits[""]):
-        raise DataError(f"{path}: it has no triples; train needs at least one")
-    parts, names, found = split_triples(splits[""], names, settings, relation_shares)
-    graph = cleaned(path.name, parts, names, notes + found, settings)
+        read = read_files(files, settings)
+    if read.weights is not None:
+        raise DataError(f"{path}: has weights, which are not written; train on the file itself")
+    graph = cleaned(path.name, read, settings, relation_shares)
     temporary = out.with_name(f".tmp-{os.getpid()}-{out.name}")
     try:
         temporary.mkdir(parents=True)

@@ -16,8 +16,10 @@ MESH_FORM = re.compile(f"{_ROWS}(,{_BATCH})?|{_BATCH}(,{_ROWS})?")
 class Data:
     """The triples, and how to read them."""
 
-    name: str = "countries"  # name of a known dataset, or a path
-    columns: str = "hrt"  # order of head, relation, tail in a line
+    name: str = "countries"  # name of a known dataset, a path, or a URL
+    columns: str = "hrt"  # order of head, relation, tail (and weight, w), or names: a,b,c
+    weight: str | None = None  # name of the column with the weights of triples in the loss
+    header: bool | None = None  # whether text begins with column names; None: found out
     encoding: str = "utf-8"  # of text files: UTF-8 or another superset of ASCII
     skip_bad_lines: int = 0  # maximum number of bad lines to skip per file
     valid_share: float = 0.1  # share of a single file that becomes valid
@@ -25,7 +27,24 @@ class Data:
     split_seed: int = 0  # seed for the split of a single file
     drop_unseen: bool = False  # drop valid and test triples with entities that are not in train
     keep_duplicates: bool = False  # keep triples that occur twice in a split
+    keep_relations: str | None = None  # names, separated by commas; None: all
+    keep_literals: bool = False  # RDF: keep texts and numbers as entities
+    keep_blank_nodes: bool = False  # RDF: keep nodes without a name
+    keep_types: bool = False  # RDF: keep rdf:type
+    language: str = "en"  # of labels, where there are several
     store: Literal["auto", "memory", "disk"] = "auto"  # where ids are; auto: disk if large
+
+
+def columns_mistake(columns: str) -> str | None:
+    """What data.columns must be, if it is something else."""
+    names = columns.split(",")
+    is_order = sorted(columns) in (sorted("hrt"), sorted("hrtw"))
+    if is_order or (len(names) == len(set(names)) == 3 and all(names)):
+        return None
+    return (
+        "data.columns must be the letters h, r, t in some order, such as hrt, with w for weights, "
+        "or three names, such as subject,predicate,object"
+    )
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,10 @@ def _meant(word: str, names: Iterable[str]) -> str:
 def _clashes(recipe: Recipe) -> Iterator[str]:
     """Settings that are valid alone but do not fit together, one message per problem."""
     data, model, hardware = recipe.data, recipe.model, recipe.hardware
-    if sorted(data.columns) != sorted("hrt"):
-        yield "data.columns must be the letters h, r, t in some order, such as hrt"
+    if mistake := parts.columns_mistake(data.columns):
+        yield mistake
+    if data.weight is not None and "w" in data.columns and "," not in data.columns:
+        yield "data.weight and the w in data.columns both name the weights; set only one of them"
     if data.valid_share + data.test_share >= 1:
         yield "data.valid_share and data.test_share must be less than 1 together"
     kind = registered("model.name")[model.name]

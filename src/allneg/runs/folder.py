@@ -20,13 +20,14 @@ from filelock import Timeout
 from allneg import __version__
 from allneg.errors import DataError, RecipeError, ResourceError, RunError, printable
 from allneg.graph.graph import SPLITS, Graph, Vocabulary
-from allneg.graph.mapped import MappedNames
+from allneg.graph.mapped import LabelFile, MappedNames, label_lines
 from allneg.hardware import find_device
 from allneg.recipe import Hardware, Recipe
 from allneg.runs import disk, files, plain
 
 _LOCK = ".lock"
 _TRIPLES = "triples.safetensors"
+LABELS = "labels.tsv"  # only if the graph has labels
 GRAPH_FILES = ("entities.txt", "relations.txt", _TRIPLES)
 _HOLDER_BYTES = 1 << 10  # of .holder, which names the process that trains
 _LARGE = 1 << 25  # bytes; a larger file of names stays on the disk
@@ -193,16 +194,30 @@ def write_graph(folder: Path, graph: Graph) -> dict[str, Any]:
     if not isinstance(graph.train, np.memmap):
         # Half the bytes. The triples of a large graph are mapped, and stay 64 bits wide.
         splits = {name: triples.to(torch.int32) for name, triples in splits.items()}
+    if graph.weights is not None:
+        splits["weights"] = torch.from_numpy(graph.weights)
     files.write_tensors(folder / _TRIPLES, splits)
-    return {name: files.checksum(folder / name) for name in GRAPH_FILES}
+    written = [*GRAPH_FILES]
+    if graph.labels:
+        lines = (f"{line}\n".encode() for line in label_lines(graph.labels))
+        files.write_parts(folder / LABELS, lines)
+        written.append(LABELS)
+    return {name: files.checksum(folder / name) for name in written}
+
+
+def graph_files(folder: Path) -> dict[str, Any]:
+    """The files of a run's graph and their checksums."""
+    recorded: Any = files.read_json(folder / "run.json").get("files")
+    if not files.are_checksums(recorded) or recorded.keys() - {LABELS} != set(GRAPH_FILES):
+        raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
+    checksums: dict[str, Any] = recorded
+    return checksums
 
 
 def read_graph(folder: Path) -> Graph:
     """The graph of a run, after checking that files have their checksums and ids have names."""
     about = files.read_json(folder / "run.json")
-    recorded: Any = about.get("files")
-    if not files.are_checksums(recorded) or recorded.keys() != set(GRAPH_FILES):
-        raise RunError(f"{folder / 'run.json'}: does not list the run's files; damaged")
+    recorded = graph_files(folder)
     files.check_files(folder, recorded)
     names = Vocabulary(
         _read_names(folder / "entities.txt"), tuple(_read_names(folder / "relations.txt"))
@@ -213,7 +228,14 @@ def read_graph(folder: Path) -> Graph:
             raise RunError(f"{folder / _TRIPLES}: has no split {name}, or not as ids")
     # int64 triples are not copied: they stay on the disk until they are used.
     train, valid, test = (splits[name].numpy().astype(np.int64, copy=False) for name in SPLITS)
-    graph = Graph(about["data"], names, train, valid, test)
+    weights = splits.get("weights")
+    if weights is not None and (weights.dtype != torch.float32 or len(weights) != len(train)):
+        raise RunError(f"{folder / _TRIPLES}: its weights do not fit its triples; damaged")
+    graph = Graph(
+        about["data"], names, train, valid, test,
+        labels=LabelFile(folder / LABELS) if LABELS in recorded else {},
+        weights=None if weights is None else weights.numpy(),
+    )  # fmt: skip
     if not _has_valid_ids(graph):
         raise RunError(f"{folder / _TRIPLES}: has ids that the vocabulary does not have; damaged")
     if not len(train):

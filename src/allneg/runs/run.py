@@ -3,7 +3,8 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,25 +14,30 @@ import torch
 from torch import Tensor
 
 from allneg.errors import RecipeError, RunError
+from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
+from allneg.models.ensemble import Ensemble
 from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
 from allneg.runs import checkpoint, disk, files, plain
 from allneg.runs.folder import (
     GRAPH_FILES,
+    LABELS,
     claim,
     environment,
+    graph_files,
     is_free,
     read_graph,
     training_lock,
     write_graph,
 )
-from allneg.runs.shards import StoredTensor, opened
+from allneg.runs.shards import StoredTensor, joined_bytes, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
 FORMAT_VERSION = 2
+UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
     "finished": "its weights are missing; copy them from a backup, or train again",
@@ -45,7 +51,29 @@ _NO_REPORT = {
 _COPIED = (
     "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
 )  # fmt: skip
+RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of an ensemble."""
+
+    name: str  # the folder of its run
+    recipe: Recipe
+    spread: float  # of its scores, see `Ensemble`
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "spread": self.spread, "recipe": self.recipe.to_tables()}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Self:
+        """A member in run.json; a `ValueError` or a `RecipeError` if it is none."""
+        match content:
+            case {"name": str(name), "spread": float(spread), "recipe": dict(recipe)}:
+                if 0 < spread < math.inf:
+                    return cls(name, Recipe.from_saved(recipe), spread)
+        raise ValueError("not a member of an ensemble")
 
 
 @dataclass(frozen=True)
@@ -53,9 +81,11 @@ class Run:
     """One training on disk. The folder holds the triples, so it can be used on any machine."""
 
     folder: Path
-    recipe: Recipe
+    recipe: Recipe  # of an ensemble: that of its first member
     writes: bool = True  # False in processes that leave metrics and status to rank zero
     id: str | None = None  # SHA-256 of run.json, which every checkpoint names; None in format 1
+    members: tuple[Member, ...] = ()  # of an ensemble
+    is_trainable: bool = True
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
@@ -70,7 +100,7 @@ class Run:
             about |= {"recipe": recipe.fixed_tables(), "files": checksums}
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        return cls(folder, recipe, id=_hash(about))
+        return cls(folder, recipe, id=about_hash(about))
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
@@ -89,10 +119,10 @@ class Run:
         version = about.get("format_version")
         if type(version) is not int or not isinstance(about.get("data"), str):
             raise RunError(f"{path}: has no format_version or no data; damaged")
-        if not 1 <= version <= FORMAT_VERSION:
+        if not 1 <= version <= UNTRAINED_VERSION:
             raise RunError(
-                f"{folder}: format version {version}, and this allneg reads up to {FORMAT_VERSION};"
-                " install a newer allneg"
+                f"{folder}: format version {version}, and this allneg reads up to "
+                f"{UNTRAINED_VERSION}; install a newer allneg"
             )
         recipe = _read_recipe(folder / "recipe.toml")
         if version == 1:  # such a run records neither its recipe nor, in checkpoints, its id
@@ -105,7 +135,9 @@ class Run:
             raise RunError(str(error)) from None
         if changes:
             raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
-        return cls(folder, recipe, writes, _hash(about))
+        if version == FORMAT_VERSION:
+            return cls(folder, recipe, writes, about_hash(about))
+        return cls(folder, recipe, writes, about_hash(about), _read_members(about, path), False)
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This run with other settings, of those that may change; nothing is written yet."""
@@ -129,16 +161,45 @@ class Run:
 
     @property
     def model(self) -> Model:
-        return make_model(self.recipe)
+        if not self.members:
+            return make_model(self.recipe)
+        recipes = [member.recipe for member in self.members]
+        reciprocal = [recipe.model.reciprocal for recipe in recipes]
+        spreads = [member.spread for member in self.members]
+        return Ensemble.of([make_model(recipe) for recipe in recipes], reciprocal, spreads)
+
+    @property
+    def model_name(self) -> str:
+        """complex, for example, or ensemble: complex, rotate."""
+        names = ", ".join(member.recipe.model.name for member in self.members)
+        return f"ensemble: {names}" if names else self.recipe.model.name
+
+    @property
+    def reciprocal(self) -> bool:
+        """Whether head queries have relation rows of their own."""
+        return bool(self.members) or self.recipe.model.reciprocal
 
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, after checking that they fit recipe and graph."""
         self.need_weights()
         found = checkpoint.load_best(self.folder / "checkpoints", self.id)
         self.check_shapes(found)
+        found = {
+            name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+            for name, tensor in found.items()
+        }
         shard = Shard.whole(self.graph.n_entities)
         rows = found["entities"], found["relations"]
-        return Tables(*rows, shard, self.recipe.model.reciprocal, found.get("shared"))
+        return Tables(*rows, shard, self.reciprocal, found.get("shared"))
+
+    @contextlib.contextmanager
+    def stored_tables(self) -> Iterator[dict[str, StoredTensor]]:
+        """The best weights so far, after the same checks, to be read in blocks."""
+        self.need_weights()
+        kinds = checkpoint.verify(checkpoint.last_folder(self.folder / "checkpoints"), self.id)
+        with opened(kinds.get("best", kinds["tables"])) as tensors:
+            self.check_shapes(tensors)
+            yield tensors
 
     def need_weights(self) -> None:
         """Raise a `RunError` if a run has ended without weights."""
@@ -150,7 +211,7 @@ class Run:
         self, found: Mapping[str, Tensor | StoredTensor], n_entities: int | None = None
     ) -> None:
         """Raise a `RunError` unless tables have their shapes; `n_entities` is that of a shard."""
-        n_relations = self.graph.n_relations * (2 if self.recipe.model.reciprocal else 1)
+        n_relations = self.graph.n_relations * (2 if self.reciprocal else 1)
         rows = self.graph.n_entities if n_entities is None else n_entities
         expected: dict[str, tuple[int, ...]] = {
             "entities": (rows, self.model.entity_width),
@@ -163,7 +224,9 @@ class Run:
             if have != shape:
                 raise RunError(f"{self.folder}: {name} in the weights are {have}, not {shape}")
         dtypes = {tensor.dtype for tensor in found.values()}
-        if dtypes not in ({torch.float32}, {torch.float64}):
+        small = [] if self.is_trainable else [torch.bfloat16]
+        allowed = [torch.float32, torch.float64, *small]
+        if dtypes not in [{dtype} for dtype in allowed]:
             kinds = ", ".join(sorted(map(str, dtypes)))
             raise RunError(f"{self.folder}: the weights are {kinds}, not torch.float32")
 
@@ -178,6 +241,12 @@ class Run:
             return Report.from_json(files.read_json(path, files.LARGE))
         except TypeError:
             raise RunError(f"{path}: not a report; `allneg evaluate` ranks again") from None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration in the report; None if there is none, as in runs of earlier versions."""
+        found = self.report.calibration if self.has_report else {}
+        return Calibration.from_json(found) if found else None
 
     @property
     def has_report(self) -> bool:
@@ -267,9 +336,16 @@ class Run:
         return training_lock(self.folder)
 
 
-def _hash(about: Mapping[str, Any]) -> str:
+def about_hash(about: Mapping[str, Any]) -> str:
     """The SHA-256 of the content of run.json: the run's recipe, and its names and triples."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _read_members(about: Mapping[str, Any], path: Path) -> tuple[Member, ...]:
+    try:
+        return tuple(map(Member.from_json, about["members"]))
+    except (KeyError, TypeError, ValueError, RecipeError):
+        raise RunError(f"{path}: does not list the members of an ensemble; damaged") from None
 
 
 def _read_recipe(path: Path) -> Recipe:
@@ -304,36 +380,29 @@ def best_of(entries: Iterable[Mapping[str, Any]]) -> tuple[float | None, int | N
 
 
 def export(run: Run, out: Path) -> None:
-    """Write the best weights to `out`, a .safetensors file, or the whole run to `out`, a folder.
+    """Write the whole run to `out`, a new folder, as one process would have written it.
 
     Only one block of rows is in memory at a time, however many processes trained the run.
     """
-    if not plain.is_utf8(out):
-        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
-    if plain.exists(out):
-        raise RecipeError(f"{out}: already exists; choose another --out")
+    check_absent(out)
     run.need_weights()
     last = checkpoint.last_folder(run.folder / "checkpoints")
     kinds = checkpoint.verify(last, run.id)
     with opened(kinds["tables"]) as tensors:
         run.check_shapes(tensors)
-    if out.suffix == ".safetensors":
-        with files.write_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-        _join(kinds.get("best", kinds["tables"]), out)
-        return
-    # A run as one process would have written it.
     target = out / "checkpoints" / last.name
     with files.write_errors(out):
         target.mkdir(parents=True)
     with files.removed_on_error(out):
         for kind, shards in kinds.items():
-            _join(shards, target / f"{kind}.safetensors")
+            files.need_bytes(target, sum(path.stat().st_size for path in shards))
+            with opened(shards) as tensors:
+                files.write_parts(target / f"{kind}.safetensors", joined_bytes(tensors))
         _copy_small(last / "state.json", target)
         checksums = {path.name: files.checksum(path) for path in target.iterdir()}
         checkpoint.write_manifest(target, checksums, run.id)
         files.write_text(target.parent / "last", f"{last.name}\n")
-        for name in GRAPH_FILES:
+        for name in graph_files(run.folder):
             _copy(run.folder / name, out / name)
         for name in _COPIED:
             if plain.exists(run.folder / name):
@@ -342,12 +411,12 @@ def export(run: Run, out: Path) -> None:
         files.sync(out.parent)
 
 
-def _join(shards: list[Path], out: Path) -> None:
-    """Write one safetensors file from several, atomically."""
-    files.need_bytes(out.parent, sum(path.stat().st_size for path in shards))
-    with opened(shards) as tensors:
-        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-        files.write_parts(out, files.tensor_bytes(about, lambda name: tensors[name].blocks()))
+def check_absent(out: Path) -> None:
+    """Raise a `RecipeError` unless `out` can be the name of something new."""
+    if not plain.is_utf8(out):
+        raise RecipeError(f"{out}: not a name in UTF-8; choose another --out")
+    if plain.exists(out):
+        raise RecipeError(f"{out}: already exists; choose another --out")
 
 
 def _copy_small(path: Path, folder: Path) -> None:

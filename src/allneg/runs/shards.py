@@ -16,7 +16,8 @@ from torch import Tensor
 
 from allneg.errors import RunError, printable
 from allneg.runs import plain
-from allneg.runs.files import DTYPES, read_errors, read_tensors
+from allneg.runs.disk import Bytes
+from allneg.runs.files import DTYPES, read_errors, read_tensors, tensor_bytes
 from allneg.scoring.distributed import Group
 
 _NAME = re.compile(r"(tables|optimizer|best)(?:-(\d+)-of-(\d+))?\.safetensors")
@@ -129,3 +130,9 @@ def opened(paths: Iterable[Path]) -> Iterator[dict[str, StoredTensor]]:
                 if not tensor.is_consistent:
                     raise RunError(f"{path}: {printable(name)} has a type or shape of another run")
         yield tensors
+
+
+def joined_bytes(tensors: Mapping[str, StoredTensor]) -> Iterator[Bytes]:
+    """The bytes of one safetensors file with all rows."""
+    about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    return tensor_bytes(about, lambda name: tensors[name].blocks())

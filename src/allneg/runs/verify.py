@@ -6,13 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from allneg.errors import AllnegError, RunError
-from allneg.evaluation import evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import (
+    Calibration,
+    calibrate,
+    evaluate,
+    evaluate_baselines,
+    selection_protocol,
+)
+from allneg.graph.queries import SIDES
 from allneg.runs import checkpoint, plain, shards
 from allneg.runs.folder import is_free, leftovers
 from allneg.runs.run import Run, best_of
+from allneg.scoring import Tables
 
 _TRIES = 5  # for files that a running training may be changing
+_RATE_TOLERANCE = 0.05  # difference of calibrated probabilities, likewise
 _TOLERANCE = 1e-3  # difference of means that another device or kernel may cause
 
 
@@ -24,8 +35,9 @@ class Check:
     wrong: str | None  # None: nothing
 
 
-def verify(folder: Path, rank: bool = False) -> list[Check]:
+def verify(folder: Path | str, rank: bool = False) -> list[Check]:
     """Check every file of a run; with `rank`, also rank again and compare with the report."""
+    folder = Path(folder)
     run = Run.open(folder)
     checks: dict[str, Callable[[], object]] = {
         "recipe": lambda: run.recipe,
@@ -110,12 +122,24 @@ def _check_leftovers(run: Run) -> None:
 def _check_ranks(run: Run) -> None:
     stored, settings = run.report, run.recipe.evaluation
     split, rules = stored.protocol["split"], selection_protocol(settings)
-    new = evaluate(run.model, run.tables(), run.graph, split, rules, settings.block).to_json()
+    tables = run.tables()
+    new = evaluate(run.model, tables, run.graph, split, rules, settings.block).to_json()
     new["baselines"] = evaluate_baselines(run.graph, split, rules) if stored.baselines else {}
+    new.pop("calibration")
+    if stored.calibration:
+        _check_calibration(run, Calibration.from_json(stored.calibration), tables)
     for name, old in stored.to_json().items():
         if name in new and not _agree(old, new[name], stored.count):
             numbers = f"{old}, but {new[name]}" if isinstance(old, (int, float)) else "different"
             raise RunError(f"{run.folder / 'report.json'}: {name} is {numbers} when ranked again")
+
+
+def _check_calibration(run: Run, old: Calibration, tables: Tables) -> None:
+    new, margins = calibrate(run.model, tables, run.graph), -np.geomspace(1e-3, 10, 20)
+    for side in SIDES:
+        if new is None or abs(new(side, margins) - old(side, margins)).max() > _RATE_TOLERANCE:
+            path = run.folder / "report.json"
+            raise RunError(f"{path}: the calibration is different when it is learned again")
 
 
 def _agree(old: Any, new: Any, count: int) -> bool:

@@ -5,7 +5,7 @@ An entity is penalised once per query in which it occurs, so rare entities are p
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from allneg.kernels.fused import power_gradients
 from allneg.models import Model
 from allneg.recipe import Regularizer as Settings
 from allneg.scoring.tables import BatchRows
+
+Share: TypeAlias = float | Tensor  # of queries in a batch: the same for all, or (B,)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Regularizer(ABC):
         """The unweighted penalty of each triple, differentiable: (B, W), (B, V), (B, W) -> (B,)."""
 
     def backward(
-        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+        self, model: Model, rows: BatchRows, queries: Queries, share: Share, losses: Tensor
     ) -> None:
         """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients."""
         head, tail = rows.entity, rows.answer
@@ -47,8 +49,9 @@ class Regularizer(ABC):
         if self.uses_queries and rows.shared is not None:
             relation = model.combine(relation, rows.shared)
         penalty = self.penalty(model, head, relation, tail)
-        penalty.backward(torch.full_like(penalty, share * self.weight))
-        losses.add_(penalty.detach(), alpha=share * self.weight)
+        factor = torch.zeros_like(penalty) + share * self.weight
+        penalty.backward(factor)
+        losses.add_(factor * penalty.detach())
 
 
 class PowerSum(Regularizer):
@@ -63,9 +66,9 @@ class PowerSum(Regularizer):
         return total
 
     def backward(
-        self, model: Model, rows: BatchRows, queries: Queries, share: float, losses: Tensor
+        self, model: Model, rows: BatchRows, queries: Queries, share: Share, losses: Tensor
     ) -> None:
-        if model.separate_roles and not self.reciprocal:
+        if isinstance(share, Tensor) or (model.separate_roles and not self.reciprocal):
             super().backward(model, rows, queries, share, losses)
             return
         head, relation, tail = rows.entity, rows.relation, rows.answer

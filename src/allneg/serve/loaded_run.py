@@ -18,7 +18,8 @@ from allneg.errors import DataError, Diverged, ResourceError, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
-from allneg.predict.predictor import Answers, Calibration, Predictor
+from allneg.predict.predictor import Predictor
+from allneg.predict.results import Answers
 from allneg.runs import Run
 from allneg.serve import schemas
 from allneg.serve.server import ApiError
@@ -41,15 +42,15 @@ class LoadedRun:
         self.relation_counts: list[int] = counts.tolist()  # facts in train
         self.entity_index = NameIndex(self.vocabulary.entities, self.facts.degree, labels)
         self.relation_index = NameIndex(self.vocabulary.relations, counts, {})
-        rows = predictor.tables.entities.detach()
-        self.vectors = EntityVectors(predictor.model.coordinates(rows))
-        self.calibration = Calibration.fit(predictor)
+        self.vectors = predictor.vectors
+        self.calibration = predictor.calibration
         self.report = run.report if run.has_report else None
         self.points: dict[str, list[list[float]]] = {}  # of maps, by method
 
     @classmethod
     def load(cls, folder: Path, id: str, labels: Mapping[str, str], device: str) -> LoadedRun:
-        return cls(id, Run.open(folder), Predictor.load(folder, device), labels)
+        run = Run.open(folder)
+        return cls(id, run, Predictor.load(folder, device), {**run.graph.labels, **labels})
 
     def entity_id(self, name: str) -> int:
         return _id("entity", name, self.vocabulary.entity_ids, self.entity_index)
@@ -62,10 +63,17 @@ class LoadedRun:
 
     @property
     def card(self) -> schemas.ModelCard:
-        graph, model, report = self.graph, self.run.recipe.model, self.report
+        graph, model, report = self.graph, self.run.model, self.report
         metrics = self.run.metrics()
         return schemas.ModelCard(
-            *(self.id, graph.name, model.name, model.dim, graph.n_entities, graph.n_relations),
+            *(
+                self.id,
+                graph.name,
+                self.run.model_name,
+                model.dim,
+                graph.n_entities,
+                graph.n_relations,
+            ),
             *(len(graph.train), len(graph.valid), len(graph.test)),
             report.mrr if report else None,
             dict(report.hits) if report else None,
@@ -99,28 +107,22 @@ class LoadedRun:
         self, query: tuple[Side, str, str], answers: Answers, seconds: float
     ) -> schemas.Predicted:
         """The response to a query (side of the answer, known entity, relation)."""
-        pairs = zip(answers.predictions, self.calibrated(answers), strict=True)
         rows = [
             schemas.EntityAnswer(
-                rank, self.labels.get(p.entity), p.score, p.probability, rate, p.known, p.entity
+                *(rank, self.labels.get(p.entity), p.score, p.share, p.calibrated, p.known),
+                p.entity,
             )
-            for rank, (p, rate) in enumerate(pairs, 1)
+            for rank, p in enumerate(answers.predictions, 1)
         ]
         description = self.calibration.description if self.calibration else None
         return schemas.Predicted(query_for(*query), rows, seconds, description)
-
-    def calibrated(self, answers: Answers) -> Sequence[float | None]:
-        """The calibrated probability of each answer; None without a calibration."""
-        if self.calibration is None:
-            return [None] * len(answers.predictions)
-        return self.calibration([p.score - answers.logsumexp for p in answers.predictions])
 
     def relations_between(self, head: str, tail: str, k: int, new: bool) -> schemas.Predicted:
         """The best relations between two entities. There is no calibration for them."""
         self.entity_id(head), self.entity_id(tail)
         began = time.perf_counter()
         rows = [
-            schemas.RelationAnswer(rank, None, p.score, p.probability, None, p.known, p.relation)
+            schemas.RelationAnswer(rank, None, p.score, p.share, None, p.known, p.relation)
             for rank, p in enumerate(self.predictor.relations(head, tail, k, new), 1)
         ]
         question = schemas.Query(head, None, tail)
@@ -165,29 +167,6 @@ def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
         text = f"no {kind} is called {printable(name)}"
         raise ApiError(f"unknown_{kind}", text, index.close_names(name))
     return ids[name]
-
-
-class EntityVectors:
-    """The vectors of all entities: (N, W). Similarity is their cosine."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows, self.norms = rows, rows.norm(dim=1).clamp(min=1e-12)
-
-    @torch.no_grad()
-    def nearest(self, entity: int, k: int) -> list[tuple[int, float]]:
-        """The `k` entities most similar to one, without itself, and their cosines."""
-        cosines = (self.rows @ self.rows[entity]) / self.norms[entity] / self.norms
-        cosines[entity] = -torch.inf
-        best, ids = cosines.topk(min(k, len(cosines) - 1))
-        return list(zip(ids.tolist(), best.tolist(), strict=True))
-
-    @torch.no_grad()
-    def similarities(self, entity: int, others: list[int]) -> list[float]:
-        """The cosine of one entity with each of the others."""
-        ids = torch.tensor([entity, *others], device=self.rows.device)
-        units = self.rows[ids] / self.norms[ids].unsqueeze(1)
-        cosines: list[float] = (units[1:] @ units[0]).tolist()
-        return cosines
 
 
 @torch.no_grad()

@@ -92,7 +92,7 @@ class Answer(Schema):
     rank: int
     label: str | None
     score: float
-    probability: float
+    share: float  # the softmax of the scores
     calibrated: float | None
     known: str | None
 

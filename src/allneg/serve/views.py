@@ -173,10 +173,11 @@ def _predicted_facts(run: LoadedRun, name: str, groups: dict[Group, Others]) -> 
         for relation, direction in islice(groups, _MAX_QUERIES)
     ]
     found = []
-    answers = run.predictor.ask(queries, k=3, new=True)
+    answers = run.predictor.answers(queries, k=3, new=True)
     for (side, _, relation), answer in zip(queries, answers, strict=True):
-        for prediction, calibrated in zip(answer.predictions, run.calibrated(answer), strict=True):
-            probability = prediction.probability if calibrated is None else calibrated
+        for prediction in answer.predictions:
+            rate = prediction.calibrated
+            probability = prediction.share if rate is None else rate
             if probability >= _MIN_PROBABILITY and prediction.entity != name:
                 triple = _triple(name, relation, prediction.entity, side == "tail")
                 found.append((probability, triple))

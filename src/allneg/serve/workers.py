@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from allneg.graph.queries import Side
-from allneg.predict.predictor import Answers
+from allneg.predict.results import Answers
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 
@@ -97,7 +97,7 @@ class Batcher:
     async def _answer(self, kind: Kind, batch: list[Request]) -> None:
         (run, k, new), queries = kind, [query for query, _ in batch]
         try:
-            found = await self._workers.run(lambda: run.predictor.ask(queries, k, new))
+            found = await self._workers.run(lambda: run.predictor.answers(queries, k, new))
         except Exception as error:
             for _, future in batch:
                 if not future.done():

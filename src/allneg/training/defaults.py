@@ -95,7 +95,7 @@ def _sized_for_cpu(
     if plain.training.epochs * _epoch_seconds(plain, graph, 0) < min(_SHORT, limit):
         return plain
     cheapest, n_distinct = math.inf, _n_distinct_queries(graph)
-    for found in _cpu_candidates(base, settings):
+    for found in _cpu_candidates(base, settings, graph):
         seconds = _epoch_seconds(found, graph, n_distinct)
         if seconds * _LEAST_EPOCHS <= limit:
             epochs = min(int(limit / seconds), found.training.epochs)
@@ -105,7 +105,9 @@ def _sized_for_cpu(
     return best.with_settings({"training.epochs": _LEAST_EPOCHS, **settings})
 
 
-def _cpu_candidates(base: list[str], settings: Mapping[str, object]) -> Iterator[Recipe]:
+def _cpu_candidates(
+    base: list[str], settings: Mapping[str, object], graph: Graph
+) -> Iterator[Recipe]:
     """Recipes from the most to the least thorough, without those that do not fit the settings."""
     recipe = _recipe(base, settings)
     ways = [
@@ -115,7 +117,7 @@ def _cpu_candidates(base: list[str], settings: Mapping[str, object]) -> Iterator
         ["loss.negatives=shared", f"loss.n_negatives={_NEGATIVES}",
          f"training.batch_size={_NEGATIVES}"],
     ]  # fmt: skip
-    if recipe.loss.name != "softmax":
+    if recipe.loss.name != "softmax" or graph.weights is not None:
         del ways[0]
     for way in ways:
         for dim in _CPU_DIMS:

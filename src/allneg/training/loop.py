@@ -11,7 +11,13 @@ import torch
 from torch import Generator
 
 from allneg.errors import Diverged, Interrupted, ResourceError
-from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import (
+    Report,
+    calibrate,
+    evaluate,
+    evaluate_baselines,
+    selection_protocol,
+)
 from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_settings
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
@@ -23,6 +29,7 @@ from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
 from allneg.training.checkpointer import Checkpointer
 from allneg.training.forecast import Forecast
+from allneg.training.interrupt import interruptible
 from allneg.training.launch import StepDecision
 from allneg.training.trainer import Trainer
 
@@ -33,18 +40,18 @@ _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finit
 def fit(
     run: Run,
     callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    stopped_by: Callable[[], int] | None = None,
     split: str = "test",
 ) -> Report | None:
     """Train a run from its last checkpoint to its end, and return the report on a split.
 
     If the split is empty, the report is on valid; without valid it is None. `stopped_by` returns
     the number of a received signal, or 0. After a signal, the run is saved and `Interrupted` is
-    raised. A resumed run equals an uninterrupted one. It is an error if another process trains
-    the run.
+    raised. Without `stopped_by`, Ctrl-C saves the run and raises `KeyboardInterrupt`. A resumed
+    run equals an uninterrupted one. It is an error if another process trains the run.
     """
-    with run.locked():
-        return run_training(run, callbacks, stopped_by, split)
+    with run.locked(), interruptible(stopped_by) as stop:
+        return run_training(run, callbacks, stop, split)
 
 
 def run_training(
@@ -58,18 +65,22 @@ def run_training(
     if (status := run.status)["state"] == "diverged":
         # The optimizer's state is lost, so training cannot continue as the recipe specifies.
         raise Diverged(status.get("reason", "it has diverged; lower optimizer.learning_rate"))
-    hardware = run.recipe.hardware
+    hardware, report, callbacks = run.recipe.hardware, None, callbacks or Callbacks()
     with torch_settings(hardware) as device, using(hardware.engine), torch.enable_grad():
         reset_peak(device)
+        callbacks.on_run(run)
         try:
             with device_errors(device, _need_less(run.recipe), _REMEDY):
-                loop = _Loop(run, device, callbacks or Callbacks(), StepDecision(world, stopped_by))
+                loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by))
                 loop.train()
-                return loop.finish(split)
+                report = loop.finish(split)
         except ResourceError as error:
             with contextlib.suppress(ResourceError):  # the disk may also be full
                 run.set_status("failed", reason=str(error))
             raise
+        finally:
+            callbacks.on_end(report)
+    return report
 
 
 class _Loop:
@@ -107,7 +118,9 @@ class _Loop:
             self.state = replace(self.state, epoch=epoch, step=0, loss=0.0)
             metrics = {"epoch": epoch, "loss": float(total) / n_steps, "rate": rate}
             total.zero_()
-            self.checkpointer.add_metrics({**metrics, **self._evaluate(), "seconds": self.seconds})
+            entry = {**metrics, **self._evaluate(), "seconds": self.seconds}
+            self.checkpointer.add_metrics(entry)
+            self.callbacks.on_epoch(entry)
             is_last = epoch == self.recipe.training.epochs or self._is_done()
             if is_last or self.world.max(self.world.is_rank_zero and self.checkpointer.is_due()):
                 self._save(required=is_last)
@@ -176,6 +189,9 @@ class _Loop:
         if report is not None and has_baselines:
             rules = selection_protocol(self.recipe.evaluation)
             report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
+            if self.world.size == 1:  # else `Predictor.calibration` learns it from whole tables
+                found = calibrate(self.trainer.model, self.trainer.tables, self.graph)
+                report = replace(report, calibration=found.to_json() if found else {})
         state = self._with_costs()
         best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)

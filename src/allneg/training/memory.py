@@ -58,6 +58,9 @@ class MemoryPlan:
 
     captured: bool = False  # a captured step also keeps its memory during rankings
     host: Mapping[str, int] = field(default_factory=dict)  # of the host, where tables are there
+    mesh: Mesh = _SINGLE
+    gpu: str | None = None  # its name, if the plan is for one that need not be here
+    available: int | None = None  # bytes of the device
 
     @property
     def peak(self) -> int:
@@ -73,8 +76,13 @@ class MemoryPlan:
         phases = {"training": "training.micro_batch or loss.block", "ranking": "evaluation.block"}
         return phases[max(phases, key=lambda phase: sum(getattr(self, phase).values()))]
 
+    @property
+    def fits(self) -> bool | None:
+        """Whether the device has enough memory; None if that is unknown."""
+        return None if self.available is None else self.peak <= self.available
+
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "peak": self.peak}
+        return {**vars(self), "mesh": str(self.mesh), "peak": self.peak, "fits": self.fits}
 
 
 def plan(
@@ -100,6 +108,7 @@ def plan(
     return MemoryPlan(
         device=str(device),
         path=str(execution),
+        mesh=mesh,
         kept={
             **({} if on_host else learnt),
             "triples and their order": counts.train * 5 * _ID,

@@ -1,14 +1,14 @@
 """`train` and `resume`: one call for a whole training."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
-from allneg.graph.read import check_source, read_graph
+from allneg.graph.read import check_source, read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
@@ -18,33 +18,44 @@ from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
 from allneg.scoring import Shard
-from allneg.training.callbacks import Callbacks
+from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
 from allneg.training.execution import ExecutionPlan
+from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.trackers import tracker
+from allneg.training.trainer import check_weights
 
 
 def train(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
     out: str | Path | None = None,
-    callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    progress: bool = False,
+    track: str | Sequence[str] = (),
+    callbacks: Callbacks | Sequence[Callbacks] = (),
+    stopped_by: Callable[[], int] | None = None,
     watch: Callbacks | None = None,
 ) -> Run:
-    """Train on `data`, the name of a known dataset or a path, and return the finished run.
+    """Train on `data`, anything that `read_graph` takes, and return the finished run.
 
     Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
     override the recipe or the defaults; `data` and `model` override both. The run is written to
     `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
-    restarts them after a failure, they continue it. `watch` is an earlier name of `callbacks`.
+    restarts them after a failure, they continue it.
+
+    `progress` prints lines on stderr. `track` names trackers: tensorboard, wandb, mlflow. Ctrl-C
+    saves the run and raises `KeyboardInterrupt`; with `stopped_by`, a function that returns the
+    number of a received signal or 0, `Interrupted` is raised instead. `watch` is an earlier name
+    of `callbacks`.
     """
+    own = combined(callbacks if watch is None else watch, progress, track)
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
@@ -57,25 +68,26 @@ def train(
         raise UsageError("torchrun may restart this training; give --out so that it can continue")
     given = {"--out": out, **plan.to_settings()}
     with join_processes(plan.hardware, given) as world, contextlib.ExitStack() as stack:
-        callbacks = (callbacks or watch or Callbacks()) if world.is_rank_zero else Callbacks()
+        own = own if world.is_rank_zero else Callbacks()
 
         def create() -> None:
             nonlocal folder, plan
             if not is_ours(folder):
-                graph = read_graph(plan.data.name, plan.data)
+                graph = read_graph(data, plan.data)
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
                 for line in graph.notes:
-                    callbacks.on_message(line)
+                    own.on_message(line)
                 if plan.training.average and not len(graph.valid):
                     raise RecipeError(
                         f"training.average needs valid triples; {graph.name} has none"
                     )
+                check_weights(plan, graph)
                 Shard.of(graph.n_entities, world)
                 mesh = Mesh(world.rows.size, world.batch.size)
                 ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 needed = check_memory(plan, graph, device, mesh)
-                callbacks.on_message(_describe(plan, graph, needed.peak))
+                own.on_message(_describe(plan, graph, needed.peak))
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
@@ -85,7 +97,8 @@ def train(
         world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
-        run_training(run, callbacks, stopped_by, world=world)
+        with interruptible(stopped_by) as stop:
+            run_training(run, own, stop, world=world)
     return run
 
 
@@ -94,19 +107,24 @@ def resume(
     *,
     mesh: str | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
-    callbacks: Callbacks | None = None,
-    stopped_by: Callable[[], int] = lambda: 0,
+    progress: bool = False,
+    track: str | Sequence[str] = (),
+    callbacks: Callbacks | Sequence[Callbacks] = (),
+    stopped_by: Callable[[], int] | None = None,
 ) -> Run:
     """Continue a run with the processes that were started; a finished run does not change.
 
     Without `mesh`, the mesh of the recipe is used if its number of processes is the same.
     `settings` change the recipe: how long to train, and the hardware. With them, a finished run
-    continues, too.
+    continues, too. The other arguments are those of `train`.
     """
-    opened = Run.open(folder)
+    own, opened = combined(callbacks, progress, track), Run.open(folder)
     run = opened.with_settings(settings)
     if opened.finished and run.recipe == opened.recipe:
         return run
+    if not opened.is_trainable:
+        what = "an ensemble" if opened.members else "a copy with bfloat16 weights"
+        raise RecipeError(f"{folder}: {what} is not trained; resume the runs it was made from")
     hardware, size = run.recipe.hardware, n_processes()
     find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
@@ -123,16 +141,26 @@ def resume(
                 run.write_recipe()
 
         world.on_rank_zero(lock)
-        callbacks = callbacks if callbacks is not None and world.is_rank_zero else Callbacks()
+        own = own if world.is_rank_zero else Callbacks()
         if changed:
             now = Mesh.of(mesh, size)
-            callbacks.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
-        run_training(run, callbacks, stopped_by, world=world)
+            own.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
+        with interruptible(stopped_by) as stop:
+            run_training(run, own, stop, world=world)
     return run
 
 
+def combined(
+    callbacks: Callbacks | Sequence[Callbacks], progress: bool, track: str | Sequence[str]
+) -> Callbacks:
+    """One object that calls these callbacks, those of `progress` and the trackers."""
+    given = [callbacks] if isinstance(callbacks, Callbacks) else list(callbacks)
+    names = [track] if isinstance(track, str) else track
+    return AllCallbacks([*given, *[ProgressLines()] * progress, *map(tracker, names)])
+
+
 def planned(
-    data: str | Path,
+    data: Any,
     *,
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
@@ -145,6 +173,7 @@ def planned(
     and the device.
     """
     check_source(data)
+    name = source_name(data)
     where, tables = "recipe", {}
     if isinstance(recipe, Recipe):
         tables = recipe.to_tables()
@@ -153,9 +182,9 @@ def planned(
     given = parse_settings(settings)
     if recipe is None:
         tables = _default_tables(model, given, graph)
-    if (other := given.get("data", {}).get("name", str(data))) != str(data):
-        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {str(data)!r}")
-    tables = merged(merged(tables, given), {"data": {"name": str(data)}})
+    if (other := given.get("data", {}).get("name", name)) != name:
+        raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
+    tables = merged(merged(tables, given), {"data": {"name": name}})
     if model is not None:
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)

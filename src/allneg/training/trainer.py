@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.graph.queries import KnownAnswers, Queries, batches
 from allneg.kernels import dot
@@ -23,7 +24,7 @@ from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
 from allneg.scoring.groups import contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
-from allneg.scoring.regularizers import make_regularizer
+from allneg.scoring.regularizers import Share, make_regularizer
 from allneg.scoring.tables import MULTIPLE, BatchRows
 from allneg.training.capture import CapturedStep
 from allneg.training.execution import ExecutionPlan
@@ -60,6 +61,10 @@ class Trainer:
         self.known: KnownAnswers | None = None  # answers known in train
         if self.plan.needs_known:
             self.known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
+        self.weights: Tensor | None = None  # (n,): of the triples of train
+        if graph.weights is not None:
+            check_weights(recipe, graph)
+            self.weights = torch.from_numpy(graph.weights).to(device)
         self.class_weights: Tensor | None = None  # (N,)
         if recipe.loss.class_weights:
             self.class_weights = class_weights(graph).to(device)
@@ -75,13 +80,13 @@ class Trainer:
         if self.recipe.loss.grouped:
             assert self.known is not None
             return math.ceil(len(self.known.keys) / size), self.known.batches(size, generator)
-        return math.ceil(2 * len(triples) / size), batches(triples, size, generator)
+        n_batches = math.ceil(2 * len(triples) / size)
+        return n_batches, batches(triples, size, generator, self.weights)
 
     def step(self, queries: Queries, generator: Generator) -> Tensor:
-        """Learn from a batch. Returns its loss plus penalty, which a later step may overwrite.
+        """Learn from a batch; returns its loss plus penalty, which a later step may overwrite.
 
-        On a CPU, a batch whose loss is not finite changes nothing. On a GPU this is not checked,
-        because the check would wait for the GPU.
+        On a CPU, a batch whose loss is not finite changes nothing. A GPU would have to wait for it.
         """
         sample = NegativeSample()
         if self.plan.draws_sample:
@@ -107,19 +112,22 @@ class Trainer:
         weight = self._uniform_weight
         if n != len(weight):
             weight = torch.full((n,), 1 / n, device=weight.device)
+        share: Share = 1 / n
+        if queries.weight is not None:
+            weight = share = queries.weight / queries.weight.sum()
         if self.plan.weighs_queries:
             weight = self.query_weights(queries)
         if self.plan.splits_batch:
-            return self._gradients_in_parts(queries, sample, weight)
-        total = self._add_gradients(self.tables, queries, sample, weight, 1 / n)
-        return total + self._distil(queries, sample, weight) if self.distils else total
+            return self._gradients_in_parts(queries, sample, weight, share)
+        total = self._add_gradients(self.tables, queries, sample, weight, share)
+        return total + self._distil(queries, sample, weight, share) if self.distils else total
 
     def _gradients_in_parts(
-        self, queries: Queries, sample: NegativeSample, weight: Tensor
+        self, queries: Queries, sample: NegativeSample, weight: Tensor, share: Share
     ) -> Tensor:
         """As `gradients`, for this process's queries, and some of them at a time."""
         n, size = len(queries.entity), self.plan.queries
-        (start, stop), share = self.world.batch.part(n), 1 / n
+        start, stop = self.world.batch.part(n)
         if start == stop:
             # With fewer queries than processes, this process joins all sums with weight 0.
             start, stop, weight, share = 0, 1, torch.zeros_like(weight), 0.0
@@ -127,14 +135,15 @@ class Trainer:
         for first in range(start, stop, size):
             part = slice(first, min(first + size, stop))
             some = queries[part], sample[part], weight[part]
-            values.append(self._add_gradients(self.tables, *some, share))
+            of_part = share[part] if isinstance(share, Tensor) else share
+            values.append(self._add_gradients(self.tables, *some, of_part))
         total = torch.stack(values).sum()
         if self.world.batch.size > 1:
             self._sum_gradients(total)
         return total
 
     def _add_gradients(
-        self, tables: Tables, queries: Queries, sample: NegativeSample, weight: Tensor, share: float
+        self, tables: Tables, queries: Queries, sample: NegativeSample, weight: Tensor, share: Share
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
@@ -171,11 +180,13 @@ class Trainer:
         self._scatter(tables, rows, queries, candidates.ids, d_candidates)
         return losses.sum()
 
-    def _distil(self, queries: Queries, sample: NegativeSample, weight: Tensor) -> Tensor:
+    def _distil(
+        self, queries: Queries, sample: NegativeSample, weight: Tensor, share: Share
+    ) -> Tensor:
         """Add the gradients of self-distillation; returns the losses of student and divergence."""
         student, n = pruned(self.tables), len(self.tables.shard)
         both, factor = (self.tables, student), self.recipe.loss.distillation * weight
-        total = self._add_gradients(student, queries, sample, weight, 1 / len(weight))
+        total = self._add_gradients(student, queries, sample, weight, share)
         rows = [tables.gather(queries) for tables in both]
         vectors = [self._query(some, queries, sample) for some in rows]
         entities = [tables.entities.detach()[:n] for tables in both]
@@ -278,6 +289,8 @@ class Trainer:
             # Counts start at 4 for a pair that occurs once, as in RotatE's code.
             count = self.known.counts(queries) + self.known.counts(queries.other_side()) + 6
             weight = count.float().rsqrt()
+        if queries.weight is not None:
+            weight = weight * queries.weight
         return weight / weight.sum()
 
     def begin_epoch(self, state: State) -> float:
@@ -356,13 +369,24 @@ class Trainer:
             self.best = {name: tensor.to(device) for name, tensor in best.items()}
 
 
+def check_weights(recipe: Recipe, graph: Graph) -> None:
+    """Raise a `RecipeError` if triples have weights and the recipe cannot use them."""
+    if graph.weights is not None and recipe.loss.grouped:
+        raise RecipeError(
+            f"loss.grouped does not work with weights of triples, which {graph.name} has; "
+            "add `--set loss.grouped=false`"
+        )
+
+
 def class_weights(graph: Graph) -> Tensor:
     """DURA's weights (Zhang et al., 2020) of queries by their answer: (N,).
 
     .1, plus .9 times an entity's frequency in train relative to that of the most frequent one.
     """
-    ends = torch.from_numpy(graph.train[:, [0, 2]]).flatten()
-    count = torch.bincount(ends, minlength=graph.n_entities).float()
+    ends, weights = torch.from_numpy(graph.train[:, [0, 2]]).flatten(), None
+    if graph.weights is not None:
+        weights = torch.from_numpy(graph.weights).repeat_interleave(2)
+    count = torch.bincount(ends, weights, graph.n_entities).float()
     return 0.1 + 0.9 * count / count.max().clamp(min=1)
 
 

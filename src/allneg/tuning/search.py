@@ -1,8 +1,10 @@
 """A search: every trial of a space runs once, in any number of processes that see its folder."""
 
+from __future__ import annotations
+
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,22 +12,54 @@ from typing import Any
 
 from filelock import Timeout
 
-from allneg.errors import DataError, Interrupted, UsageError
+from allneg.errors import DataError, Diverged, Interrupted, OutOfMemoryError, UsageError
 from allneg.evaluation import Report
 from allneg.graph import read_graph
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.recipe import Mesh
+from allneg.recipes import find_recipe
 from allneg.runs import plain
 from allneg.runs.checkpoint import State
 from allneg.runs.files import write_errors, write_json
-from allneg.tuning.space import STATES, Space, Trial, TrialStatus
-from allneg.tuning.study import JOURNAL, Study, rungs
+from allneg.training.interrupt import interruptible
+from allneg.tuning.progress import search_lines
+from allneg.tuning.space import STATES, Space, Trial, TrialStatus, read_space
+from allneg.tuning.study import JOURNAL, Study, rungs, write_plot
 from allneg.tuning.trial_folder import TrialCallbacks, TrialFolder, data_hash
 
 SCHEMA_VERSION = 1
 _POLL_SECONDS = 0.5  # while other processes run the remaining trials
+
+
+def search(
+    space: str | Path,
+    *,
+    out: str | Path,
+    trials: int | None = None,
+    halving: bool = False,
+    settings: Iterable[str] | Mapping[str, object] = (),
+    progress: bool = False,
+    stopped_by: Callable[[], int] | None = None,
+) -> Search:
+    """Run a trial for every combination of the settings in [search] of `space`.
+
+    `space` is a file, or a shipped space such as search/paper-grid. If a setting has a range,
+    Optuna suggests as many as `trials`; `halving` stops bad ones early. Every trial runs once: the
+    same call continues an interrupted search, or shares one with other processes. The best trial
+    is the first of `statuses()` of the result; a search never ranks test. `progress` and
+    `stopped_by` are as in `train`.
+    """
+    made = Search(read_space(find_recipe(space), settings), Path(out), trials, halving)
+    with interruptible(stopped_by) as stop:
+        on_poll = search_lines(made) if progress else lambda: None
+        made.run(stop, on_poll)
+        on_poll()
+    with contextlib.suppress(UsageError):  # matplotlib is optional
+        write_plot(made.space, made.statuses(), made.out / "search.svg")
+    made.check_success()
+    return made
 
 
 @dataclass
@@ -51,6 +85,8 @@ class Search:
 
     def __post_init__(self) -> None:
         name, has_ranges = self.space.name, self.space.has_ranges
+        if (self.out / "run.json").exists():
+            raise UsageError(f"{self.out}: is a run, not a search; choose another --out")
         if not has_ranges and self.n_trials is not None:
             raise UsageError(f"{name}: --trials is for ranges; leave it out for lists of values")
         if has_ranges and self.n_trials is None and not (self.out / JOURNAL).exists():
@@ -138,6 +174,16 @@ class Search:
                 break
             time.sleep(_POLL_SECONDS)
         self._write_results()
+
+    def check_success(self) -> None:
+        """Raise an error if every trial failed."""
+        states = {status.state for status in self.statuses()}
+        if states == {"diverged"}:
+            raise Diverged(
+                f"{self.out}: all trials diverged; search a lower optimizer.learning_rate"
+            )
+        if states <= {"diverged", "too large"}:
+            raise OutOfMemoryError(f"{self.out}: all trials failed; search a lower model.dim")
 
     def ended(self) -> list[TrialStatus]:
         """The results of all trials that have ended."""

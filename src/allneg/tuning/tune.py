@@ -20,7 +20,7 @@ from allneg.errors import (
     close_names,
 )
 from allneg.evaluation import Report
-from allneg.graph import read_graph
+from allneg.graph.read import read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
@@ -30,12 +30,14 @@ from allneg.runs.checkpoint import State
 from allneg.runs.files import read_json, sync, write_errors, write_json, write_text
 from allneg.runs.run import export
 from allneg.training.defaults import default_recipe
+from allneg.training.interrupt import interruptible
 from allneg.training.loop import fit
 from allneg.training.train import planned
 from allneg.tuning.clock import Clock
 from allneg.tuning.halving import Halving, Job, Progress
 from allneg.tuning.neighbours import Neighbours
 from allneg.tuning.plot import plot_curves
+from allneg.tuning.progress import TuningLines, tuning_progress
 from allneg.tuning.space import Trial, TrialStatus
 from allneg.tuning.trial_folder import TrialCallbacks, TrialFolder, data_hash
 
@@ -49,24 +51,31 @@ _POLL_SECONDS = 0.5  # while other processes train
 
 
 def tune(
-    data: str | Path,
+    data: Any,
     *,
     minutes: float,
     out: str | Path | None = None,
     models: Sequence[str] = DEFAULT_MODELS,
     settings: Iterable[str] | Mapping[str, object] = (),
-    stopped_by: Callable[[], int] = lambda: 0,
+    progress: bool = False,
+    stopped_by: Callable[[], int] | None = None,
 ) -> Run:
     """Find model and recipe for `data` within a time budget, and return the best run.
 
     Trials start from the defaults of each model. They are compared by valid MRR, first after few
     epochs; the best of them train to their end. `settings` are the same in all trials. The folder
     `out`, or a new one under runs/, has all trials, results.json and the best run, whose report is
-    on test. The same call continues a tuning that was interrupted.
+    on test. The same call continues a tuning that was interrupted. `progress` and `stopped_by` are
+    as in `train`.
     """
-    folder = free_folder(str(data), "tune") if out is None else Path(out)
+    folder = free_folder(source_name(data), "tune") if out is None else Path(out)
     tuning = Tuning(data, folder, minutes, models, settings)
-    tuning.run(stopped_by)
+    with contextlib.ExitStack() as stack:
+        stop = stack.enter_context(interruptible(stopped_by))
+        if progress:
+            tuning.run(stop, stack.enter_context(tuning_progress(tuning, TuningLines(tuning))))
+        else:
+            tuning.run(stop)
     run = tuning.finish()
     with contextlib.suppress(UsageError):  # matplotlib is optional
         tuning.plot()
@@ -99,7 +108,7 @@ class Tuning:
 
     def __init__(
         self,
-        data: str | Path,
+        data: Any,
         out: Path,
         minutes: float,
         models: Sequence[str] = DEFAULT_MODELS,
@@ -113,7 +122,8 @@ class Tuning:
         for name in models:
             if name not in MODELS:
                 raise UsageError(f"there is no model {name!r}{close_names(name, MODELS)}")
-        self.data, self.out, self.minutes, self.models = str(data), out, minutes, tuple(models)
+        self.data, self.out, self.minutes = source_name(data), out, minutes
+        self.models = tuple(models)
         self._given = parse_settings(settings)
         if "name" in self._given.get("model", {}):
             raise UsageError("model.name is tuned: choose the models by --models")
@@ -121,7 +131,7 @@ class Tuning:
         self.device = find_device(plan.hardware.device)
         check_engine(plan.hardware.engine, self.device)
         Mesh.of(plan.hardware.mesh, 1)  # one process trains a trial
-        self.graph = read_graph(plan.data.name, plan.data)
+        self.graph = read_graph(data, plan.data)
         if not len(self.graph.valid):
             raise DataError(f"{self.graph.name}: valid has no triples; tuning selects by valid MRR")
         self.neighbours = Neighbours(self._open(), frozenset(self._settings(*self._given)))
@@ -132,6 +142,10 @@ class Tuning:
     def left(self) -> float:
         """The seconds that are left for training."""
         return 60 * self.minutes * _TRAINING - self.clock.seconds
+
+    @property
+    def minutes_left(self) -> float:
+        return max(0.0, self.minutes - self.clock.seconds / 60)
 
     def trials(self) -> list[Trial]:
         """All trials so far."""

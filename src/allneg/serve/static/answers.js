@@ -14,7 +14,7 @@ export function answersTable(here, data) {
     "#",
     part,
     "score",
-    "probability",
+    "softmax share",
     calibrated && "calibrated probability",
     "",
     "",
@@ -39,7 +39,7 @@ export function badge(known) {
 }
 
 function heading(text) {
-  const number = ["#", "score", "probability", "calibrated probability"].includes(text);
+  const number = ["#", "score", "softmax share", "calibrated probability"].includes(text);
   const hidden = text === "" ? el("span", { class: "unseen" }, "more") : text;
   return el("th", { scope: "col", role: "columnheader", class: number && "number" }, hidden);
 }
@@ -64,7 +64,7 @@ function row(here, part, answer, name, calibrated) {
       answer.label && el("small", {}, answer.label),
     ),
     cell("score", numbers.score(answer.score)),
-    cell("probability", numbers.share(answer.probability), !calibrated && bar(answer.probability)),
+    cell("share", numbers.share(answer.share), !calibrated && bar(answer.share)),
     calibrated && cell("calibrated", numbers.share(answer.calibrated), bar(answer.calibrated)),
     el("td", { role: "cell", class: "mark" }, badge(answer.known)),
     el(

@@ -104,7 +104,7 @@ function page(here, data) {
     el(
       "p",
       { class: "muted notes" },
-      `Probability: the softmax of the scores over all ${part === "relation" ? "relations" : "entities"}. `,
+      `Softmax share: the softmax of the scores over all ${part === "relation" ? "relations" : "entities"}. `,
       data.calibration
         ? `Calibrated: ${data.calibration}`
         : "There is no calibrated probability for this query.",

@@ -145,7 +145,7 @@ function row(here, model, answer, moved) {
       { class: "aside" },
       moved,
       " ",
-      numbers.share(answer.probability),
+      numbers.share(answer.share),
       " ",
       badge(answer.known),
     ),

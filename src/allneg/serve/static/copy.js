@@ -33,7 +33,7 @@ export function tsv(data) {
     "relation",
     "tail",
     "score",
-    "probability",
+    "share",
     "calibrated",
     "known",
   ];
@@ -72,7 +72,7 @@ export function python(here) {
     "",
     `predictor = allneg.load(${quote(model)})  # the run's folder`,
     `for answer in predictor.${calls[part]()}:`,
-    `    print(answer.${part === "relation" ? "relation" : "entity"}, answer.score, answer.probability, answer.known)`,
+    `    print(answer.${part === "relation" ? "relation" : "entity"}, answer.score, answer.share, answer.known)`,
     "",
   ].join("\n");
 }

@@ -1,0 +1,31 @@
+"""`allneg ensemble`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allneg.cli import options
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=options.PATH, metavar="RUN RUN…")
+@click.option("--out", type=options.PATH, required=True, help="A new folder for the ensemble.")
+@options.device
+@options.as_json
+def ensemble_command(runs: tuple[Path, ...], out: Path, device: str | None, as_json: bool) -> None:
+    """Combine RUNs on the same data into one, with weights per relation chosen on valid.
+
+    The new run holds copies of the members' best weights. Other commands use it like any run.
+    """
+    from allneg.cli.reports import note_if_unfinished, print_report
+    from allneg.runs import Run
+    from allneg.runs.ensemble import ensemble
+
+    if len(runs) < 2:
+        raise click.UsageError("give at least two runs")
+    for folder in runs:
+        note_if_unfinished(Run.open(folder))
+    made = ensemble(runs, out=out, device=device or "auto")
+    print_report(made.report, made, as_json)

@@ -1,0 +1,1 @@
+"""The vectors of a run in the formats of other programs."""

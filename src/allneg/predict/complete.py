@@ -1,0 +1,348 @@
+"""The most probable new facts of a whole graph: exact, streamed and resumable.
+
+Every question (head, relation, ?) is scored against all entities. The probability of a fact is the
+product of the calibrated probabilities of both directions: its tail as the answer to
+(head, relation, ?), and its head as the answer to (?, relation, tail). It is high only if both
+directions agree. Once `top` facts are found, a fact needs the probability of the last of them, and
+in each direction at least that. So these bounds skip work without changing the result:
+
+- A question is not scored if none of its answers can be probable enough. By Jensen's inequality,
+  the margin of an answer is at most its distance to the mean score, less log(n) for n candidates.
+  Norms bound that distance: for `dot`, |q| · max |e - mean e| (Cauchy-Schwarz); for distances,
+  twice the largest distance to the mean row.
+- First, only the few best answers to each question are looked at. The next best bounds the others:
+  most questions are not asked a second time, when many facts are found and more is needed.
+- The other direction is scored only for tails of facts that are probable enough in the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from allneg.errors import DataError, UsageError, extra
+from allneg.evaluation.calibration import Calibration, Numbers, log_odds
+from allneg.evaluation.within import Within
+from allneg.graph.graph import Triples
+from allneg.graph.queries import Queries
+from allneg.predict.predictor import Predictor, check_finite
+from allneg.runs import files, plain
+from allneg.scoring.scores import query_vectors
+
+_BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
+_MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
+_SLACK = 1e-3  # of a margin, for rounding
+_LOWEST = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
+_BEST = 4  # answers that are looked at first
+
+
+@dataclass(frozen=True)
+class NewFact:
+    head: str
+    relation: str
+    tail: str
+    probability: float
+    score: float  # the mean of those in both queries
+
+
+@dataclass(frozen=True)
+class Found:
+    """Facts with their numbers, as columns."""
+
+    triples: Triples  # (n, 3)
+    probability: Numbers  # (n,)
+    evidence: Numbers  # (n,): the sum of both log-odds, which orders equal probabilities
+    score: Numbers  # (n,)
+
+    @classmethod
+    def empty(cls) -> Found:
+        nothing = np.zeros(0)
+        return cls(np.zeros((0, 3), dtype=np.int64), nothing, nothing, nothing)
+
+    def best(self, count: int, more: Found) -> Found:
+        """The `count` best of these and more, best first; equal ones by their ids."""
+        both = Found(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+        ids = both.triples.T[::-1]
+        both = both[np.lexsort((*ids, -both.evidence, -both.probability))[: 2 * count]]
+        # A question that is asked a second time gives its best answers again.
+        first = np.unique(both.triples, axis=0, return_index=True)[1]
+        return both[np.sort(first)[:count]]
+
+    def __getitem__(self, index: npt.NDArray[Any]) -> Found:
+        return Found(*(column[index] for column in self))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.triples, self.probability, self.evidence, self.score))
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+
+@dataclass
+class Completion:
+    """A search for the `top` new facts with a probability of at least `min_probability`."""
+
+    predictor: Predictor
+    relations: Sequence[int]
+    top: int
+    min_probability: float = 0.0
+    within: Within | None = None
+    done: int = 0  # questions asked at least once
+    n_again: int = 0  # questions that are asked a second time
+    done_again: int = 0
+    skipped: int = 0  # of all, those that a bound or `within` made unnecessary
+    found: Found = field(default_factory=Found.empty)
+    pending: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        predictor = self.predictor
+        if self.top < 1 or not 0 <= self.min_probability < 1:
+            raise UsageError("give a top of at least 1 and a probability from 0 to below 1")
+        if predictor.calibration is None:
+            raise DataError(
+                f"{predictor.graph.name}: without valid there are no calibrated probabilities; "
+                "train on a graph that has valid"
+            )
+        self.calibration: Calibration = predictor.calibration
+        self.n, self.device = predictor.graph.n_entities, predictor.tables.device
+        self.block = max(1, _BLOCK.get(self.device.type, 1 << 24) // self.n)  # questions
+        self.reach = _Reach(predictor)
+        self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
+        # The highest margin among the answers to each question that were not looked at.
+        self.next = torch.full((self.total,), -torch.inf, device=self.device)
+        # Of the queries (?, relation, tail); NaN until one is needed.
+        n_queries = predictor.graph.n_relations * self.n
+        self.head_logsumexp = torch.full((n_queries,), torch.nan, device=self.device)
+
+    @property
+    def total(self) -> int:
+        """The number of questions."""
+        return len(self.relations) * self.n
+
+    @property
+    def n_asked(self) -> int:
+        """The number of questions asked so far; some are asked twice."""
+        return self.done + self.done_again
+
+    @property
+    def needed(self) -> float:
+        """The probability that a fact needs."""
+        lowest = self.found.probability[-1] if len(self.found) == self.top else 0.0
+        return max(self.min_probability, float(lowest))
+
+    def run(
+        self,
+        on_block: Callable[[Completion], None] = lambda search: None,
+        stopped_by: Callable[[], int] = lambda: 0,
+    ) -> bool:
+        """Search to the end, or until a signal; `on_block` is called between blocks.
+
+        Whether the search is done. Nothing is pending afterwards.
+        """
+        while self.done < self.total and not stopped_by():
+            stop = min(self.done + self.block, self.total)
+            self._ask(torch.arange(self.done, stop, device=self.device), self.n_best)
+            self.done = stop
+            on_block(self)
+        self.agree()
+        again = (self.next >= max(self._lowest_margin, _LOWEST)).nonzero().squeeze(1)
+        self.n_again = len(again)
+        for ids in again.split(self.block):
+            if stopped_by():
+                return False
+            self._ask(ids[self.next[ids] >= self._lowest_margin], self.n)
+            self.done_again += len(ids)
+            on_block(self)
+        self.agree()
+        return self.done == self.total
+
+    @torch.no_grad()
+    def _ask(self, ids: Tensor, count: int) -> None:
+        """Score the tails of questions; keep the `count` best if they may be probable enough."""
+        lowest = self._lowest_margin
+        relations = torch.tensor(self.relations, device=self.device)
+        relation, head = relations[ids // self.n], ids % self.n
+        queries = Queries.for_side("tail", head, relation, head)
+        kept = self._allowed(queries)
+        if count < self.n:  # the first time
+            kept &= self.reach(queries) >= lowest if lowest > -torch.inf else True
+            self.skipped += len(ids) - int(kept.sum())
+        ids, queries = ids[kept], queries[kept]
+        values, logsumexp = self._scores(queries)
+        for split in self.predictor.known.keys() - {"train"}:
+            values[self.predictor.known[split].pairs(queries)] = -torch.inf
+        if self.within is not None and len(queries):
+            values.masked_fill_(self.within.outside(queries), -torch.inf)
+        values -= logsumexp.unsqueeze(1)
+        if count < self.n:
+            margin, tail = values.topk(count + 1, dim=1)
+            self.next[ids] = margin[:, -1]
+            row, column = (margin[:, :-1] >= max(lowest, _LOWEST)).nonzero().unbind(1)
+            tail = tail[row, column]
+        else:
+            self.next[ids] = -torch.inf
+            row, tail = (values >= max(lowest, _LOWEST)).nonzero().unbind(1)
+        margin = values[row, tail]
+        triples = torch.stack([queries.entity[row], queries.relation[row], tail], 1)
+        self.pending.append((triples, margin, margin + logsumexp[row]))
+        if sum(len(triples) for triples, *_ in self.pending) > _MOST_PENDING:
+            self.agree()
+
+    def _allowed(self, queries: Queries) -> Tensor:
+        """The questions whose head may be an answer itself: bool (B,)."""
+        kept = torch.ones_like(queries.entity, dtype=torch.bool)
+        if self.within is not None:
+            for relation in queries.relation.unique().tolist():
+                of_relation = queries.relation == relation
+                kept[of_relation] = self.within.allowed(1, relation)[queries.entity[of_relation]]
+        return kept
+
+    def _scores(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """The scores of new answers, -inf for those of train, and their logsumexp: (B, N), (B,)."""
+        values = self.predictor.scores(queries)
+        check_finite(values)
+        values[self.predictor.known["train"].pairs(queries)] = -torch.inf
+        return values, values.logsumexp(1)
+
+    def agree(self) -> None:
+        """Score the heads of all pending facts, and keep the best facts."""
+        if self.pending:
+            columns = (torch.cat(parts) for parts in zip(*self.pending, strict=True))
+            self.pending = []
+            self._agree(*columns)
+
+    @property
+    def _lowest_margin(self) -> float:
+        """The margin that a tail needs if the probability of the head is the highest one."""
+        highest = float(self.calibration.curves["head"].rate[-1])
+        return self.calibration.lowest_margin("tail", self.needed / highest) - _SLACK
+
+    @torch.no_grad()
+    def _agree(self, triples: Tensor, tail_margin: Tensor, tail_score: Tensor) -> None:
+        kept = tail_margin >= self._lowest_margin  # more may be needed by now
+        triples, tail_margin, tail_score = triples[kept], tail_margin[kept], tail_score[kept]
+        key = triples[:, 1] * self.n + triples[:, 2]
+        asked = key.unique()
+        for some in asked[self.head_logsumexp[asked].isnan()].split(self.block):
+            tail, relation = some % self.n, some // self.n
+            queries = Queries.for_side("head", tail, relation, tail)
+            self.head_logsumexp[some] = self._scores(queries)[1]
+        head_score = self.predictor.fact_scores(triples, "head")
+        head_margin = head_score - self.head_logsumexp[key]
+        columns = (tail_margin, head_margin, (tail_score + head_score) / 2)
+        tails, heads, score = (column.cpu().double().numpy() for column in columns)
+        probability = self.calibration("tail", tails) * self.calibration("head", heads)
+        more = Found(triples.cpu().numpy(), probability, log_odds(tails) + log_odds(heads), score)
+        enough = probability >= self.needed
+        self.found = self.found.best(self.top, more[enough])
+
+    def facts(self) -> Iterator[NewFact]:
+        """The facts by name, best first."""
+        names = self.predictor.graph.vocabulary
+        columns = (self.found.triples, self.found.probability, self.found.score)
+        for (head, relation, tail), probability, score in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            ends = names.entities[head], names.relations[relation], names.entities[tail]
+            yield NewFact(*ends, probability, score)
+
+    def save(self, path: Path, identity: str) -> None:
+        """Write what is found so far, so that `restore` continues the same search."""
+        self.agree()
+        arrays = {**vars(self.found), "progress": np.array([self.done, self.skipped])}
+        arrays |= {"next": self.next.cpu().numpy(), "identity": _digest(identity)}
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        parts = files.tensor_bytes(about, lambda name: [tensors[name]])
+        files.write_parts(path, parts, sum(tensor.nbytes for tensor in tensors.values()))
+
+    def restore(self, path: Path, identity: str) -> bool:
+        """Continue the search that was saved in a file, if there is one."""
+        if not plain.exists(path):
+            return False
+        saved = {name: tensor.numpy() for name, tensor in files.read_tensors(path).items()}
+        if not np.array_equal(saved.get("identity"), _digest(identity)):  # type: ignore[arg-type]
+            raise DataError(
+                f"{path}: from a search with another run or other options; delete it, or choose "
+                "another --out"
+            )
+        self.done, self.skipped = saved["progress"].tolist()
+        self.next = torch.from_numpy(saved["next"]).to(self.device)
+        self.found = Found(*(saved[name] for name in vars(Found.empty())))
+        return True
+
+
+def _digest(identity: str) -> Triples:
+    return np.frombuffer(hashlib.sha256(identity.encode()).digest(), dtype=np.int64).copy()
+
+
+class _Reach:
+    """An upper bound of the margins of all answers to a question."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor, self.kernel = predictor, predictor.model.kernel
+        rows = predictor.tables.entities.detach()[: predictor.graph.n_entities]
+        mean = rows.mean(0, keepdim=True)
+        self.radius = torch.tensor(torch.inf)
+        if self.kernel.name == "dot":
+            self.radius = (rows - mean).norm(dim=1).max()
+        elif self.kernel.name in ("l1", "l2", "modulus"):
+            self.radius = -self.kernel.scores(mean, rows).min()
+
+    def __call__(self, queries: Queries) -> Tensor:
+        """(B,). Known answers of train are no candidates."""
+        n_all = self.predictor.graph.n_entities
+        n = n_all - self.predictor.known["train"].counts(queries)
+        if self.kernel.name == "dot":
+            query = query_vectors(self.predictor.model, self.predictor.tables, queries)
+            # The mean of the candidates is up to (n_all - n) · radius / n from that of all rows.
+            spread = query.norm(dim=1) * self.radius * n_all / n.clamp(min=1)
+        else:
+            spread = 2 * self.radius.to(n.device)
+        return torch.where(n > 0, spread * (1 + 1e-4) + _SLACK - n.clamp(min=1).log(), -torch.inf)
+
+
+def write_facts(path: Path, facts: Iterator[NewFact]) -> None:
+    """Write facts to a .tsv, .jsonl or .parquet file, which appears complete."""
+    rows = (vars(fact) for fact in facts)
+    if path.suffix == ".parquet":
+        files.write_parts(path, _parquet(list(rows)))
+    elif path.suffix == ".jsonl":
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        files.write_parts(path, (line.encode() for line in lines))
+    else:
+        lines = ("\t".join(map(str, row.values())) + "\n" for row in rows)
+        files.write_parts(path, (line.encode() for line in lines))
+
+
+def check_format(path: Path) -> None:
+    """Raise a `UsageError` if facts cannot be written in the format of a file."""
+    if path.suffix not in (".tsv", ".jsonl", ".parquet"):
+        raise UsageError(f"{path}: write a .tsv, .jsonl or .parquet file")
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def _pyarrow() -> Any:
+    with extra("tables", "Parquet"):
+        import pyarrow
+        import pyarrow.parquet
+    return pyarrow
+
+
+def _parquet(rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    pyarrow = _pyarrow()
+    text, number = pyarrow.string(), pyarrow.float64()
+    types = {"head": text, "relation": text, "tail": text, "probability": number, "score": number}
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(types)), sink)
+    yield sink.getvalue().to_pybytes()

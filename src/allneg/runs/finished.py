@@ -1,0 +1,63 @@
+"""Runs that are written at once and never trained: ensembles, and copies with bfloat16 weights."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.graph.graph import Graph
+from allneg.hardware import device_errors, find_device
+from allneg.runs import checkpoint, files, folder
+from allneg.runs.run import UNTRAINED_VERSION, Run, about_hash
+
+_CHECKPOINT = "epoch-000000-step-00000000"
+
+
+def write_finished(run: Run, graph: Graph, weights: Mapping[str, Tensor], report: Report) -> Run:
+    """Write the folder of a run, and return it with its id.
+
+    run.json is last: without it, a folder is not a run.
+    """
+    out, size = run.folder, sum(tensor.nbytes for tensor in weights.values())
+    files.need_bytes(folder.existing_parent(out), size)
+    folder.claim(out)
+    with files.removed_on_error(out):
+        about: dict[str, Any] = {
+            "format_version": UNTRAINED_VERSION,
+            "data": graph.name,
+            "recipe": run.recipe.fixed_tables(),
+            "files": folder.write_graph(out, graph),
+            "members": [member.to_json() for member in run.members],
+        }
+        run = replace(run, id=about_hash(about))
+        files.write_json(out / "environment.json", folder.environment(run.recipe.hardware))
+        files.write_text(out / "recipe.toml", run.recipe.to_toml())
+        saved = checkpoint.Checkpoint(checkpoint.State(), weights, {})
+        checkpoint.save(out / "checkpoints", _CHECKPOINT, saved, run_id=run.id)
+        run.finish(report)
+        files.write_json(out / "run.json", about)
+        files.sync(out.parent)
+    return run
+
+
+def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
+    """Write a copy of a run with its best weights in bfloat16, and without the optimizer's state.
+
+    Its report is that of the rounded weights, on the split of the report of the run.
+    """
+    folder.check_new(out)
+    old, tables, chosen = run.report, run.tables(), find_device(device)
+    split, rules = old.protocol["split"], selection_protocol(run.recipe.evaluation)
+    weights = {name: tensor.to(torch.bfloat16) for name, tensor in tables.weights().items()}
+    with device_errors(chosen):
+        tables.load({name: tensor.float() for name, tensor in weights.items()})
+        rounded = tables.to(chosen)
+        new = evaluate(run.model, rounded, run.graph, split, rules, run.recipe.evaluation.block)
+    baselines = old.baselines or evaluate_baselines(run.graph, split, rules)
+    report = replace(new, baselines=baselines, ensemble=old.ensemble)
+    made = Run(out, run.recipe, members=run.members, is_trainable=False)
+    return write_finished(made, run.graph, weights, report)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.predict.predictor import load
+from allneg.runs import Run
+
+Command = Callable[..., Any]  # arguments of `allneg` to how it ended
+QUESTION = "?x : borders(France, ?y), in(?y, ?x)"
+LINE = {"shape": "1p", "question": "?x : in(?x, Europe)", "easy": ["France"], "hard": ["Sicily"]}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(LINE) + "\n")
+    return path
+
+
+def test_json_has_the_answers_of_python(allneg: Command, toy_run: Run) -> None:
+    how = ("--top", "3", "--facts", "--norm", "minimum", "--beam", "5", "--scores", "softmax")
+    data = allneg("ask", toy_run.folder, QUESTION, "--device", "cpu", "--json", *how).json
+    expected = load(toy_run.folder, "cpu").ask(
+        QUESTION, 3, facts=True, norm="minimum", beam=5, scores="softmax"
+    )
+    assert data["question"] == QUESTION
+    assert data["answers"] == [answer.to_json() for answer in expected]
+    assert data["answers"][0]["steps"][0].keys() == {
+        "head", "relation", "tail", "probability", "known", "negated"
+    }  # fmt: skip
+
+
+def test_a_table_shows_why(allneg: Command, toy_run: Run) -> None:
+    done = allneg("ask", toy_run.folder, QUESTION, "--facts", "--top", "2")
+    assert (done.code, done.err) == (0, "")
+    assert QUESTION in done.out
+    assert "France borders" in done.out
+    assert "known from" in done.out
+
+
+@pytest.mark.parametrize(
+    "question, code, first",
+    [
+        ("?x : borders(Frence, ?x)", 3, "allneg: character 14: no entity is called 'Frence'; cl"),
+        ("?x : borders(France, ?x", 2, "allneg: character 24: expected ')'"),
+    ],
+)
+def test_an_error_points_at_the_question(
+    allneg: Command, toy_run: Run, question: str, code: int, first: str
+) -> None:
+    done = allneg("ask", toy_run.folder, question, "--json")
+    assert (done.code, done.out) == (code, "")
+    message, shown, mark = done.err.splitlines()
+    assert message.startswith(first)
+    assert shown == f"  {question}"
+    assert mark.strip() == "^"
+
+
+def test_wrong_options_and_runs_have_their_exit_codes(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    assert allneg("ask", toy_run.folder, QUESTION, "--beam", "0").code == 2
+    assert allneg("ask", toy_run.folder).code == 2
+    assert allneg("ask", tmp_path, QUESTION).code == 4
+
+
+def test_sets_of_questions_are_evaluated(allneg: Command, toy_run: Run, file: Path) -> None:
+    evaluate = ("evaluate", toy_run.folder, "--queries", file, "--device", "cpu")
+    data = allneg(*evaluate, "--facts", "--json").json
+    assert data["shapes"]["1p"]["questions"] == 1
+    assert 0 < data["mrr"] <= 1
+    done = allneg(*evaluate)
+    assert done.code == 0
+    assert "mean MRR of the shapes" in done.out
+
+
+def test_options_that_do_not_go_together_are_refused(
+    allneg: Command, toy_run: Run, file: Path
+) -> None:
+    assert allneg("evaluate", toy_run.folder, "--queries", file, "--relations").code == 2
+    done = allneg("evaluate", toy_run.folder, "--beam", "64")
+    assert done.code == 2
+    assert "need --queries" in done.err

@@ -1,0 +1,199 @@
+"""The commands `complete` and `score`, and `--within` of others."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.predict import complete as module
+from allneg.predict.complete import Completion
+from allneg.predict.predictor import load
+from allneg.runs import Run
+
+Command = Callable[..., Any]  # runs `allneg` with these arguments
+
+
+def test_new_facts_are_written_best_first(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "new.tsv"
+    done = allneg("complete", toy_run.folder, "--top", "7", "--out", out)
+    assert done.code == 0
+    assert done.out.startswith("7 new facts of 36 questions, in ")
+    rows = [line.split("\t") for line in out.read_text().splitlines()]
+    predictor = load(toy_run.folder, "cpu")
+    search = Completion(predictor, range(3), 7)
+    search.run()
+    assert [tuple(row[:3]) for row in rows] == [
+        (fact.head, fact.relation, fact.tail) for fact in search.facts()
+    ]
+    numbers = [float(row[3]) for row in rows]
+    assert numbers == sorted(numbers, reverse=True)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_options_restrict_the_facts(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "new.jsonl"
+    options = ("--relation", "in", "--within", "seen", "--min-probability", "0.001")
+    done = allneg("complete", toy_run.folder, *options, "--out", out, "--json")
+    facts = [json.loads(line) for line in out.read_text().splitlines()]
+    assert done.json["facts"] == len(facts) > 0
+    assert done.json["questions"] == 12
+    assert {fact["relation"] for fact in facts} == {"in"}
+    tails = {"France", "Spain", "Portugal", "Italy", "Europe", "Earth"}
+    assert {fact["tail"] for fact in facts} <= tails
+    assert all(fact["probability"] >= 0.001 for fact in facts)
+
+
+def test_an_interrupted_search_is_continued(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole.tsv", tmp_path / "new.tsv"
+    allneg("complete", toy_run.folder, "--top", "9", "--out", whole)
+    monkeypatch.setitem(module._BLOCK, "cpu", 60)  # five questions at a time
+    ask, calls = Completion._ask, 0
+
+    def interrupted(search: Completion, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            signal.raise_signal(signal.SIGINT)
+        ask(search, *arguments)
+
+    monkeypatch.setattr(Completion, "_ask", interrupted)
+    command = ("complete", toy_run.folder, "--top", "9", "--out", out)
+    done = allneg(*command)
+    assert (done.code, out.exists()) == (130, False)
+    assert "stopped and saved; the same command continues it" in done.err
+    assert (tmp_path / "new.tsv.partial").exists()
+    refused = allneg(*command[:2], "--top", "8", "--out", out)
+    assert refused.code == 3
+    assert "from a search with another run or other options" in refused.err
+    done = allneg(*command)
+    assert done.code == 0
+    assert "continued after 15 of 36 questions" in done.err
+    names = [[line.split("\t")[:3] for line in path.open()] for path in (whole, out)]
+    assert names[0] == names[1]
+    assert not (tmp_path / "new.tsv.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (["--out", "new.xlsx"], 2, "write a .tsv, .jsonl or .parquet file"),
+        (["--out", "new.tsv", "--relation", "inn"], 3, "no relation is called 'inn'"),
+        (["--out", "new.tsv", "--within", "nothing"], 3, "write seen, type=RELATION:OBJECT"),
+        (["--out", "new.tsv", "--min-probability", "1"], 2, "--min-probability"),
+        (["--out", "no/such/new.tsv"], 2, "there is no such folder; make it"),
+        (["--out", "taken.tsv"], 2, "already exists; choose another --out"),
+    ],
+)
+def test_wrong_options_are_explained(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: list[str], code: int, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("taken.tsv").write_text("mine")
+    done = allneg("complete", toy_run.folder, *options)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.tsv"]
+
+
+FACTS = "Paris\tin\tEurope\t1\r\nRome\tcapital_of\tItaly\tTrue\nEarth\tborders\tParis\tfalse\n"
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.tsv"
+    path.write_bytes(FACTS.encode())
+    return path
+
+
+def test_given_facts_are_scored(allneg: Command, toy_run: Run, facts: Path) -> None:
+    shown = allneg("score", toy_run.folder, facts, "--json").json
+    assert {"accuracy", "f1", "auc", "ece", "protocol", "triples"} <= shown.keys()
+    assert shown["triples"][0].keys() == {
+        "head", "relation", "tail", "score", "probability", "tail_rank", "head_rank", "verdict",
+        "known",
+    }  # fmt: skip
+    assert [fact["known"] for fact in shown["triples"]] == ["train", "test", None]
+    done = allneg("score", toy_run.folder, facts)
+    assert "triple classification: a threshold per relation" in done.out
+    assert f"accuracy {shown['accuracy']:.4f}" in done.out
+    assert "capital_of" in done.out
+
+
+def test_known_false_facts_can_be_given(
+    allneg: Command, toy_run: Run, facts: Path, tmp_path: Path
+) -> None:
+    false = tmp_path / "false.tsv"
+    false.write_text("Earth\tborders\tRome\nEarth\tcapital_of\tRome\t\n".replace("\t\n", "\n"))
+    shown = allneg("score", toy_run.folder, facts, "--negatives", false, "--json").json
+    assert "2 false facts given" in shown["protocol"]
+    done = allneg("score", toy_run.folder, facts, "--negatives", facts)
+    assert done.code == 3
+    assert "a fact is labelled true; --negatives are false facts" in done.err
+
+
+def test_without_labels_there_is_no_accuracy(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "facts").write_text("Paris\tin\tEurope")
+    shown = allneg("score", toy_run.folder, tmp_path / "facts", "--json").json
+    assert "accuracy" not in shown
+    assert len(shown["triples"]) == 1
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"Paris\tin\n", "facts:1: expected head, relation, tail"),
+        (b"Paris\tin\tEurope\t1\nParis\tin\tFrance\n", "facts:2: expected"),
+        (b"Paris\tin\tEurope\nParis\tin\tFrance\t0\n", "facts:2: expected"),
+        (b"Paris\tin\tEurope\tmaybe\n", "the label is 'maybe'; write 1, 0, true or false"),
+        (b"Paris\tin\tEurope\t1\t1\n", "facts:1: expected"),
+        (b"Paris\tin\tEuropa\n", "fact 1: no entity is called 'Europa'; close names: 'Europe'"),
+        (b"\xff", "not UTF-8"),
+        (b"", "facts:1: expected"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_file_of_facts_is_bad_data(
+    allneg: Command, toy_run: Run, tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "facts").write_bytes(content)
+    done = allneg("score", toy_run.folder, tmp_path / "facts")
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+
+
+def test_answers_can_be_restricted(allneg: Command, toy_run: Run) -> None:
+    query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders", "--json")
+    found = allneg(*query, "--within", "type=in:Europe").json
+    assert {answer["entity"] for answer in found} == {"France", "Spain", "Paris", "Madrid"}
+
+
+def test_a_restricted_evaluation_is_named(allneg: Command, toy_run: Run) -> None:
+    shown = allneg("evaluate", toy_run.folder, "--within", "seen", "--json").json
+    assert shown["protocol"]["name"] == "within seen"
+    assert shown["baselines"] == {}
+    assert "protocol within seen: " in allneg("evaluate", toy_run.folder, "--within", "seen").out
+
+
+def test_relations_can_be_ranked(allneg: Command, toy_run: Run) -> None:
+    shown = allneg("evaluate", toy_run.folder, "--relations", "--json").json
+    assert shown["protocol"]["name"] == "relations"
+    assert (shown["count"], shown["candidates"]) == (3, 3)
+    done = allneg("evaluate", toy_run.folder, "--relations")
+    assert "protocol relations: filtered by train + valid + test" in done.out
+    done = allneg("evaluate", toy_run.folder, "--relations", "--within", "seen")
+    assert done.code == 2
+
+
+def test_the_report_has_a_reliability_plot(allneg: Command, toy_run: Run) -> None:
+    done = allneg("evaluate", toy_run.folder)
+    assert "reliability on test" in done.out
+    assert "probabilities by Platt scaling of the score margin on 4 queries of valid" in done.out

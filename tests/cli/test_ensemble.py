@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allneg.graph import Graph
+from allneg.recipe import Recipe
+from allneg.runs import Run
+from allneg.training import fit
+
+Command = Callable[..., Any]  # runs `allneg` with these arguments
+
+
+@pytest.fixture
+def other(tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path) -> Run:
+    run = Run.create(tmp_path / "other", quick("model.name=rotate"), tiny_graph)
+    fit(run)
+    return run
+
+
+def test_all_commands_use_an_ensemble(
+    allneg: Command, toy_run: Run, other: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "both"
+    done = allneg("ensemble", toy_run.folder, other.folder, "--out", out, "--device", "cpu")
+    assert done.code == 0
+    assert "tiny, test: ensemble: complex, rotate" in done.out
+    assert "weights of the members selected by MRR on valid, filtered by train" in done.out
+    made = Run.open(out).report
+    shown = allneg("evaluate", out, "--json").json
+    assert shown["mrr"] == pytest.approx(made.mrr)
+    assert shown["ensemble"] == made.ensemble
+    assert "rotate" in allneg("evaluate", out, "--split", "valid").out
+    query = ("predict", out, "--head", "France", "--relation", "borders", "--json")
+    assert len(allneg(*query).json) == 10
+    assert allneg("compare", out, toy_run.folder).code == 0
+    assert allneg("verify", out, "--rank").code == 0
+    members = allneg("info", out, "--json").json["members"]
+    assert [member["name"] for member in members] == ["run", "other"]
+    assert "# member other" in allneg("info", out).out
+    assert "is an ensemble" in allneg("ensemble", out, out, "--out", tmp_path / "x").err
+
+
+def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    one = allneg("ensemble", toy_run.folder, "--out", out)
+    assert (one.code, "at least two runs" in one.err) == (2, True)
+    none = allneg("ensemble", toy_run.folder, tmp_path / "none", "--out", out)
+    assert (none.code, "there is no such folder" in none.err) == (4, True)
+    taken = allneg("ensemble", toy_run.folder, toy_run.folder, "--out", toy_run.folder)
+    assert (taken.code, "already exists" in taken.err) == (2, True)
+    assert allneg("ensemble", toy_run.folder, toy_run.folder).code == 2
+    assert not out.exists()

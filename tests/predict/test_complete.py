@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allneg.errors import DataError, UsageError
+from allneg.evaluation.within import Within
+from allneg.graph.queries import Queries
+from allneg.models import MODELS
+from allneg.predict import complete as module
+from allneg.predict.complete import Completion, Found, _Reach, check_format, write_facts
+from allneg.predict.predictor import Predictor
+from brute_force import known_facts, make_predictor, margins, probabilities
+
+IDENTITY = "this run, these options"
+
+
+def search(predictor: Predictor, top: int, **options: object) -> Completion:
+    relations = range(predictor.graph.n_relations)
+    return Completion(predictor, relations, top, **options)  # type: ignore[arg-type]
+
+
+def check(found: Completion, expected: dict[tuple[int, int, int], float]) -> None:
+    """The facts are the most probable ones; those as probable as the last one may be others."""
+    best = sorted(expected.values(), reverse=True)[: found.top]
+    triples = [tuple(triple) for triple in found.found.triples.tolist()]
+    assert found.found.probability.tolist() == pytest.approx(best, abs=1e-5)
+    assert found.found.probability.tolist() == pytest.approx(
+        [expected[triple] for triple in triples], abs=1e-5
+    )
+    assert len(set(triples)) == len(triples)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    top=st.sampled_from([1, 3, 10, 1000]),
+    least=st.sampled_from([0.0, 0.1, 0.3]),
+    block=st.sampled_from([1, 7, 1000]),
+    reciprocal=st.booleans(),
+    ties=st.booleans(),
+)
+def test_the_facts_are_those_of_brute_force(
+    name: str, seed: int, top: int, least: float, block: int, reciprocal: bool, ties: bool
+) -> None:
+    predictor = make_predictor(name, seed, reciprocal, ties)
+    known = known_facts(predictor.graph)
+    expected = {
+        fact: p
+        for fact, p in probabilities(predictor).items()
+        if fact not in known and p >= least + 1e-5
+    }
+    unclear = any(abs(p - least) < 1e-5 for p in probabilities(predictor).values())
+    found = search(predictor, top, min_probability=least)
+    found.block = block
+    assert found.run()
+    if not unclear:
+        check(found, expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))
+def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str) -> None:
+    predictor = make_predictor(name, seed)
+    graph, known = predictor.graph, known_facts(predictor.graph)
+    within = Within.parse("seen", graph)
+    allowed = {(side, r): set() for side in (0, 1) for r in range(graph.n_relations)}
+    for h, r, t in graph.train.tolist():
+        allowed[1, r].add(h)
+        allowed[0, r].add(t)
+    if kind == "list":
+        mask = np.random.default_rng(seed).random(graph.n_entities) < 0.6
+        within = Within("a list", torch.from_numpy(mask))
+        allowed = {key: set(np.flatnonzero(mask).tolist()) for key in allowed}
+    expected = {
+        (h, r, t): p
+        for (h, r, t), p in probabilities(predictor).items()
+        if (h, r, t) not in known and h in allowed[1, r] and t in allowed[0, r]
+    }
+    found = search(predictor, 8, within=within)
+    found.run()
+    check(found, expected)
+    n_heads = sum(len(allowed[1, r]) for r in range(graph.n_relations))
+    assert found.total - found.skipped == n_heads
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("reciprocal", [False, True])
+def test_no_margin_is_above_the_bound(name: str, reciprocal: bool) -> None:
+    for seed in range(5):
+        predictor = make_predictor(name, seed, reciprocal)
+        reach, n = _Reach(predictor), predictor.graph.n_entities
+        known = known_facts(predictor.graph)
+        for h in range(n):
+            found = margins(predictor, "tail", h, 0)
+            new = [m for t, m in found.items() if known.get((h, 0, t)) != "train"]
+            queries = Queries.of(torch.tensor([[h, 0, 0]]), "tail")
+            assert not new or max(new) <= float(reach(queries)) + 1e-4
+
+
+def test_questions_that_cannot_reach_the_probability_are_skipped() -> None:
+    predictor = make_predictor("distmult", 3)
+    predictor.tables.entities[:2] *= 4
+    predictor.tables.entities[2:] *= 1e-3  # all answers to their questions have nearly one score
+    every = search(predictor, 3)
+    every.run()
+    assert every.skipped == 0
+    strict = search(predictor, 3, min_probability=float(every.found.probability[0]) - 1e-6)
+    strict.run()
+    assert 0 < strict.skipped < strict.total
+    assert strict.n_again < every.n_again  # most are asked once
+    assert strict.found.triples.tolist() == every.found.triples[:1].tolist()
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 2, 4, 9])
+def test_a_search_that_was_stopped_continues(tmp_path: Path, stop_after: int) -> None:
+    predictor, path = make_predictor("complex", 11), tmp_path / "new.partial"
+    whole = search(predictor, 9)
+    assert whole.run()
+    first = search(predictor, 9)
+    first.block, calls = 2, 0
+
+    def stopped_by() -> int:
+        nonlocal calls
+        calls += 1
+        return int(calls > stop_after)
+
+    first.run(stopped_by=stopped_by)
+    first.save(path, IDENTITY)
+    second = search(predictor, 9)
+    second.block = 3
+    assert second.restore(path, IDENTITY)
+    assert second.done == first.done
+    assert second.run()
+    assert second.found.triples.tolist() == whole.found.triples.tolist()
+    assert second.found.probability == pytest.approx(whole.found.probability)
+
+
+def test_a_search_with_other_options_is_not_continued(tmp_path: Path) -> None:
+    found = search(make_predictor("complex", 1), 3)
+    assert not found.restore(tmp_path / "none.partial", IDENTITY)
+    found.save(tmp_path / "new.partial", "another run")
+    with pytest.raises(DataError, match="from a search with another run or other options"):
+        found.restore(tmp_path / "new.partial", IDENTITY)
+
+
+def test_pending_facts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = make_predictor("complex", 4)
+    whole = search(predictor, 5)
+    whole.run()
+    monkeypatch.setattr(module, "_MOST_PENDING", 3)
+    bounded = search(predictor, 5)
+    bounded.block, most = 1, 0
+
+    def on_block(found: Completion) -> None:
+        nonlocal most
+        most = max(most, sum(len(triples) for triples, *_ in found.pending))
+
+    bounded.run(on_block)
+    assert most <= 3
+    assert bounded.found.probability == pytest.approx(whole.found.probability)
+
+
+def test_without_valid_there_is_nothing_to_calibrate_with() -> None:
+    predictor = make_predictor("complex", 1)
+    none = replace(predictor, known={"train": predictor.known["train"]}, stored=None)
+    with pytest.raises(DataError, match="without valid there are no calibrated probabilities"):
+        search(none, 3)
+
+
+def test_equal_probabilities_are_ordered_by_evidence_and_ids() -> None:
+    triples = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0], [2, 0, 2]])
+    numbers = np.array([0.5, 0.5, 0.5, 0.9])
+    found = Found(triples, numbers, np.array([1.0, 1.0, 2.0, 0.0]), numbers)
+    best = Found.empty().best(3, found)
+    assert best.triples.tolist() == [[2, 0, 2], [0, 0, 0], [0, 0, 1]]
+    assert best.best(3, found).triples.tolist() == best.triples.tolist()  # each fact once
+
+
+def test_facts_are_written_in_three_formats(tmp_path: Path) -> None:
+    found = search(make_predictor("complex", 2), 4)
+    found.run()
+    rows = [vars(fact) for fact in found.facts()]
+    assert [row["probability"] for row in rows] == found.found.probability.tolist()
+    for suffix in ("tsv", "jsonl", "parquet"):
+        if suffix == "parquet":
+            pytest.importorskip("pyarrow")
+        path = tmp_path / f"new.{suffix}"
+        check_format(path)
+        write_facts(path, found.facts())
+        if suffix == "tsv":
+            lines = [line.split("\t") for line in path.read_text().splitlines()]
+            read = [
+                dict(zip(rows[0], (*line[:3], *map(float, line[3:])), strict=True))
+                for line in lines
+            ]
+        elif suffix == "jsonl":
+            read = [json.loads(line) for line in path.read_text().splitlines()]
+        else:
+            import pyarrow.parquet
+
+            read = pyarrow.parquet.read_table(path).to_pylist()
+        assert read == rows
+
+
+def test_python_gives_the_same_facts() -> None:
+    predictor = make_predictor("complex", 2)
+    found = search(predictor, 4, min_probability=0.01)
+    found.run()
+    assert predictor.complete(4, 0.01) == list(found.facts())
+    only = predictor.complete(relations=["r0"], within=Within.parse("seen", predictor.graph))
+    assert {fact.relation for fact in only} <= {"r0"}
+    classified = predictor.classify([(f.head, f.relation, f.tail) for f in found.facts()])
+    assert [f.probability for f in classified.triples] == pytest.approx(found.found.probability)
+
+
+def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
+        check_format(tmp_path / "new.xlsx")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'allneg\[tables\]'"):
+        check_format(tmp_path / "new.parquet")
