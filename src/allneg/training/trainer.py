@@ -108,8 +108,7 @@ class Trainer:
     def gradients(self, queries: Queries, sample: NegativeSample) -> Tensor:
         """Set the gradients of all tables; returns the batch's mean loss plus penalty."""
         self.optimizer.zero_grad()
-        n = len(queries.entity)
-        weight = self._uniform_weight
+        n, weight = len(queries.entity), self._uniform_weight
         if n != len(weight):
             weight = torch.full((n,), 1 / n, device=weight.device)
         share: Share = 1 / n
