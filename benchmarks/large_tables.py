@@ -1,4 +1,4 @@
-"""The tables of docs/large-graphs.md, from bench_large.py and bench_reading.py; see tables.py."""
+"""Tables of large graphs, from bench_large.py, bench_reading.py and bench_fused_softmax.py."""
 
 from __future__ import annotations
 
@@ -48,6 +48,31 @@ def _training(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def _attention(reports: list[Report]) -> str:
+    out = ""
+    for report in reports:
+        if "attention" not in report:
+            continue
+        out += f"\n{_machine(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
+        out += (
+            "| operands | B | N | W | attention, ms | `attend` | `row_gradients` | AdaGrad "
+            "| stored scores, ms | seconds per million queries | with stored scores "
+            "| extra MiB | with stored scores |\n"
+        )
+        out += "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        for row in report["rows"]:
+            steps = (row["step_ms"], row["stored_ms"])
+            parts = (row["attend_ms"], row["row_gradients_ms"], row["adagrad_ms"])
+            times = [f"{ms:.3g}" for ms in (steps[0], *parts, steps[1])]
+            rates = (f"{1000 * ms / row['b']:.3g}" for ms in steps)
+            memory = [f"{row[name]:,.0f}" for name in ("step_extra_mib", "stored_extra_mib")]
+            if sum(parts) > steps[0]:  # a captured step: it starts its parts faster than Python
+                times[1:4], memory = ["-"] * 3, ["-"] * 2
+            sizes = (f"{row[name]:,}" for name in ("b", "n", "width"))
+            out += f"| {row['precision']} | {' | '.join([*sizes, *times, *rates, *memory])} |\n"
+    return out + "\n"
+
+
 def _machine(report: Report) -> str:
     threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
     return f"{report['machine']}{threads}, torch {report['torch']}"
@@ -57,4 +82,4 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:,.1f}"
 
 
-TABLES = {"reading": _reading, "training": _training}
+TABLES = {"reading": _reading, "training": _training, "attention": _attention}

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from allneg.kernels.compiler import find_compiler
+from interpreter import interpreted, needs_triton
 from processes import forks
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,23 @@ def test_a_distance_benchmark_measures_and_names_the_machine(kernel, other, home
     assert report["machine"]
     assert [row["way"] for row in report["rows"]] == ways.split(",")
     assert all(row["milliseconds"] > 0 for row in report["rows"])
+
+
+@needs_triton
+def test_the_benchmark_of_attention_checks_and_measures(home, tmp_path, monkeypatch):
+    interpreted("allneg.kernels.attention.gpu")
+    interpreted("allneg.kernels.fused.gpu")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    out = tmp_path / "result.json"
+    _run("bench_fused_softmax.py", "--toy", "--device", "cpu", "--seconds", "0.01",
+         "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["precision"] for row in rows] == ["bf16", "tf32"]
+    for row in rows:
+        assert row["step_ms"] > 0 < row["stored_ms"]
+        assert row["finite"]
+        allowed = 2**-7 if row["precision"] == "bf16" else 1e-5
+        assert max(row["mean_error"], row["d_rows_error"]) < allowed
 
 
 def test_the_tables_of_the_pages_are_those_of_the_results(monkeypatch):

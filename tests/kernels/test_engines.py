@@ -10,7 +10,7 @@ from distance_checks import needs_compiler
 
 from allneg.errors import RecipeError
 from allneg.kernels import compiler, engines
-from allneg.kernels.engines import describe_engine, distance_engine, fused_engine, using
+from allneg.kernels.engines import describe_engine, distance_engine, triton_engine, using
 
 CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
 
@@ -36,7 +36,7 @@ def _compiler_problem(monkeypatch, problem):
 def test_a_cpu_with_a_compiler_takes_the_compiled_engine(monkeypatch):
     _compiler_problem(monkeypatch, None)
     assert _name(distance_engine(CPU)) == "distances.compiled"
-    assert _name(fused_engine(CPU)) == "fused.reference"
+    assert _name(triton_engine("fused", CPU)) == "fused.reference"
     assert describe_engine(CPU) == "engine compiled (with the C compiler of this machine)"
 
 
@@ -76,7 +76,7 @@ def test_a_gpu_takes_triton_where_it_is_installed(monkeypatch):
 def test_a_gpu_without_triton_takes_the_reference_and_names_the_package(monkeypatch):
     _triton(monkeypatch, False)
     assert _name(distance_engine(CUDA)) == "distances.reference"
-    assert _name(fused_engine(CUDA)) == "fused.reference"
+    assert _name(triton_engine("fused", CUDA)) == "fused.reference"
     assert "pip install 'allneg[gpu]'" in describe_engine(CUDA)
 
 

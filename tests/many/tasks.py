@@ -20,6 +20,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run, disk
 from allneg.runs.checkpoint import State
 from allneg.scoring.distributed import World
+from allneg.training import execution
 from allneg.training.loop import run_training
 from allneg.training.trainer import Trainer
 
@@ -41,6 +42,13 @@ def steps(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, .
             break
     rows = trainer.tables.weights()
     return values, trainer.tables.shard.start, rows["entities"], rows["relations"]
+
+
+def steps_by_attention(world: World, graph: Graph, settings: tuple[str, ...]) -> tuple[Any, ...]:
+    """As `steps`, without scores in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "attention_pays", lambda *_: True)
+        return steps(world, graph, settings)
 
 
 def ranked(world: World, graph: Graph, settings: tuple[str, ...], rules: str) -> tuple[Any, ...]:

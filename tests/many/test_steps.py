@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
-from tasks import steps
+from tasks import steps, steps_by_attention
 from torch import Tensor
 from workers import Workers
 
@@ -12,6 +15,7 @@ from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.scoring.distributed import World
 
+Task = Callable[..., tuple[Any, ...]]
 MESHES = ["rows=4", "batch=2", "rows=2,batch=2"]
 # On top of SGD at the rate 1: a step is the gradient.
 SETTINGS = {
@@ -80,11 +84,13 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def check_same(workers: Workers, graph: Graph, mesh: str, settings: tuple[str, ...]) -> None:
+def check_same(
+    workers: Workers, graph: Graph, mesh: str, settings: tuple[str, ...], task: Task = steps
+) -> None:
     values, _, entities, relations = steps(World(), graph, settings)
     assert len(values) > 1
     held: dict[int, Tensor] = {}
-    for found, start, rows, others in workers(mesh, steps, graph, settings):
+    for found, start, rows, others in workers(mesh, task, graph, settings):
         assert found == pytest.approx(values, rel=1e-5)
         torch.testing.assert_close(others, relations, rtol=1e-4, atol=1e-5)
         assert start not in held or held[start].equal(rows)
@@ -107,3 +113,30 @@ def test_every_setting_learns_the_same_in_every_mesh(
     workers: Workers, graph: Graph, settings: tuple[str, ...], mesh: str
 ) -> None:
     check_same(workers, graph, mesh, settings)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "no regularizer",
+        "subsampling",
+        "micro-batches",
+        "a last batch of one",
+        "shared, few",
+        "shared, corrected, known masked",
+        "grouped",
+    ],
+)
+def test_attention_learns_the_same_in_every_mesh(
+    workers: Workers, graph: Graph, name: str, mesh: str
+) -> None:
+    check_same(workers, graph, mesh, SETTINGS[name], steps_by_attention)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("setting", ["loss.label_smoothing=0.2", "loss.mask_known=true"])
+def test_attention_smooths_and_masks_the_same_in_every_mesh(
+    workers: Workers, graph: Graph, setting: str, mesh: str
+) -> None:
+    check_same(workers, graph, mesh, (setting,), steps_by_attention)

@@ -13,6 +13,7 @@ from allneg.training.execution import ExecutionPlan
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
+LARGE = (BF16, "training.batch_size=1000")  # of 100,000 candidates
 
 
 def decide(
@@ -94,3 +95,54 @@ def test_only_matrix_products_are_of_bfloat16() -> None:
     for settings in (["model.name=transe"], ["model.name=transe", "model.norm=2"]):
         assert not decide(BF16, *settings).bf16
     assert not decide(BF16, "loss.negatives=per_query", "loss.n_negatives=3").bf16
+
+
+def test_a_large_softmax_stores_no_scores() -> None:
+    plan = decide(*LARGE, n=100_000, device=CUDA)
+    assert plan.by_attention
+    assert plan.block is None
+    assert str(plan) == (
+        "1,000 queries × 100,000 candidates at once; dot on cuda: attention, without scores in "
+        "memory, bfloat16, captured as a CUDA graph"
+    )
+    assert not decide(*LARGE, n=14_592, device=CUDA).by_attention
+    assert not decide(*LARGE, n=100_000).by_attention
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["hardware.precision=tf32"],
+        ["hardware.table=host"],
+        ["model.name=transe"],
+        ["model.dim=129"],
+        ["loss.name=logistic"],
+        ["loss.distillation=1"],
+        ["loss.negatives=per_query", "loss.n_negatives=100000"],
+        ["loss.mask_known=true", "loss.block=1000000"],
+        ["loss.mask_known=true", "loss.label_smoothing=0.1"],
+    ],
+)
+def test_what_attention_cannot_do_stores_scores(settings: list[str]) -> None:
+    assert not decide(*LARGE, *settings, n=100_000, device=CUDA).by_attention
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["model.dim=128"],
+        ["loss.mask_known=true"],
+        ["loss.label_smoothing=0.1"],
+        ["loss.grouped=true"],
+        ["loss.negatives=shared", "loss.n_negatives=100000"],
+        ["hardware.deterministic=true"],
+        ["optimizer.name=adam"],
+    ],
+)
+def test_attention_works_with_other_options(settings: list[str]) -> None:
+    assert decide(*LARGE, *settings, n=100_000, device=CUDA).by_attention
+
+
+def test_an_engine_other_than_triton_stores_scores() -> None:
+    with using("reference"):
+        assert not decide(*LARGE, n=100_000, device=CUDA).by_attention

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from allneg.graph.graph import Graph
 from allneg.hardware import find_device
@@ -153,3 +154,16 @@ def test_a_size_beyond_a_floats_digits_is_counted_exactly() -> None:
     huge = Counts(10**25 + 1, relations=1, train=1)
     kept = plan(recipe, huge, find_device("cpu")).kept
     assert kept["tables"] == 4 * (10**25 + 1 + 2)  # float32, a row more for the way back
+
+
+def test_attention_needs_no_memory_for_scores() -> None:
+    """2.5 million rows of 200 numbers, of which 8,000 queries would have 80 GB of scores."""
+    settings = ["training.batch_size=8000", "hardware.precision=bf16"]
+    counts = Counts(2_500_000, relations=500, train=1000)
+    made = plan(Recipe().with_settings(settings), counts, torch.device("cuda"))
+    table = made.kept["tables"]
+    assert sum(made.training.values()) < 1 << 30
+    assert made.peak < 3.5 * table + (1 << 30)  # tables, copy, gradient and AdaGrad's sum
+    masked = [*settings, "loss.mask_known=true", f"loss.block={1 << 30}"]
+    bits = plan(Recipe().with_settings(masked), counts, torch.device("cuda")).training["scores"]
+    assert bits - made.training["scores"] == 8000 * 2_500_032 // 8

@@ -23,10 +23,14 @@ def distance_engine(device: torch.device) -> ModuleType:
     return importlib.import_module(f"allneg.kernels.distances.{_choice(device)[0]}")
 
 
-def fused_engine(device: torch.device) -> ModuleType:
-    """The module with the fused operations: in Triton, or their definition in PyTorch."""
-    name = "gpu" if _choice(device)[0] == "gpu" else "reference"
-    return importlib.import_module(f"allneg.kernels.fused.{name}")
+def triton_engine(package: str, device: torch.device) -> ModuleType:
+    """The module of `fused` or `attention`: in Triton, or the definition in PyTorch."""
+    name = "gpu" if uses_triton(device) else "reference"
+    return importlib.import_module(f"allneg.kernels.{package}.{name}")
+
+
+def uses_triton(device: torch.device) -> bool:
+    return _choice(device)[0] == "gpu"
 
 
 def describe_engine(device: torch.device) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from allneg.errors import RecipeError
-from allneg.kernels.engines import describe_engine
+from allneg.kernels.attention import MOST_WIDTH
+from allneg.kernels.engines import describe_engine, uses_triton
 from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
-from allneg.scoring.losses import loss_class
+from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.tables import MULTIPLE
 from allneg.training.optimizers import OPTIMIZERS
 
 _SINGLE = Mesh()
+_MANY_SCORES = 1 << 25  # from here on, storing them takes longer; see docs/kernels.md
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class ExecutionPlan:
     queries: int  # of a process, compared at once: the batch, or a part of it
     columns: int  # candidates per query
     block: int | None  # columns compared at once; None for all
+    by_attention: bool  # a softmax without scores in memory
     negatives: str
     kernel: str
     bf16: bool  # matrix products of bfloat16 operands
@@ -55,6 +58,10 @@ class ExecutionPlan:
         is_cuda, kernel = device.type == "cuda", model.kernel.name
         all_entities, per_query = loss.negatives == "all", loss.negatives == "per_query"
         bf16 = hardware.precision == "bf16" and kernel == "dot" and not per_query
+        by_attention = can_attend(recipe, model, queries * columns) and attention_pays(
+            device, queries * columns, bf16
+        )
+        whole = per_query or by_attention
         stays_on_gpu = is_cuda and not host_table
         varies = loss.grouped or (loss.mask_known and not per_query)  # how many answers there are
         has_fixed_shapes = recipe.training.micro_batch is None and not varies
@@ -69,7 +76,8 @@ class ExecutionPlan:
             device=device,
             queries=queries,
             columns=columns,
-            block=None if per_query else block_rows(queries, columns, loss.block),
+            block=None if whole else block_rows(queries, columns, loss.block),
+            by_attention=by_attention,
             negatives=loss.negatives,
             kernel=kernel,
             bf16=bf16,
@@ -91,6 +99,8 @@ class ExecutionPlan:
         where = ", rows from host memory" if self.host_table else ""
         products = self.kernel in ("dot", "l2", "squared_l2")
         engine = "matrix products" if products else describe_engine(self.device)
+        if self.by_attention:
+            engine = "attention, without scores in memory"
         extra = ", captured as a CUDA graph" if self.is_captured else ""
         precision = ", bfloat16" if self.bf16 else ""
         return f"{scores}{where}; {self.kernel} on {self.device}: {engine}{precision}{extra}"
@@ -101,3 +111,24 @@ def block_rows(queries: int, columns: int, scores: int) -> int | None:
     if queries * columns <= scores:
         return None
     return min(columns, max(MULTIPLE, scores // queries // MULTIPLE * MULTIPLE))
+
+
+def can_attend(recipe: Recipe, model: Model, scores: int) -> bool:
+    """Whether scoring/attention.py can compute the loss of a recipe."""
+    loss = recipe.loss
+    if model.kernel.name != "dot" or model.entity_width > MOST_WIDTH:
+        return False
+    if not issubclass(loss_class(loss), Softmax) or loss.negatives == "per_query":
+        return False
+    if recipe.hardware.table == "host" or loss.distillation:
+        return False
+    # A mask has a bit for each score.
+    fits = not loss.mask_known or scores // 8 <= 4 * loss.block
+    # Smoothing needs the sum of the rows that are negatives, which is the same for all queries.
+    same = not loss.label_smoothing or not (loss.mask_known or loss.negatives == "shared")
+    return fits and same
+
+
+def attention_pays(device: torch.device, scores: int, bf16: bool) -> bool:
+    """Whether attention is faster than products that store their scores, measured on an H200."""
+    return device.type == "cuda" and uses_triton(device) and bf16 and scores >= _MANY_SCORES

@@ -11,6 +11,7 @@ import torch
 from allneg.errors import OutOfMemoryError
 from allneg.graph.graph import Graph
 from allneg.hardware import memory
+from allneg.kernels.attention import PARTIAL_ROWS
 from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
@@ -189,6 +190,9 @@ def _scores(recipe: Recipe, model: Model, execution: ExecutionPlan) -> int:
     distilled = 6 if recipe.loss.distillation else 0
     copies = 1 + distilled + loss_class(recipe.loss).score_copies + model.kernel.keeps_scores
     gathered = 2 * execution.columns * row if execution.negatives == "shared" else 0
+    if execution.by_attention:  # a bit for each score, and partial means of rows
+        bits = execution.queries * execution.columns // 8 if recipe.loss.mask_known else 0
+        return bits + gathered + PARTIAL_ROWS * row
     block = execution.block or execution.columns
     return int(copies * execution.queries * block * _FLOAT) + gathered
 
@@ -199,7 +203,8 @@ def _bf16_copies(model: Model, execution: ExecutionPlan) -> int:
         return 0
     block = execution.block or execution.columns
     rows = execution.queries + (0 if execution.keeps_bf16_copy else block)
-    return _BF16 * (rows * model.entity_width + execution.queries * block)
+    scores = 0 if execution.by_attention else execution.queries * block
+    return _BF16 * (rows * model.entity_width + scores)
 
 
 def _ranked(recipe: Recipe, counts: Counts, n: int) -> int:

@@ -51,9 +51,8 @@ class Adagrad(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         (group,) = self.param_groups
         for table in group["params"]:
-            squares = self.state[table]["sum"]
             copy = self._tables.bf16_copy if table is self._tables.entities else None
-            adagrad(table, table.grad, squares, group["lr"], group["eps"], copy)
+            adagrad(table, table.grad, self.state[table]["sum"], group["lr"], group["eps"], copy)
 
 
 def _adam(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:

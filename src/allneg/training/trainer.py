@@ -108,8 +108,7 @@ class Trainer:
     def gradients(self, queries: Queries, sample: NegativeSample) -> Tensor:
         """Set the gradients of all tables; returns the batch's mean loss plus penalty."""
         self.optimizer.zero_grad()
-        n = len(queries.entity)
-        weight = self._uniform_weight
+        n, weight = len(queries.entity), self._uniform_weight
         if n != len(weight):
             weight = torch.full((n,), 1 / n, device=weight.device)
         share: Share = 1 / n
@@ -156,7 +155,7 @@ class Trainer:
         compare = partial(
             contrast, self.kernel, loss=self.loss, block=self.plan.block,
             bf16_copy=tables.bf16_copy if candidates.ids is None else None,
-            rows_group=self.world.rows,
+            rows_group=self.world.rows, by_attention=self.plan.by_attention,
             batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
         )  # fmt: skip
         if settings.grouped:

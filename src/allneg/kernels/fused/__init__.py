@@ -29,7 +29,7 @@ __all__ = [
 def _engine(device: torch.device) -> ModuleType:
     if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return reference
-    return engines.fused_engine(device)
+    return engines.triton_engine("fused", device)
 
 
 def complex_mul(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:

@@ -1,0 +1,67 @@
+"""The softmax of dot products as attention: no score is stored.
+
+The gradient of log Σ exp(q · e) at q is the mean of the rows, weighted by their softmax: an
+attention layer whose keys and values are both the table. `attend` gives both in one pass over the
+rows. The gradient of the rows is a second pass, where scores are computed again.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from allneg.kernels import engines
+from allneg.kernels.attention import reference
+
+__all__ = ["MOST_WIDTH", "PARTIAL_ROWS", "Negatives", "attend", "bit_mask", "row_gradients"]
+
+MOST_WIDTH = 256  # of a row: its sums stay in registers
+PARTIAL_ROWS = 1 << 18  # of partial means; a query has one for each range of rows
+_BITS = 64
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Which rows (N, W) count for which queries (B, W), and offsets of their scores."""
+
+    target: Tensor  # int64 (B,): the row of each answer, which does not count; -1 for none
+    count: int  # rows; those from here on are padding
+    offset: Tensor | None = None  # (N,): added to the scores
+    bits: Tensor | None = None  # of `bit_mask`: pairs that do not count
+
+
+def attend(query: Tensor, rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+    """log Σ exp of each query's scores, and the mean of the rows by their softmax: (B,), (B, W).
+
+    Operands are bfloat16 or float32, sums float32. A query without negatives has -inf and 0.
+    """
+    out: tuple[Tensor, Tensor] = _engine(query).attend(query, rows, negatives)
+    return out
+
+
+def row_gradients(
+    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor
+) -> Tensor:
+    """Σ_b weight_b · exp(score_bn - log_sum_b) · q_b over negatives n: (N, W), 0 for padding."""
+    out: Tensor = _engine(query).row_gradients(query, rows, negatives, log_sum, weight)
+    return out
+
+
+def bit_mask(pairs: tuple[Tensor, Tensor], b: int, n: int) -> Tensor:
+    """A bit for each row and query, 1 for `pairs`, each given once: int64 (2 ⌈n / 128⌉, b)."""
+    query, row = pairs
+    words = torch.zeros(-(-n // (2 * _BITS)) * 2 * b, dtype=torch.int64, device=query.device)
+    word = torch.div(row, _BITS, rounding_mode="floor") * b + query
+    words.index_add_(0, word, torch.ones_like(row) << row % _BITS)
+    return words.view(-1, b)
+
+
+def _engine(query: Tensor) -> ModuleType:
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if query.dtype is torch.float64 or (query.device.type == "cpu" and not interpreted):
+        return reference
+    return engines.triton_engine("attention", query.device)

@@ -1,0 +1,160 @@
+"""Attention to a table in Triton: a tile of scores lives in registers and is used up there.
+
+`attend`: a program keeps a tile of queries and goes through a range of rows, with the running
+maximum, sum and mean of each query; the ranges of a query are merged afterwards. `row_gradients`: a
+program keeps a tile of rows and goes through all queries. Neither uses atomic adds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+import triton
+from torch import Tensor
+
+from allneg.kernels import attention
+from allneg.kernels.attention import programs_gpu
+
+if TYPE_CHECKING:
+    from allneg.kernels.attention import Negatives
+
+_INTERPRETED = bool(triton.knobs.runtime.interpret)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The work of one program, and how it is compiled."""
+
+    queries: int
+    rows: int
+    warps: int
+    stages: int  # tiles that are loaded ahead
+    resident: int = 1  # programs that a multiprocessor holds
+
+
+# The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
+# row has more than _NARROW numbers: then the sums of 64 rows exceed the registers of 4 warps.
+_NARROW = 208
+ATTEND = {
+    (2, False): Tile(64, 64, 4, 3, resident=2),
+    (2, True): Tile(128, 64, 8, 3),
+    (4, False): Tile(128, 32, 8, 2),
+    (4, True): Tile(128, 32, 8, 2),
+}
+GRADIENTS = {
+    (2, False): Tile(64, 64, 4, 3),
+    (2, True): Tile(64, 128, 8, 3),
+    (4, False): Tile(32, 128, 8, 2),
+    (4, True): Tile(32, 128, 8, 2),
+}
+
+
+def attend(
+    query: Tensor, rows: Tensor, negatives: Negatives, tile: Tile | None = None
+) -> tuple[Tensor, Tensor]:
+    b, width = query.shape
+    tile = tile or ATTEND[_key(rows)]
+    tiles, blocks = triton.cdiv(b, tile.queries), triton.cdiv(negatives.count, tile.rows)
+    slots = _multiprocessors(rows.device) * tile.resident
+    part, parts = _split(tiles, blocks, slots, max(1, attention.PARTIAL_ROWS // max(1, b)))
+    log_sums = torch.empty(parts, b, dtype=torch.float32, device=rows.device)
+    means = torch.empty(parts, b, width, dtype=torch.float32, device=rows.device)
+    log_sum, mean = torch.empty_like(log_sums[0]), torch.empty_like(means[0])
+    if b:
+        programs_gpu.attend[(tiles, parts)](
+            query, rows, *_pointers(negatives), log_sums, means, b, negatives.count,
+            part * tile.rows, **_options(rows, negatives, tile),
+        )  # fmt: skip
+        block = triton.next_power_of_2(width)
+        programs_gpu.merge[(b,)](
+            log_sums, means, log_sum, mean, b, parts, W=width, BLOCK=block, num_warps=1
+        )
+    return log_sum, mean
+
+
+def row_gradients(
+    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor,
+    tile: Tile | None = None,
+) -> Tensor:  # fmt: skip
+    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
+    out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
+    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift): exact enough for shares that
+    # are rounded to bfloat16. For float32, the difference of score and log_sum comes first.
+    log_weight = weight.log2()
+    shift = log_sum if rows.dtype is torch.float32 else log_sum * math.log2(math.e) - log_weight
+    # A thread needs the targets and shifts of many queries: packed, they are half as many loads.
+    packed = F.pad(shift, (0, -b % tile.queries), value=torch.inf).view(torch.int32)
+    target = F.pad(negatives.target, (0, -b % tile.queries), value=-1)
+    packed = (target << 32) | (packed.to(torch.int64) & 0xFFFFFFFF)
+    programs_gpu.row_gradients[(triton.cdiv(n, tile.rows),)](
+        query, rows, *_pointers(negatives)[1:], packed, log_weight, out, b, n, negatives.count,
+        **_options(rows, negatives, tile),
+    )  # fmt: skip
+    return out
+
+
+def _key(rows: Tensor) -> tuple[int, bool]:
+    return rows.element_size(), rows.shape[1] > _NARROW
+
+
+def _pointers(negatives: Negatives) -> tuple[Tensor, Tensor, Tensor]:
+    """Targets, offsets and bits; anything where there are none."""
+    target, offset, bits = negatives.target, negatives.offset, negatives.bits
+    return target, target if offset is None else offset, target if bits is None else bits
+
+
+def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
+    width = rows.shape[1]
+    first, second, third = chunks(width)
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    return {
+        "W": width, "W0": first, "W1": second, "W2": third, "Q": tile.queries, "R": tile.rows,
+        "OFFSET": negatives.offset is not None, "BITS": negatives.bits is not None,
+        "PRECISION": "interpreted" if _INTERPRETED else precision,
+        "num_warps": tile.warps, "num_stages": tile.stages,
+    }  # fmt: skip
+
+
+@cache
+def chunks(width: int) -> tuple[int, int, int]:
+    """Up to three powers of 2, from 16 on, that cover a row: 128 + 64 + 16 for 200 numbers.
+
+    Triton's tiles are powers of 2, and a tile of 256 would waste a fifth of the products.
+    """
+    powers = [256, 128, 64, 32, 16, 0]
+    covers = [
+        (first, second, third)
+        for first, second, third in itertools.combinations_with_replacement(powers, 3)
+        if width <= first + second + third <= attention.MOST_WIDTH
+    ]
+    # Each chunk costs a few instructions.
+    return min(covers, key=lambda some: sum(some) + 8 * sum(chunk > 0 for chunk in some))
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 3  # of the interpreter: some queries are split
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def _split(tiles: int, blocks: int, slots: int, most: int) -> tuple[int, int]:
+    """Blocks of rows in a range, and the number of ranges, for the shortest time.
+
+    All programs take equally long, so the last wave should fill the GPU. A program starts and ends
+    in about the time of two blocks.
+    """
+
+    def time(parts: int) -> Any:
+        return triton.cdiv(tiles * parts, slots) * (triton.cdiv(blocks, parts) + 2)
+
+    best = min(range(1, min(most, blocks, slots) + 1), key=time, default=1)
+    part = max(1, triton.cdiv(blocks, best))
+    return part, max(1, triton.cdiv(blocks, part))

@@ -1,0 +1,201 @@
+"""The Triton programs of attention to a table; see `gpu`.
+
+A row of W numbers is loaded as up to three chunks, of W0, W1 and W2 numbers.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+import triton
+import triton.language as tl
+
+_LOG2E = tl.constexpr(1.4426950408889634)
+_LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _load(pointer, lane, left, W: tl.constexpr, FIRST: tl.constexpr, CHUNK: tl.constexpr):
+    """Columns from FIRST on of the rows at `pointer`, of which `left` exist: (lanes, CHUNK)."""
+    column = FIRST + tl.arange(0, CHUNK)
+    inside = (lane < left)[:, None]
+    if FIRST + CHUNK > W:
+        inside = inside & (column < W)[None, :]
+    return tl.load(pointer + (lane[:, None] * W + column[None, :]), mask=inside, other=0.0)
+
+
+@triton.jit
+def _store(pointer, values, lane, left, W: tl.constexpr, FIRST: tl.constexpr, CHUNK: tl.constexpr):
+    column = FIRST + tl.arange(0, CHUNK)
+    inside = (lane < left)[:, None] & (column < W)[None, :]
+    tl.store(pointer + (lane[:, None] * W + column[None, :]), values, mask=inside)
+
+
+@triton.jit
+def _dot(a, b, plus, PRECISION: tl.constexpr):
+    if PRECISION == "interpreted":  # Triton's interpreter multiplies the bits of bfloat16
+        a, b = a.to(tl.float32), b.to(tl.float32)
+        return tl.dot(a, b, plus, input_precision="ieee")
+    else:  # noqa: RET505
+        return tl.dot(a, b, plus, input_precision=PRECISION)
+
+
+@triton.jit
+def _masked(bits, query, inside, first, lane, b, R: tl.constexpr):
+    """Bits of a tile of rows from `first` on; `query` and `lane` are along different axes."""
+    word = bits + tl.cast(first // 64, tl.int64) * b + query
+    words = tl.load(word, mask=inside, other=0)
+    if R > 64:  # a tile of 128 rows has two words
+        words = tl.where(lane < 64, words, tl.load(word + b, mask=inside, other=0))
+    return ((words >> ((first + lane) % 64).to(tl.int64)) & 1) != 0
+
+
+@triton.jit(do_not_specialize=["b", "count", "part"])
+def attend(
+    query, rows, target, offset, bits, log_sums, means, b, count, part,
+    W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
+    Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    q0, lane, row_lane = tl.program_id(0) * Q, tl.arange(0, Q), tl.arange(0, R)
+    left = b - q0
+    own = tl.load(target + q0 + lane, mask=lane < left, other=-1).to(tl.int32)
+    base = query + q0.to(tl.int64) * W
+    a0 = _load(base, lane, left, W, 0, W0)
+    sum0 = tl.zeros([Q, W0], tl.float32)
+    if W1:
+        a1 = _load(base, lane, left, W, W0, W1)
+        sum1 = tl.zeros([Q, W1], tl.float32)
+    if W2:
+        a2 = _load(base, lane, left, W, W0 + W1, W2)
+        sum2 = tl.zeros([Q, W2], tl.float32)
+    # Sums are multiples of 2 ** anchor, where anchor is the largest score so far, times log2 e.
+    anchor = tl.full([Q], float("-inf"), tl.float32)
+    total = tl.zeros([Q], tl.float32)
+    start = tl.program_id(1) * part
+    stop = tl.minimum(start + part, count)
+    for first in tl.range(start, stop, R):
+        row = first + row_lane
+        base = rows + tl.cast(first, tl.int64) * W
+        e0 = _load(base, row_lane, stop - first, W, 0, W0)
+        scores = _dot(a0, tl.trans(e0), None, PRECISION)
+        if W1:
+            e1 = _load(base, row_lane, stop - first, W, W0, W1)
+            scores = _dot(a1, tl.trans(e1), scores, PRECISION)
+        if W2:
+            e2 = _load(base, row_lane, stop - first, W, W0 + W1, W2)
+            scores = _dot(a2, tl.trans(e2), scores, PRECISION)
+        if OFFSET:
+            scores += tl.load(offset + row, mask=row < stop, other=0.0)[None, :]
+        counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
+        if BITS:
+            inside = (lane < left)[:, None]
+            hidden = _masked(bits, (q0 + lane)[:, None], inside, first, row_lane[None, :], b, R)
+            counts = counts & (hidden == 0)
+        scores = tl.where(counts, scores, float("-inf"))
+        # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
+        # it, the difference of equal ones would not be 0.
+        largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
+        finite = tl.where(largest == float("-inf"), 0.0, largest)
+        shares = tl.exp2(scores * _LOG2E - finite[:, None])
+        fade = tl.exp2(anchor - finite)
+        anchor = largest
+        total = total * fade + tl.sum(shares, 1)
+        sum0 *= fade[:, None]
+        if W1:
+            sum1 *= fade[:, None]
+        if W2:
+            sum2 *= fade[:, None]
+        shares = shares.to(e0.dtype)
+        sum0 = _dot(shares, e0, sum0, PRECISION)
+        if W1:
+            sum1 = _dot(shares, e1, sum1, PRECISION)
+        if W2:
+            sum2 = _dot(shares, e2, sum2, PRECISION)
+    place = tl.program_id(1).to(tl.int64) * b + q0
+    tl.store(log_sums + place + lane, anchor + tl.log2(total), mask=lane < left)
+    share = 1.0 / tl.where(total > 0, total, 1.0)[:, None]
+    base = means + place * W
+    _store(base, sum0 * share, lane, left, W, 0, W0)
+    if W1:
+        _store(base, sum1 * share, lane, left, W, W0, W1)
+    if W2:
+        _store(base, sum2 * share, lane, left, W, W0 + W1, W2)
+
+
+@triton.jit(do_not_specialize=["b", "parts"])
+def merge(log_sums, means, log_sum, mean, b, parts, W: tl.constexpr, BLOCK: tl.constexpr):
+    """The means of a query's ranges, weighted by their sums; log_sums are to the base 2."""
+    q = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < W
+    anchor, total = float("-inf"), 0.0
+    result = tl.zeros([BLOCK], tl.float32)
+    for part in range(parts):
+        place = part * b.to(tl.int64) + q
+        of_part = tl.load(log_sums + place)
+        largest = tl.maximum(anchor, of_part)
+        finite = tl.where(largest == float("-inf"), 0.0, largest)
+        fade, share = tl.exp2(anchor - finite), tl.exp2(of_part - finite)
+        values = tl.load(means + place * W + column, mask=inside, other=0.0)
+        result = result * fade + values * share
+        total = total * fade + share
+        anchor = largest
+    tl.store(log_sum + q, (anchor + tl.log2(total)) * _LN2)
+    tl.store(mean + q * W + column, result / tl.where(total > 0, total, 1.0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["b", "n", "count"])
+def row_gradients(
+    query, rows, offset, bits, packed, log_weight, out, b, n, count,
+    W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
+    Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    r0, lane, query_lane = tl.program_id(0) * R, tl.arange(0, R), tl.arange(0, Q)
+    row, left = r0 + lane, count - r0
+    base = rows + r0.to(tl.int64) * W
+    e0 = _load(base, lane, left, W, 0, W0)
+    sum0 = tl.zeros([R, W0], tl.float32)
+    if W1:
+        e1 = _load(base, lane, left, W, W0, W1)
+        sum1 = tl.zeros([R, W1], tl.float32)
+    if W2:
+        e2 = _load(base, lane, left, W, W0 + W1, W2)
+        sum2 = tl.zeros([R, W2], tl.float32)
+    if OFFSET:
+        offsets = tl.load(offset + row, mask=lane < left, other=0.0)
+    for first in tl.range(0, b, Q):
+        q = first + query_lane
+        base = query + tl.cast(first, tl.int64) * W
+        a0 = _load(base, query_lane, b - first, W, 0, W0)
+        scores = _dot(e0, tl.trans(a0), None, PRECISION)
+        if W1:
+            a1 = _load(base, query_lane, b - first, W, W0, W1)
+            scores = _dot(e1, tl.trans(a1), scores, PRECISION)
+        if W2:
+            a2 = _load(base, query_lane, b - first, W, W0 + W1, W2)
+            scores = _dot(e2, tl.trans(a2), scores, PRECISION)
+        if OFFSET:
+            scores += offsets[:, None]
+        both = tl.load(packed + q)
+        own, less = (both >> 32).to(tl.int32), both.to(tl.int32).to(tl.float32, bitcast=True)
+        if e0.dtype == tl.float32:
+            plus = tl.load(log_weight + q, mask=q < b, other=float("-inf"))
+            shares = tl.exp2((scores - less[None, :]) * _LOG2E + plus[None, :])
+        else:
+            shares = tl.exp2(scores * _LOG2E - less[None, :])
+        counts = row[:, None] != own[None, :]
+        if BITS:
+            hidden = _masked(bits, q[None, :], (q < b)[None, :], r0, lane[:, None], b, R)
+            counts = counts & (hidden == 0)
+        shares = tl.where(counts, shares, 0.0).to(e0.dtype)
+        sum0 = _dot(shares, a0, sum0, PRECISION)
+        if W1:
+            sum1 = _dot(shares, a1, sum1, PRECISION)
+        if W2:
+            sum2 = _dot(shares, a2, sum2, PRECISION)
+    counts = (lane < left)[:, None]
+    base = out + r0.to(tl.int64) * W
+    _store(base, tl.where(counts, sum0, 0.0), lane, n - r0, W, 0, W0)
+    if W1:
+        _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
+    if W2:
+        _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)
