@@ -47,7 +47,7 @@ def start(
 
 def start_command(*arguments: object, **options: Any) -> ForkServerProcess:
     """Run `allneg` in a process."""
-    return start(_command, list(map(str, arguments)), **options)
+    return start(run_command, list(map(str, arguments)), **options)
 
 
 class ForkedPopen:
@@ -95,16 +95,28 @@ def _call(
     function(*arguments)
 
 
-def _command(arguments: list[str]) -> None:
+def run_command(arguments: list[str]) -> None:
+    """Run `allneg` in this process."""
     from allneg.cli import main
 
     sys.argv = ["allneg", *arguments]
     main()
 
 
+def run_under_torchrun(arguments: list[str]) -> None:
+    """What `torchrun --standalone --nproc-per-node 2 --max-restarts 1` does with `allneg`."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(
+        1, 1, 2, max_restarts=1, rdzv_backend="c10d", rdzv_endpoint="localhost:0",
+        start_method="fork",
+    )  # fmt: skip
+    elastic_launch(config, run_command)(arguments)
+
+
 def _worker(arguments: list[str]) -> None:
     os.setsid()
-    _command([*arguments[:-1], str(os.getppid())])  # after --worker-of
+    run_command([*arguments[:-1], str(os.getppid())])  # after --worker-of
 
 
 def stop_after(steps: int) -> Callable[[], int]:

@@ -39,6 +39,7 @@ THIRD_PARTY = {
     "pooch": ["graph/datasets.py"],
     "requests": ["graph/datasets.py"],  # the errors of a download by pooch
     "fsspec": ["graph/urls.py"],
+    "pyoxigraph": ["graph/rdf.py"],
     "pyarrow": ["graph/*.py", "predict/*.py", "exports/writers.py"],
     "optuna": ["tuning/study.py"],
     "fastapi": ["serve/*.py"],

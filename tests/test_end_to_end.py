@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from allneg.cli import allneg as cli
 from allneg.cli import main
+from processes import start_command
 
 SMALL = ("--device", "cpu", "--set", "hardware.threads=1", "--set", "model.dim=16")
 
@@ -54,14 +54,14 @@ def test_a_folder_of_text_becomes_a_run_that_answers_queries(
 ) -> None:
     run = tmp_path / "run"
     settings = ("--set", "training.epochs=60", "--set", "training.batch_size=20")
-    command = [sys.executable, "-m", "allneg", "train", ring, "--model", "complex"]
-    done = subprocess.run(
-        [*command, *SMALL, *settings, "--out", run], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Hits@10" in done.stdout
-    assert "ring, test: complex" in done.stdout
-    assert "valid MRR" in done.stderr
+    out, err = tmp_path / "out", tmp_path / "err"
+    command = ("train", ring, "--model", "complex", *SMALL, *settings, "--out", run)
+    process = start_command(*command, out=out, err=err)
+    process.join(120)
+    assert process.exitcode == 0, err.read_text()
+    assert "Hits@10" in out.read_text()
+    assert "ring, test: complex" in out.read_text()
+    assert "valid MRR" in err.read_text()
 
     report = run_json("evaluate", run)
     assert report == {"schema_version": 1, "run": str(run), **json.loads(_text(run, "report.json"))}

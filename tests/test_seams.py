@@ -95,8 +95,8 @@ DICTS: dict[str, tuple[dict[str, Any], str]] = {
 SETTINGS = (
     "model.name=shifted", "model.dim=8", "model.scale=0.1", "loss.name=squares",
     "regularizer.name=balance", "regularizer.weight=0.001", "optimizer.name=rmsprop",
-    "optimizer.learning_rate=0.001", "training.epochs=2", "evaluation.every=1",
-    "hardware.threads=1",
+    "optimizer.learning_rate=0.001", "training.epochs=2", "training.batch_size=8",
+    "evaluation.every=1", "hardware.threads=1",
 )  # fmt: skip
 
 
@@ -115,9 +115,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_extensions_train_save_resume_plan_and_predict(device: str, tmp_path: Path) -> None:
+def test_extensions_train_save_resume_plan_and_predict(
+    device: str, tiny_folder: Path, tmp_path: Path
+) -> None:
     settings = [*SETTINGS, f"hardware.device={device}"]
-    run = train("countries", settings=settings, out=tmp_path / "run")
+    run = train(tiny_folder, settings=settings, out=tmp_path / "run")
     losses = [entry["loss"] for entry in run.metrics()]
     assert losses[1] < losses[0]
     assert 0 < run.report.mrr <= 1
@@ -125,7 +127,7 @@ def test_extensions_train_save_resume_plan_and_predict(device: str, tmp_path: Pa
     assert all("log_rank" in entry["valid"] for entry in run.metrics())
 
     with pytest.raises(Interrupted):
-        train("countries", settings=settings, out=tmp_path / "resumed", stopped_by=stop_after(20))
+        train(tiny_folder, settings=settings, out=tmp_path / "resumed", stopped_by=stop_after(7))
     resumed = Run.open(tmp_path / "resumed")
     fit(resumed)
     tables, again = run.tables().weights(), resumed.tables().weights()
@@ -134,7 +136,7 @@ def test_extensions_train_save_resume_plan_and_predict(device: str, tmp_path: Pa
     else:  # atomic adds sum in any order
         torch.testing.assert_close(again, tables, rtol=1e-2, atol=1e-3)
 
-    graph, recipe = read_graph("countries"), Recipe().with_settings(settings)
+    graph, recipe = read_graph(tiny_folder), Recipe().with_settings(settings)
     memory = plan(recipe, graph, torch.device(device))
     assert memory.kept["optimizer"] == memory.kept["tables"]
     assert memory.peak > memory.kept["tables"]

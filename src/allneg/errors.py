@@ -78,7 +78,8 @@ def extra(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(f"{what} needs {error.name}: pip install 'allneg[{name}]'") from None
+        package = str(error.name).partition(".")[0]
+        raise UsageError(f"{what} needs {package}: pip install 'allneg[{name}]'") from None
 
 
 def printable(text: str, limit: int = 80) -> str:

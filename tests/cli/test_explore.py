@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import importlib.util
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,11 @@ def test_a_folder_that_is_no_run_is_named(allneg: Callable, tmp_path: Path) -> N
 def test_without_the_extra_the_error_names_what_to_install(
     allneg: Callable, toy_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "fastapi" else there(name)
-    )
+    monkeypatch.delitem(sys.modules, "allneg.serve.app", raising=False)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
     done = allneg("explore", toy_run.folder)
     assert done.code == 2
-    assert "the explorer needs fastapi; install allneg[serve]" in done.err
+    assert "the explorer needs fastapi: pip install 'allneg[serve]'" in done.err
 
 
 @pytest.mark.parametrize("new", [False, True])

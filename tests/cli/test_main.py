@@ -49,6 +49,16 @@ main()
 """
 
 
+WITHOUT_STDERR = """
+import os, sys
+from allneg.cli import main
+os.close(2)
+sys.stderr = sys.__stderr__ = None  # as Python does when it starts without
+sys.argv = words
+main()
+"""
+
+
 def test_help_does_not_wait_for_torch() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
@@ -152,9 +162,11 @@ def test_an_error_that_cannot_be_printed_has_its_exit_code() -> None:
     assert _shell("allneg data get nothing 2> /dev/full").returncode == 3
 
 
-def test_a_closed_stderr_does_not_spoil_the_json(toy_copy: Run) -> None:
+def test_a_closed_stderr_does_not_spoil_the_json(toy_copy: Run, tmp_path: Path) -> None:
     (toy_copy.folder / "status.json").write_text('{"state": "interrupted"}')
     (toy_copy.folder / "report.json").unlink()
-    done = _shell(f"allneg evaluate {toy_copy.folder} --device cpu --json 2>&-")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["schema_version"] == 1
+    words = f"allneg evaluate {toy_copy.folder} --device cpu --json".split()
+    process = start(exec, WITHOUT_STDERR, {"words": words}, out=tmp_path / "out")
+    process.join()
+    assert process.exitcode == 0
+    assert json.loads((tmp_path / "out").read_text())["schema_version"] == 1

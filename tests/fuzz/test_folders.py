@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from folders import ACTIONS, CHANGES, Fuzzer
 
 @pytest.mark.battery(55)
 def test_a_run_changed_at_random_is_used_or_refused_and_nothing_else_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here
     fuzzer = Fuzzer(tmp_path)
     for seed in range(120):
         fuzzer.run(seed)

@@ -44,10 +44,9 @@ USUAL = {(module, name): getattr(module, name) for module, name in SMALL}
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Chunks of two names and steps of two rows, so every loop runs several times; no fsync."""
+    """Chunks of two names and steps of two rows, so every loop runs several times."""
     for (module, name), size in SMALL.items():
         monkeypatch.setattr(module, name, size)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setenv("ALLNEG_HOME", str(tmp_path / "home"))
 
 

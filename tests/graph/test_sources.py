@@ -406,7 +406,7 @@ def test_a_missing_extra_is_named(
     (tmp_path / name).write_bytes(b"ARROW1")
     for module in [package, *(m for m in sys.modules if m.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DataError, match=rf"needs {package}.*pip install 'allneg\[{extra}\]'"):
+    with pytest.raises(UsageError, match=rf"needs {package}: pip install 'allneg\[{extra}\]'"):
         read_graph(tmp_path / name)
 
 

@@ -1,4 +1,8 @@
-"""The command under torchrun: killed, restarted, stopped, and resumed by one process."""
+"""The command under torchrun: killed, restarted, stopped, and resumed by one process.
+
+The slow test starts torchrun itself, whose five processes import torch for seconds. The other forks
+torchrun's agent, which forks the command.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ import pytest
 
 from allneg.runs import Run
 from allneg.training import fit
+from processes import run_under_torchrun, start
 
 ENDLESS = 1_000_000
 SETTINGS = (
@@ -42,39 +47,43 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def command(data: Path, out: Path) -> list[str]:
+    return ["train", str(data), "--out", str(out), "--mesh", "rows=2", *options(*SETTINGS)]
+
+
 def torchrun(log: Path, data: Path, out: Path, *flags: str) -> subprocess.Popen[bytes]:
     with log.open("a") as output:
         return subprocess.Popen(
             [
                 sys.executable, "-m", "torch.distributed.run", "--max-restarts", "1", *flags,
-                "-m", "allneg", "train", data, "--out", out, "--mesh", "rows=2",
-                *options(*SETTINGS),
+                "-m", "allneg", *command(data, out),
             ],
             stdout=output, stderr=output, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
 
-def kill_one_and_wait(launcher: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
+def kill_one_and_wait(launcher: int, folder: Path, log: Path) -> None:
     """Kill the last process of a launcher after the first save, and wait for the next save."""
     last = folder / "checkpoints" / "last"
     wait_for(last.exists, log.read_text())
-    first = children(launcher.pid)
+    first = children(launcher)
     os.kill(first[-1], signal.SIGKILL)
     wait_for(lambda: "no longer responds" in log.read_text(), log.read_text())
     saved = last.read_text()
     wait_for(lambda: last.read_text() != saved, log.read_text())
-    assert not set(children(launcher.pid)) & set(first)
+    assert not set(children(launcher)) & set(first)
 
 
 def test_a_killed_process_is_restarted_and_the_run_ends_as_an_uninterrupted_one(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
     folder, log = tmp_path / "run", tmp_path / "log"
-    launcher = torchrun(log, tiny_folder, folder, "--nproc-per-node", "2", "--standalone")
+    log.touch()
+    launcher = start(run_under_torchrun, command(tiny_folder, folder), out=log, err=log)
     try:
-        kill_one_and_wait(launcher, folder, log)
-        launcher.send_signal(signal.SIGTERM)
-        launcher.wait(SECONDS)
+        kill_one_and_wait(launcher.pid, folder, log)
+        launcher.terminate()
+        launcher.join(SECONDS)
     finally:
         launcher.kill()
     assert "stopped and saved" in log.read_text()
@@ -107,7 +116,7 @@ def test_processes_of_two_machines_are_restarted(tiny_folder: Path, tmp_path: Pa
             flags = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", number, *address)
             machines.append(torchrun(log, tiny_folder, folder, *flags))
             stack.callback(machines[-1].kill)
-        kill_one_and_wait(machines[1], folder, log)
+        kill_one_and_wait(machines[1].pid, folder, log)
         for machine in machines:
             machine.send_signal(signal.SIGTERM)
         for machine in machines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,6 @@ from allneg.training import fit
 Cut = Callable[..., Any]  # (action, folder, number of calls) -> the disk after the cut
 
 ONE, TWO, THREE = (f"epoch-{epoch:06d}-step-00000000" for epoch in (1, 2, 3))
-
-
-@pytest.fixture(autouse=True)
-def fast_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulated disk records what is synced; the real one need not wait."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def made(epoch: int) -> Checkpoint:

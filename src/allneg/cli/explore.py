@@ -1,6 +1,5 @@
 """`allneg explore`."""
 
-import importlib.util
 import ipaddress
 import os
 import signal
@@ -13,7 +12,7 @@ from typing import NoReturn
 import click
 
 from allneg.cli import options
-from allneg.errors import Interrupted, UsageError, printable
+from allneg.errors import Interrupted, UsageError, extra, printable
 from allneg.terminal import note
 
 
@@ -50,11 +49,12 @@ def explore_command(
 ) -> None:
     """Open a web page to query and compare RUNs and to see their facts and metrics."""
     _check_options(host, allowed)
-    from allneg.predict.lookup import read_labels
-    from allneg.serve.app import make_app
-    from allneg.serve.loaded_run import load_runs
-    from allneg.serve.server import LOOPBACK, listen, serve
-    from allneg.serve.workers import Workers
+    with extra("serve", "the explorer"):
+        from allneg.predict.lookup import read_labels
+        from allneg.serve.app import make_app
+        from allneg.serve.loaded_run import load_runs
+        from allneg.serve.server import LOOPBACK, listen, serve
+        from allneg.serve.workers import Workers
 
     with listen(host, port) as listener:
         loaded = load_runs(runs, read_labels(labels) if labels else {}, device or "auto")
@@ -84,10 +84,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _check_options(host: str, allowed: tuple[str, ...]) -> None:
-    """Check that the extra is installed and that other machines have a host name to use."""
-    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f"the explorer needs {' and '.join(missing)}; install allneg[serve]")
+    """Check that other machines have a host name to use."""
     for name in allowed:
         if not name or any(c in name for c in "/:@ ") or not name.isprintable():
             raise UsageError(f"--allow-host {printable(name)}: expected a plain host name")

@@ -1,6 +1,5 @@
 """What readers of all formats share: blocks of names, notes, labels, bad rows, column names."""
 
-import importlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -308,14 +307,3 @@ def as_list(column: Any) -> list[str]:
         return column.fields.names[column.number :: column.fields.width]
     names: list[str] = column.to_numpy(zero_copy_only=False).tolist()
     return names
-
-
-def need(package: str, extra: str, what: str) -> Any:
-    """An optional package; a `DataError` that names its extra if it is not installed."""
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError:
-        name = package.partition(".")[0]
-        raise DataError(
-            f"{what} needs {name}, which is not installed; run `pip install 'allneg[{extra}]'`"
-        ) from None

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-from allneg.errors import DataError, printable
-from allneg.graph.blocks import BadRows, Block, Found, is_kept, need, problem_of
+from allneg.errors import DataError, extra, printable
+from allneg.graph.blocks import BadRows, Block, Found, is_kept, problem_of
 from allneg.graph.lines import whole_lines
 from allneg.recipe import Data
 
@@ -132,7 +132,9 @@ def read_rdf(
     syntax: str, stream: IO[bytes], where: str, settings: Data, found: Found
 ) -> Iterator[Block]:
     """The names in Turtle, RDF/XML, N-Quads or TriG; named graphs are one graph."""
-    ox, terms = need("pyoxigraph", "rdf", where), _Terms(settings, found)
+    with extra("rdf", where):
+        import pyoxigraph as ox
+    terms = _Terms(settings, found)
     blank_nodes: dict[str, str] = {}  # the parser gives them new ids in each process
 
     def name(term: Any) -> str:

@@ -9,14 +9,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from allneg.errors import DataError, printable
+from allneg.errors import DataError, extra, printable
 from allneg.graph.blocks import (
     BadRows,
     Block,
     Found,
     as_weights,
     checked,
-    need,
     need_layout,
 )
 from allneg.graph.graph import Triples
@@ -38,19 +37,22 @@ def read_feather(stream: IO[bytes], where: str, settings: Data, found: Found) ->
 
 def read_stream(source: Any, where: str, settings: Data, found: Found) -> Iterator[Block]:
     """The names in an object with `__arrow_c_stream__`, such as a data frame."""
-    reader = need("pyarrow", "tables", where).RecordBatchReader.from_stream(source)
+    with extra("tables", where):
+        from pyarrow import RecordBatchReader
+    reader = RecordBatchReader.from_stream(source)
     yield from _blocks(reader.schema.names, reader, where, settings, found)
 
 
 def _open_parquet(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[Any]]:
-    file = _opened(
-        need("pyarrow.parquet", "tables", f"{where}: Parquet").ParquetFile, stream, where
-    )
+    with extra("tables", f"{where}: Parquet"):
+        from pyarrow.parquet import ParquetFile
+    file = _opened(ParquetFile, stream, where)
     return file.schema_arrow.names, file.iter_batches(_ROWS)
 
 
 def _open_feather(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[Any]]:
-    ipc = need("pyarrow.ipc", "tables", f"{where}: Arrow")
+    with extra("tables", f"{where}: Arrow"):
+        from pyarrow import ipc
     is_file = stream.read(6) == b"ARROW1"
     stream.seek(0)
     reader = _opened(ipc.open_file if is_file else ipc.open_stream, stream, where)

@@ -4,17 +4,15 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from allneg.errors import UsageError
+from allneg.errors import extra
 from allneg.runs.files import write_parts
 from allneg.tuning.halving import Progress
 
 
 def plot_curves(title: str, trials: Sequence[Progress], path: Path) -> None:
     """Write a PNG of valid MRR by epoch: a line per trial, a color per model, the best in bold."""
-    try:
+    with extra("plots", path.name):
         from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise UsageError(f"{path.name} needs matplotlib: pip install 'allneg[plots]'") from None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     models = list(dict.fromkeys(at.model for at in trials))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import RunError, UsageError
+from allneg.errors import RunError, UsageError, extra
 from allneg.runs import plain
 from allneg.runs.files import write_parts, write_text
 from allneg.tuning.halving import KEEP
@@ -123,10 +123,8 @@ def write_plot(space: Space, statuses: Sequence[TrialStatus], path: Path) -> Non
     Equal results give equal bytes.
     """
     optuna = _import_optuna()
-    try:
+    with extra("plots", path.name):
         import matplotlib
-    except ModuleNotFoundError:
-        raise UsageError(f"{path.name} needs matplotlib: pip install 'allneg[plots]'") from None
     matplotlib.use("agg")
     finished = [status for status in statuses if status.state == "finished"]
     if not finished:
@@ -172,11 +170,8 @@ def _distributions(space: Space) -> dict[str, Any]:
 
 
 def _import_optuna() -> Any:
-    try:
+    with extra("search", "a search with ranges, --halving or a plot"):
         import optuna
-    except ModuleNotFoundError:
-        message = "ranges, --halving and search.svg need Optuna: pip install 'allneg[search]'"
-        raise UsageError(message) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     # A trial that continues from its checkpoint may rank an epoch again.
