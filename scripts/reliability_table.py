@@ -9,6 +9,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -105,6 +106,7 @@ class Proof:
     file: str  # from the root of the repository
 
 
+@cache
 def proofs() -> dict[int, list[Proof]]:
     """The tests of every case, in the order of files and lines."""
     found: dict[int, list[Proof]] = defaultdict(list)

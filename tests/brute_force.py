@@ -13,6 +13,10 @@ from allneg.models import MODELS
 from allneg.predict.predictor import Predictor
 from allneg.scoring import Shard, Tables
 
+# One model per kernel, one with a shared parameter, and one whose rows have two roles: the search
+# sees nothing else of a model.
+KINDS = ("complex", "transe", "rotate", "tucker", "cp")
+
 
 def random_graph(seed: int) -> Graph:
     """3 to 9 entities, some of them not in train, and 1 to 3 relations."""

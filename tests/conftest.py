@@ -92,6 +92,7 @@ LONG = tuple(
         "tuning",
         "serve/test_server",
         "torture/test_resume",
+        "test_docs",
         "training",
     )
 )

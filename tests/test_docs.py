@@ -148,6 +148,7 @@ def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return original(*args, settings=settings, **kwargs)
 
     monkeypatch.setattr(allneg, "train", train)
+    monkeypatch.setattr("allneg.completer.train", train)
     monkeypatch.chdir(tmp_path)
 
 
@@ -243,7 +244,10 @@ def test_the_code_of_the_export_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_p
                 exec(compile(code, "docs/export.md", "exec"), namespace)
                 continue
             for line in code.replace("\\\n", " ").splitlines():
-                monkeypatch.setattr(sys, "argv", line.split())
+                words = line.split()
+                if words[1] == "train":
+                    words += ["--set", "model.dim=8", "--set", "training.batch_size=2000"]
+                monkeypatch.setattr(sys, "argv", words)
                 main()
     finally:
         hub.close()

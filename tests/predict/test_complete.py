@@ -18,7 +18,7 @@ from allneg.models import MODELS
 from allneg.predict import complete as module
 from allneg.predict.complete import Completion, Found, _Reach, check_format, write_facts
 from allneg.predict.predictor import Predictor
-from brute_force import known_facts, make_predictor, margins, probabilities
+from brute_force import KINDS, known_facts, make_predictor, margins, probabilities
 
 IDENTITY = "this run, these options"
 
@@ -39,7 +39,7 @@ def check(found: Completion, expected: dict[tuple[int, int, int], float]) -> Non
     assert len(set(triples)) == len(triples)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -67,7 +67,7 @@ def test_the_facts_are_those_of_brute_force(
         check(found, expected)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))
 def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str) -> None:
