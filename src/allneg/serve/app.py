@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from allneg import __version__
-from allneg.errors import printable
+from allneg.errors import AllnegError, printable
 from allneg.graph.queries import Side
 from allneg.serve import review, schemas, views
 from allneg.serve.loaded_run import LoadedRun
@@ -67,7 +67,7 @@ def make_app(
     app.state.service = Service(runs, workers, Batcher(workers), models, suspicious)
     app.include_router(api)
     _add_page(app)
-    for kind in (ApiError, HTTPException, RequestValidationError, Exception):
+    for kind in (ApiError, AllnegError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, error_response)
     return RequestChecks(app, hosts)
 

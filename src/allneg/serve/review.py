@@ -1,6 +1,7 @@
 """Facts to accept or reject: missing ones, which a run finds, and suspicious ones of an audit."""
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 
 _MOST_PRODUCTS = 1 << 36  # of numbers, per request: some seconds on two cores
+_TEXTS = ("head", "relation", "tail", "expected", "reason")
+_NUMBERS = ("probability", "head_rank", "tail_rank")
 
 
 def missing(
@@ -80,10 +83,12 @@ def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
             fields = (
                 json.loads(line) if is_json else dict(zip(names, line.split("\t"), strict=True))
             )
-            texts = [str(fields[name]) for name in ("head", "relation", "tail")]
-            numbers = [float(fields[name]) for name in ("probability", "head_rank", "tail_rank")]
-            reasons = [str(fields[name]) for name in ("expected", "reason")]
-            found.append(schemas.SuspiciousFact(*texts, *numbers, *reasons))
+            head, relation, tail, expected, reason = (str(fields[name]) for name in _TEXTS)
+            numbers = [float(fields[name]) for name in _NUMBERS]
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError
+            fact = schemas.SuspiciousFact(head, relation, tail, *numbers, expected, reason)
+            found.append(fact)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
                 f"{path.name}:{number}: not a line of a file that `allneg audit` writes: "
