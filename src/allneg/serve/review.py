@@ -84,11 +84,11 @@ def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
                 json.loads(line) if is_json else dict(zip(names, line.split("\t"), strict=True))
             )
             head, relation, tail, expected, reason = (str(fields[name]) for name in _TEXTS)
-            numbers = [float(fields[name]) for name in _NUMBERS]
+            probability, *ranks = numbers = [float(fields[name]) for name in _NUMBERS]
             if not all(map(math.isfinite, numbers)):
                 raise ValueError
-            fact = schemas.SuspiciousFact(head, relation, tail, *numbers, expected, reason)
-            found.append(fact)
+            fact = head, relation, tail, probability, ranks[0], ranks[1], expected, reason
+            found.append(schemas.SuspiciousFact(*fact))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
                 f"{path.name}:{number}: not a line of a file that `allneg audit` writes: "

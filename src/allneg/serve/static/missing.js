@@ -27,7 +27,7 @@ export function missing({ models }) {
     el("option", { value: "type" }, "of a type"),
   );
   const least = el("input", {
-    ...{ id: "missing-least", type: "number", min: "0", max: "0.99", step: "any" },
+    ...{ id: "missing-least", type: "number", min: "0", max: "0.9999", step: "any" },
     ...{ placeholder: "0", inputmode: "decimal" },
   });
   const list = review({
