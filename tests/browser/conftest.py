@@ -38,6 +38,13 @@ QUICK = (
     "hardware.device=cpu", "hardware.threads=1",
 )  # fmt: skip
 
+AUDIT = """\
+head\trelation\ttail\tprobability\thead_rank\ttail_rank\texpected\treason
+France\tborders\tParis\t0.001\t90\t123.5\tSpain\ta capital borders nothing
+<img src=x onerror=alert(1)>\tborders\t{long}\t0.002\t80\t12\t<b>Spain</b>\t<i>unseen</i>
+Kenya\tspeaks\tDanish\t0.003\t70\t1200\tSwahili\tno neighbour speaks it
+""".format(long="VeryLongName" * 30)
+
 
 @dataclass(frozen=True)
 class Explorer:
@@ -58,7 +65,9 @@ def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("runs")
     for model in ("complex", "distmult"):
         allneg.train("countries", settings=[*QUICK, f"model.name={model}"], out=folder / model)
-    with _served([folder / "complex", folder / "distmult"], {}) as address:
+    audit = folder / "audit.tsv"
+    audit.write_text(AUDIT)
+    with _served([folder / "complex", folder / "distmult"], {}, audit) as address:
         yield Explorer(address, folder / "complex")
 
 
@@ -71,18 +80,20 @@ def labelled(explorer: Explorer) -> Iterator[Explorer]:
 
 
 @contextlib.contextmanager
-def _served(runs: list[Path], labels: dict[str, str]) -> Iterator[str]:
+def _served(runs: list[Path], labels: dict[str, str], audit: Path | None = None) -> Iterator[str]:
     """The address of the service, in a thread that ends with the process.
 
     A process of its own, as in tests/serve/test_server.py, takes seconds to start.
     """
     from allneg.serve.app import make_app
     from allneg.serve.loaded_run import load_runs
+    from allneg.serve.review import read_suspicious
     from allneg.serve.server import LOOPBACK, listen, serve
     from allneg.serve.workers import Workers
 
     with listen("127.0.0.1", 0) as listener:
-        app = make_app(load_runs(runs, labels, "cpu"), Workers(), LOOPBACK)
+        suspicious = read_suspicious(audit) if audit else []
+        app = make_app(load_runs(runs, labels, "cpu"), Workers(), LOOPBACK, suspicious)
         threading.Thread(target=serve, args=(app, listener), daemon=True).start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     gc.unfreeze()  # of what `serve` has frozen

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from conftest import Explorer
 
 pytestmark = pytest.mark.browser
+QUESTION = "?x : borders(France, ?y), speaks(?y, ?x), not borders(?y, Spain)"
 # Each view: its state, and an element that is there once it has loaded.
 VIEWS = {
     "ask": ({"head": "France", "relation": "borders"}, "table.ranked"),
@@ -23,6 +24,10 @@ VIEWS = {
     "entity": ({"view": "entity", "name": "France"}, ".drawn svg"),
     "compare": ({"view": "compare", "head": "France", "relation": "borders"}, ".moves svg"),
     "quality": ({"view": "quality"}, ".heatmap"),
+    "hops": ({"view": "hops", "question": QUESTION}, ".derivation svg"),
+    "mistake": ({"view": "hops", "question": "?x : border(France, ?x)"}, ".where"),
+    "missing": ({"view": "missing", "relation": "borders", "within": "type"}, ".trouble"),
+    "suspicious": ({"view": "suspicious"}, ".review"),
     "map": ({"view": "map", "relation": "city_in_subregion"}, "canvas"),
 }
 
@@ -103,7 +108,7 @@ def _brightness(colour: str) -> float:
     return sum(parts) / 3
 
 
-@pytest.mark.parametrize("view", ["ask", "entity", "compare", "quality", "map"])
+@pytest.mark.parametrize("view", ["ask", "entity", "compare", "quality", "map", "hops"])
 def test_nothing_jumps_while_a_view_loads(
     explorer: Explorer, new_page: Callable[..., Page], view: str
 ) -> None:

@@ -21,8 +21,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What would be served; the explorer ends at once as if by SIGTERM."""
     found: list[dict[str, Any]] = []
 
-    def make_app(models: dict[str, LoadedRun], workers: object, hosts: list[str]) -> dict[str, Any]:
-        return {"models": models, "hosts": hosts}
+    def make_app(
+        models: dict[str, LoadedRun], workers: object, hosts: list[str], suspicious: list[Any]
+    ) -> dict[str, Any]:
+        return {"models": models, "hosts": hosts, "suspicious": suspicious}
 
     def serve(app: dict[str, Any], listener: Any) -> None:
         found.append({**app, "address": listener.getsockname()})
@@ -86,6 +88,19 @@ def test_labels_are_read(allneg: Callable, toy_run: Run, served: list, tmp_path:
     done = allneg("explore", toy_run.folder, *labels)
     assert done.code == 3
     assert "labels.tsv:1: expected name, tab, label" in done.err
+
+
+def test_an_audit_is_read(allneg: Callable, toy_run: Run, served: list, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.tsv"
+    columns = "head\trelation\ttail\tprobability\thead_rank\ttail_rank\texpected\treason"
+    audit.write_text(columns + "\nFrance\tborders\tParis\t0.01\t3\t9\tSpain\ta city\n")
+    options = ("--audit", audit, "--no-browser", "--port", 0)
+    allneg("explore", toy_run.folder, *options)
+    assert [fact.tail for fact in served[0]["suspicious"]] == ["Paris"]
+    audit.write_text("France\tborders\tParis\n" * 2)
+    done = allneg("explore", toy_run.folder, *options)
+    assert done.code == 3
+    assert "audit.tsv:2: not a line of a file that `allneg audit` writes" in done.err
 
 
 @pytest.mark.battery(40)

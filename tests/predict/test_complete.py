@@ -67,6 +67,28 @@ def test_the_facts_are_those_of_brute_force(
         check(found, expected)
 
 
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000), top=st.sampled_from([1, 5, 1000]), data=st.data())
+def test_a_search_may_ask_some_heads_and_relations_only(
+    seed: int, top: int, data: st.DataObject
+) -> None:
+    predictor = make_predictor("complex", seed)
+    graph, known = predictor.graph, known_facts(predictor.graph)
+    entities = st.integers(0, graph.n_entities - 1)
+    heads = data.draw(st.lists(entities, min_size=1, unique=True))
+    relation = data.draw(st.integers(0, graph.n_relations - 1))
+    found = Completion(predictor, [relation], top, heads=torch.tensor(heads))
+    assert found.run()
+    check(
+        found,
+        {
+            (h, r, t): p
+            for (h, r, t), p in probabilities(predictor).items()
+            if h in heads and r == relation and (h, r, t) not in known
+        },
+    )
+
+
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["seen", "list"]))

@@ -22,6 +22,7 @@ KEPT = [
 ADDRESSES = [
     "/healthz", "/v1/models", "/v1/entities", "/v1/relations", "/v1/predict", "/v1/explain",
     "/v1/entity", "/v1/facts", "/v1/neighbours", "/v1/map", "/v1/metrics", "/v1/curves",
+    "/v1/ask", "/v1/missing", "/v1/suspicious",
 ]  # fmt: skip
 
 REAL = {"head": "France", "tail": "Europe", "relation": "in", "name": "Paris", "model": "run"}
@@ -53,9 +54,9 @@ def test_answers_are_those_of_the_document(document: Any, address: str) -> None:
     )
     @given(case=document[address]["GET"].as_strategy())
     def check(case: Any) -> None:
-        # A query without head, relation and tail is well-formed, but an error; so is a map by
-        # t-SNE if openTSNE is not installed.
-        refuses = address in ("/v1/predict", "/v1/map")
+        # A query without head, relation and tail is well-formed, but an error; so are a map by
+        # t-SNE if openTSNE is not installed, and a text that is no question or no type.
+        refuses = address in ("/v1/predict", "/v1/map", "/v1/ask", "/v1/missing")
         but = [checks.positive_data_acceptance] if refuses else []
         case.call_and_validate(excluded_checks=but)
         # Generated names are unknown: repeat the request with known ones.

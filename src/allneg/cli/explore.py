@@ -21,6 +21,7 @@ from allneg.terminal import note
 @click.option(
     "--labels", type=options.PATH, help="A file of lines: name, tab, readable label; also .gz, .xz."
 )
+@click.option("--audit", type=options.PATH, help="Suspicious facts: a file of `allneg audit`.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -41,6 +42,7 @@ from allneg.terminal import note
 def explore_command(
     runs: tuple[Path, ...],
     labels: Path | None,
+    audit: Path | None,
     port: int,
     host: str,
     allowed: tuple[str, ...],
@@ -53,16 +55,19 @@ def explore_command(
         from allneg.predict.lookup import read_labels
         from allneg.serve.app import make_app
         from allneg.serve.loaded_run import load_runs
+        from allneg.serve.review import read_suspicious
         from allneg.serve.server import LOOPBACK, listen, serve
         from allneg.serve.workers import Workers
 
     with listen(host, port) as listener:
+        suspicious = read_suspicious(audit) if audit else []
         loaded = load_runs(runs, read_labels(labels) if labels else {}, device or "auto")
         workers = Workers()
         shown = allowed[0] if allowed and not _is_loopback(host) else host
         shown = f"[{shown}]" if ":" in shown else shown
         # The app and the signal handlers are ready before the page is announced.
-        app = make_app(loaded, workers, list(dict.fromkeys([*LOOPBACK, shown, *allowed])))
+        hosts = list(dict.fromkeys([*LOOPBACK, shown, *allowed]))
+        app = make_app(loaded, workers, hosts, suspicious)
         url = f"http://{shown}:{listener.getsockname()[1]}/"
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _stop)

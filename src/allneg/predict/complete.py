@@ -92,10 +92,11 @@ class Completion:
     """A search for the `top` new facts with a probability of at least `min_probability`."""
 
     predictor: Predictor
-    relations: Sequence[int]
+    relations: Sequence[int]  # in ascending order
     top: int
     min_probability: float = 0.0
     within: Within | None = None
+    heads: Tensor | None = None  # of new facts; by default all entities
     done: int = 0  # questions asked at least once
     n_again: int = 0  # questions that are asked a second time
     done_again: int = 0
@@ -116,17 +117,20 @@ class Completion:
         self.n, self.device = predictor.graph.n_entities, predictor.tables.device
         self.block = max(1, _BLOCK.get(self.device.type, 1 << 24) // self.n)  # questions
         self.reach = _Reach(predictor)
+        heads = torch.arange(self.n) if self.heads is None else self.heads
+        self._heads = heads.to(self.device)
+        self._relations = torch.tensor(self.relations, device=self.device)
         self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
         # The highest margin among the answers to each question that were not looked at.
         self.next = torch.full((self.total,), -torch.inf, device=self.device)
         # Of the queries (?, relation, tail); NaN until one is needed.
-        n_queries = predictor.graph.n_relations * self.n
+        n_queries = len(self.relations) * self.n
         self.head_logsumexp = torch.full((n_queries,), torch.nan, device=self.device)
 
     @property
     def total(self) -> int:
         """The number of questions."""
-        return len(self.relations) * self.n
+        return len(self.relations) * len(self._heads)
 
     @property
     def n_asked(self) -> int:
@@ -169,8 +173,8 @@ class Completion:
     def _ask(self, ids: Tensor, count: int) -> None:
         """Score the tails of questions; keep the `count` best if they may be probable enough."""
         lowest = self._lowest_margin
-        relations = torch.tensor(self.relations, device=self.device)
-        relation, head = relations[ids // self.n], ids % self.n
+        n_heads = len(self._heads)
+        relation, head = self._relations[ids // n_heads], self._heads[ids % n_heads]
         queries = Queries.for_side("tail", head, relation, head)
         kept = self._allowed(queries)
         if count < self.n:  # the first time
@@ -230,10 +234,11 @@ class Completion:
     def _agree(self, triples: Tensor, tail_margin: Tensor, tail_score: Tensor) -> None:
         kept = tail_margin >= self._lowest_margin  # more may be needed by now
         triples, tail_margin, tail_score = triples[kept], tail_margin[kept], tail_score[kept]
-        key = triples[:, 1] * self.n + triples[:, 2]
+        relation = torch.searchsorted(self._relations, triples[:, 1].contiguous())
+        key = relation * self.n + triples[:, 2]
         asked = key.unique()
         for some in asked[self.head_logsumexp[asked].isnan()].split(self.block):
-            tail, relation = some % self.n, some // self.n
+            tail, relation = some % self.n, self._relations[some // self.n]
             queries = Queries.for_side("head", tail, relation, tail)
             self.head_logsumexp[some] = self._scores(queries)[1]
         head_score = self.predictor.fact_scores(triples, "head")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Any, Literal
@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from allneg import __version__
-from allneg.errors import printable
+from allneg.errors import AllnegError, printable
 from allneg.graph.queries import Side
-from allneg.serve import schemas, views
+from allneg.serve import review, schemas, views
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.schemas import JsonResponse
 from allneg.serve.server import MAX_NAME, ApiError, RequestChecks, error_response
@@ -28,6 +28,8 @@ Text = Annotated[str, Query(max_length=MAX_NAME)]
 Name = Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
 OptionalName = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME)]
 Count = Annotated[int, Query(ge=1, le=1000)]
+AnswerCount = Annotated[int, Query(ge=1, le=100)]
+Start = Annotated[int, Query(ge=0, le=1 << 40)]
 Method = Literal["pca", "tsne"]
 
 _MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
@@ -46,20 +48,26 @@ class Service:
     workers: Workers
     batcher: Batcher
     models: schemas.Models
+    suspicious: Sequence[schemas.SuspiciousFact]
 
 
-def make_app(runs: Mapping[str, LoadedRun], workers: Workers, hosts: Iterable[str]) -> ASGIApp:
-    """The service for some loaded runs, under the names of some hosts."""
+def make_app(
+    runs: Mapping[str, LoadedRun],
+    workers: Workers,
+    hosts: Iterable[str],
+    suspicious: Sequence[schemas.SuspiciousFact] = (),
+) -> ASGIApp:
+    """The service for some loaded runs and the facts of an audit, under the names of some hosts."""
     app = FastAPI(
         title="allneg explorer", version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
     shown = {name: views.examples(run) for name, run in runs.items()}
     models = schemas.Models([run.card for run in runs.values()], shown)
-    app.state.service = Service(runs, workers, Batcher(workers), models)
+    app.state.service = Service(runs, workers, Batcher(workers), models, suspicious)
     app.include_router(api)
     _add_page(app)
-    for kind in (ApiError, HTTPException, RequestValidationError, Exception):
+    for kind in (ApiError, AllnegError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, error_response)
     return RequestChecks(app, hosts)
 
@@ -99,7 +107,7 @@ async def models(service: Shared) -> JsonResponse:
 
 @api.get("/v1/entities", response_model=schemas.Entities)
 async def entities(
-    service: Shared, run: Chosen, q: Text = "", limit: Annotated[int, Query(ge=1, le=100)] = 20
+    service: Shared, run: Chosen, q: Text = "", limit: AnswerCount = 20
 ) -> JsonResponse:
     return JsonResponse(await service.workers.run(lambda: run.entities(q, limit)))
 
@@ -140,6 +148,41 @@ async def predict(
     return JsonResponse(run.predicted(query, answers, time.perf_counter() - began))
 
 
+@api.get("/v1/ask", response_model=schemas.Asked)
+async def ask(
+    service: Shared, run: Chosen, question: Name, k: AnswerCount = 10, facts: bool = False
+) -> JsonResponse:
+    """Answers to a question of several hops, with the facts that they rest on."""
+    found = await service.workers.run_long(lambda: views.ask(run, question, k, facts))
+    return JsonResponse(found)
+
+
+@api.get("/v1/missing", response_model=schemas.Missing)
+async def missing(
+    service: Shared,
+    run: Chosen,
+    relation: Name,
+    within: OptionalName = None,
+    min_probability: Annotated[float, Query(ge=0, lt=1)] = 0.0,
+    start: Start = 0,
+    k: Count = 100,
+) -> JsonResponse:
+    """The most probable new facts with a relation, of as many heads as a request may ask."""
+    options = relation, within, min_probability, start, k
+    return JsonResponse(await service.workers.run_long(lambda: review.missing(run, *options)))
+
+
+@api.get("/v1/suspicious", response_model=schemas.Suspicious)
+async def suspicious(
+    service: Shared, run: Chosen, relation: OptionalName = None, start: Start = 0, k: Count = 100
+) -> JsonResponse:
+    """The facts of the audit, from `start` on."""
+    options = relation, start, k
+    return JsonResponse(
+        await service.workers.run(lambda: review.suspicious(run, service.suspicious, *options))
+    )
+
+
 @api.get("/v1/explain", response_model=schemas.Explanation)
 async def explain(
     service: Shared, run: Chosen, head: Name, relation: Name, tail: Name, side: Side = "tail"
@@ -160,7 +203,7 @@ async def facts(
     name: Name,
     relation: Name,
     direction: schemas.Direction,
-    start: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
+    start: Start = 0,
     k: Count = 100,
 ) -> JsonResponse:
     """The facts of an entity with one relation, from `start` on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 
@@ -60,6 +60,9 @@ class LoadedRun:
 
     def name(self, entity: int) -> str:
         return self.vocabulary.entities[entity]
+
+    def labels_of(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: self.labels[name] for name in names if name in self.labels}
 
     @property
     def card(self) -> schemas.ModelCard:

@@ -6,6 +6,9 @@ from typing import Any, Literal, dataclass_transform
 
 from starlette.responses import Response
 
+from allneg.predict import ask
+from allneg.predict.complete import NewFact
+
 Fact = list[str]  # head, relation, tail
 Direction = Literal["out", "in"]  # out: the entity is the head; in: it is the tail
 
@@ -209,3 +212,36 @@ class Quality(Schema):
     heat: list[RelationMetrics]
     worst: list[RankedQuery]
     worst_of: int  # the number of triples among which the worst were found
+
+
+class Missing(Schema):
+    facts: list[NewFact]
+    labels: dict[str, str]  # of entities that have one
+    start: int  # the first head that was asked
+    stop: int  # the head after the last one that was asked
+    heads: int  # that may be asked
+    seconds: float
+
+
+class SuspiciousFact(Schema):
+    head: str
+    relation: str
+    tail: str
+    probability: float
+    head_rank: float
+    tail_rank: float
+    expected: str
+    reason: str
+
+
+class Suspicious(Schema):
+    facts: list[SuspiciousFact]
+    labels: dict[str, str]
+    total: int  # that match, however many are shown
+    relations: dict[str, int]  # the number of facts of each relation
+
+
+class Asked(Schema):
+    answers: list[ask.Answer]
+    labels: dict[str, str]
+    seconds: float

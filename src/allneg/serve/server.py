@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from allneg.errors import Diverged, UsageError, printable
+from allneg.errors import DataError, Diverged, UsageError, printable
 from allneg.serve.schemas import Error, JsonResponse
 
 STATUS = {
@@ -85,6 +85,8 @@ async def error_response(_: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         error = ApiError("bad_parameter", f"{first['loc'][-1]}: {first['msg']}")
+    elif isinstance(error, UsageError | DataError):
+        error = ApiError("bad_parameter", str(error))
     elif isinstance(error, Diverged):
         error = ApiError("internal", str(error))
     elif not isinstance(error, ApiError):

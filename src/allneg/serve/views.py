@@ -1,10 +1,11 @@
-"""What the page shows: the reasons for an answer, one entity, and the quality of a run.
+"""What the page shows: reasons for an answer, questions of several hops, one entity, and quality.
 
 Reasons are similar entities with the same answer, and facts and paths in train. An entity's page
 has its facts, similar entities, and a small graph with predicted facts.
 """
 
 import math
+import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -104,6 +105,15 @@ def _steps(facts: Facts, start: int, end: int) -> dict[int, list[Step]]:
 
 def _named(names: Vocabulary, head: int, relation: int, tail: int) -> schemas.Fact:
     return [names.entities[head], names.relations[relation], names.entities[tail]]
+
+
+def ask(run: LoadedRun, question: str, k: int, facts: bool) -> schemas.Asked:
+    """The best answers to a question of several hops; with `facts`, known facts are certain."""
+    began = time.perf_counter()
+    answers = run.predictor.ask(question, k, facts)
+    steps = [step for answer in answers for step in answer.steps]
+    labels = run.labels_of(name for step in steps for name in (step.head, step.tail))
+    return schemas.Asked(answers, labels, time.perf_counter() - began)
 
 
 def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:

@@ -5,7 +5,8 @@
 
 /**
  * @typedef {Object} State
- * @property {string} [view] ask (when absent), entity, compare, quality, map
+ * @property {string} [view] ask (when absent), hops, entity, compare, quality, map, missing,
+ *   suspicious
  * @property {string} [model] the run that answers
  * @property {string} [other] the run it is compared with
  * @property {string} [head]
@@ -13,11 +14,18 @@
  * @property {string} [tail]
  * @property {string} [ask] the part to be answered: head, relation, tail
  * @property {string} [k] answers shown
- * @property {string} [fresh] "1" leaves out known facts
+ * @property {string} [fresh] "1" leaves out known facts, or facts with a decision
  * @property {string} [why] the answer that is explained
  * @property {string} [name] the entity of the entity page
  * @property {string} [method] of the map
  * @property {string} [at] the section of the map: x,y,zoom
+ * @property {string} [question] of several hops
+ * @property {string} [certain] "1" if known facts are certain in its answers
+ * @property {string} [within] the entities of missing facts: seen, type
+ * @property {string} [by] the relation that gives their type
+ * @property {string} [of] their type
+ * @property {string} [least] their lowest probability
+ * @property {string} [start] the first head that is asked
  */
 
 const FIELDS = [
@@ -34,6 +42,13 @@ const FIELDS = [
   "why",
   "method",
   "at",
+  "question",
+  "certain",
+  "within",
+  "by",
+  "of",
+  "least",
+  "start",
 ];
 const changed = new EventTarget();
 

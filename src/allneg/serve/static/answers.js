@@ -84,7 +84,8 @@ function cell(label, ...children) {
   return el("td", { class: "number", role: "cell", "data-label": label }, children);
 }
 
-function bar(value) {
+/** A bar for a number from 0 to 1. */
+export function bar(value) {
   const inner = el("span");
   inner.style.width = `${Math.max(0, Math.min(1, value)) * 100}%`;
   return el("span", { class: "bar", "aria-hidden": "true" }, inner);

@@ -5,14 +5,26 @@ import { ask } from "./ask.js";
 import { compare } from "./compare.js";
 import { el, put } from "./dom.js";
 import { entity } from "./entity.js";
+import { hops, withHop } from "./hops.js";
 import { map } from "./map.js";
+import { missing } from "./missing.js";
 import { count } from "./numbers.js";
 import { skeleton, errorMessage } from "./loading.js";
 import { quality } from "./quality.js";
 import { get, ServiceError } from "./service.js";
+import { suspicious } from "./suspicious.js";
 
-const VIEWS = { ask, entity, compare, quality, map };
-const TABS = { ask: "Ask", entity: "Entity", compare: "Compare", quality: "Quality", map: "Map" };
+const VIEWS = { ask, hops, entity, compare, quality, map, missing, suspicious };
+const TABS = {
+  ask: "Ask",
+  hops: "Several hops",
+  entity: "Entity",
+  compare: "Compare",
+  quality: "Quality",
+  map: "Map",
+  missing: "Missing facts",
+  suspicious: "Suspicious facts",
+};
 const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const tabs = document.getElementById("tabs");
 const chooser = document.getElementById("models");
@@ -90,10 +102,13 @@ function drawTabs(here) {
   const query = here.view === "map" ? {} : { head, relation, tail, ask: here.ask };
   const targets = {
     ask: { model, ...query },
+    hops: { view: "hops", model, question: here.question ?? firstHop(query) },
     entity: { view: "entity", model, name },
     compare: { view: "compare", model, other, ...query },
     quality: { view: "quality", model },
     map: { view: "map", model, name: here.view === "entity" ? here.name : undefined },
+    missing: { view: "missing", model, relation: query.relation },
+    suspicious: { view: "suspicious", model },
   };
   const links = Object.entries(TABS).map(([view, text]) => {
     const current = view === (here.view ?? "ask");
@@ -104,6 +119,12 @@ function drawTabs(here) {
     );
   });
   put(tabs, links);
+}
+
+/** A query as the first hop of a question. */
+function firstHop({ head, relation, tail }) {
+  const hop = { from: head ?? "?x", relation, to: head ? "" : tail };
+  return relation && (head || tail) ? withHop("", hop) : undefined;
 }
 
 function drawModels(here) {

@@ -47,7 +47,8 @@ export function neighbourhood(graph, centre, model) {
   ];
 }
 
-function key(kind, text) {
+/** A line of the legend. */
+export function key(kind, text) {
   const line = svg("path", { class: `edge ${kind}`, d: "M0 5 H28" });
   return el(
     "span",
@@ -126,7 +127,7 @@ function joined(edges) {
 }
 
 /** A path from a to b, bent to one side by `bend` pixels. */
-function arc(a, b, bend) {
+export function arc(a, b, bend) {
   const far = Math.hypot(b.x - a.x, b.y - a.y) || 1;
   const [x, y] = [
     (a.x + b.x) / 2 - (bend * (b.y - a.y)) / far,
@@ -206,6 +207,7 @@ function fitted(at, width, height, margin) {
   return new Map([...at].map(([name, p]) => [name, { x: x(p.x), y: y(p.y) }]));
 }
 
-function cut(text, longest) {
+/** A text without its end if it is long. */
+export function cut(text, longest) {
   return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }

@@ -76,7 +76,7 @@ export function errorMessage(error, again, field) {
 }
 
 /** A message of the service as a sentence. */
-function sentence(text) {
+export function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.?!]$/.test(text) ? "" : ".");
 }
 

@@ -20,6 +20,22 @@ export async function entities(q, signal) {
   }));
 }
 
+/** Relations that match a text, as suggestions; those of the head come first. */
+export async function relations(q, signal, head) {
+  let data;
+  try {
+    data = await get("/v1/relations", { model: state().model, q, head }, signal);
+  } catch (error) {
+    if (signal.aborted || !head) throw error;
+    data = await get("/v1/relations", { model: state().model, q }, signal); // the head is not a name yet
+  }
+  return data.relations.map(({ name, count: facts, typical }) => ({
+    name,
+    gloss: typical ? "typical here" : null,
+    aside: count(facts),
+  }));
+}
+
 /** The form; `update(state)` shows a query, and a submitted query goes to the address. */
 export function queryForm() {
   const boxes = {
@@ -27,7 +43,8 @@ export function queryForm() {
     relation: combobox({
       label: "Relation",
       placeholder: "a relation",
-      find: relations,
+      find: (q, signal) =>
+        relations(q, signal, ask === "tail" ? boxes.head.value : undefined),
       choose: submit,
     }),
     tail: combobox({ label: "Tail", placeholder: "an entity", find: entities, choose: submit }),
@@ -120,22 +137,6 @@ export function queryForm() {
       return PARTS.filter((item) => item !== part && !wanted[item]);
     },
   };
-
-  async function relations(q, signal) {
-    const head = ask === "tail" ? boxes.head.value : undefined;
-    let data;
-    try {
-      data = await get("/v1/relations", { model: state().model, q, head }, signal);
-    } catch (error) {
-      if (signal.aborted || !head) throw error;
-      data = await get("/v1/relations", { model: state().model, q }, signal); // the head is not a name yet
-    }
-    return data.relations.map(({ name, count: facts, typical }) => ({
-      name,
-      gloss: typical ? "typical here" : null,
-      aside: count(facts),
-    }));
-  }
 }
 
 /** The query as a line: France — borders — ? */

@@ -1,0 +1,97 @@
+"""Facts to accept or reject: missing ones, which a run finds, and suspicious ones of an audit."""
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from allneg.errors import DataError, printable
+from allneg.evaluation.within import Within
+from allneg.predict.complete import Completion
+from allneg.predict.questions import read_errors, read_text
+from allneg.serve import schemas
+from allneg.serve.loaded_run import LoadedRun
+from allneg.serve.server import ApiError
+
+_MOST_PRODUCTS = 1 << 36  # of numbers, per request: some seconds on two cores
+_TEXTS = ("head", "relation", "tail", "expected", "reason")
+_NUMBERS = ("probability", "head_rank", "tail_rank")
+
+
+def missing(
+    run: LoadedRun, relation: str, within: str | None, least: float, start: int, k: int
+) -> schemas.Missing:
+    """The `k` most probable new facts with a relation and a probability of at least `least`.
+
+    The search is exact, but the work is bounded: only as many heads are asked as it allows, from
+    number `start` on. Heads with more known facts come first.
+    """
+    began = time.perf_counter()
+    r, predictor = run.relation_id(relation), run.predictor
+    restriction = None if within is None else _within(run, within)
+    heads = np.argsort(-run.facts.degree, kind="stable")
+    if restriction is not None:
+        heads = heads[restriction.allowed(1, r).cpu().numpy()[heads]]
+    size = max(1, _MOST_PRODUCTS // (len(run.facts.degree) * predictor.model.entity_width))
+    asked, facts = heads[start : start + size], []
+    if len(asked):
+        of_heads = torch.from_numpy(asked.copy())
+        search = Completion(predictor, [r], k, least, restriction, of_heads)
+        search.run()
+        facts = list(search.facts())
+    labels = run.labels_of(name for fact in facts for name in (fact.head, fact.tail))
+    seconds = time.perf_counter() - began
+    return schemas.Missing(facts, labels, start, start + len(asked), len(heads), seconds)
+
+
+def _within(run: LoadedRun, text: str) -> Within:
+    if text == "seen":
+        return Within(text, train=run.predictor.known["train"])
+    if not text.startswith("type="):  # else it would name a file of the server
+        raise ApiError("bad_parameter", "within: write seen or type=RELATION:OBJECT")
+    return Within.parse(text, run.graph, run.predictor.tables.device)
+
+
+def suspicious(
+    run: LoadedRun,
+    facts: Sequence[schemas.SuspiciousFact],
+    relation: str | None,
+    start: int,
+    k: int,
+) -> schemas.Suspicious:
+    """`k` facts of an audit with a relation, or with any, from number `start` on."""
+    found = [fact for fact in facts if relation in (None, fact.relation)]
+    some = found[start : start + k]
+    labels = run.labels_of(name for fact in some for name in (fact.head, fact.tail))
+    counts = Counter(fact.relation for fact in facts)
+    return schemas.Suspicious(some, labels, len(found), dict(counts))
+
+
+def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
+    """The facts in a file of `allneg audit`: JSON lines, or lines with tabs after a header."""
+    with read_errors(path):
+        lines = read_text(path).removesuffix("\n").split("\n")
+    found, is_json = [], path.suffix == ".jsonl"
+    names = lines[0].split("\t")
+    for number, line in list(enumerate(lines, 1))[0 if is_json else 1 :]:
+        try:
+            fields = (
+                json.loads(line) if is_json else dict(zip(names, line.split("\t"), strict=True))
+            )
+            head, relation, tail, expected, reason = (str(fields[name]) for name in _TEXTS)
+            probability, *ranks = numbers = [float(fields[name]) for name in _NUMBERS]
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError
+            fact = head, relation, tail, probability, ranks[0], ranks[1], expected, reason
+            found.append(schemas.SuspiciousFact(*fact))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError(
+                f"{path.name}:{number}: not a line of a file that `allneg audit` writes: "
+                f"{printable(line)}"
+            ) from None
+    return found
