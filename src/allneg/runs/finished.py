@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import (
+    Report,
+    calibrate,
+    evaluate,
+    evaluate_baselines,
+    selection_protocol,
+)
 from allneg.graph.graph import Graph
 from allneg.hardware import device_errors, find_device
 from allneg.runs import checkpoint, files, folder
@@ -57,7 +63,9 @@ def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
         tables.load({name: tensor.float() for name, tensor in weights.items()})
         rounded = tables.to(chosen)
         new = evaluate(run.model, rounded, run.graph, split, rules, run.recipe.evaluation.block)
+        calibration = calibrate(run.model, rounded, run.graph)
     baselines = old.baselines or evaluate_baselines(run.graph, split, rules)
-    report = replace(new, baselines=baselines, ensemble=old.ensemble)
+    learned = calibration.to_json() if calibration else {}
+    report = replace(new, baselines=baselines, ensemble=old.ensemble, calibration=learned)
     made = Run(out, run.recipe, members=run.members, is_trainable=False)
     return write_finished(made, run.graph, weights, report)
