@@ -47,7 +47,7 @@ def test_a_small_copy_of_an_ensemble_keeps_its_members(toy_run: Run, tmp_path: P
 
 def test_a_small_copy_is_not_trained(toy_run: Run, tmp_path: Path) -> None:
     folder = export_bf16(toy_run, tmp_path / "small", "cpu").folder
-    with pytest.raises(RecipeError, match="a copy with bfloat16 weights is not trained"):
+    with pytest.raises(RecipeError, match="a bfloat16 copy is not trained"):
         resume(folder, settings=["training.epochs=99"])
     assert Run.open(folder).finished
 

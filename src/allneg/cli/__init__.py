@@ -35,6 +35,7 @@ _COMMANDS = {
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),
     "export": ("runs", "Write vectors for other programs, or join the shards of a run."),
+    "convert": ("convert", "Make a run from vectors that another program has trained."),
     "push": ("runs", "Upload a run to the Hugging Face Hub."),
     "plan": ("train", "Print the memory that a recipe needs."),
     "explore": ("explore", "Open a web page that explores runs."),
