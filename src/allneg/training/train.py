@@ -124,7 +124,7 @@ def resume(
         return run
     if not opened.is_trainable:
         what = "an ensemble" if opened.members else "a converted run or a bfloat16 copy"
-        raise RecipeError(f"{folder}: {what} is not trained; resume what it was made from")
+        raise RecipeError(f"{folder}: {what} is not trained; resume the runs behind it")
     hardware, size = run.recipe.hardware, n_processes()
     find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
