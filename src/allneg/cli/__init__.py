@@ -89,8 +89,9 @@ class _SafeStderr(io.FileIO):
 def _stderr() -> TextIO:
     if sys.stderr is None:  # closed by the shell (`2>&-`)
         return open(os.devnull, "w")
-    if not isinstance(sys.stderr, io.TextIOWrapper) or sys.stderr is not sys.__stderr__:
-        return sys.stderr  # replaced, for example by a test
+    is_plain = isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__
+    if not is_plain or os.name == "nt":  # replaced, for example by a test; or a console of Windows
+        return sys.stderr
     safe = io.BufferedWriter(_SafeStderr(sys.stderr.fileno(), "w", closefd=False))
     return io.TextIOWrapper(safe, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
