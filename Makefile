@@ -3,8 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRAS := gpu hub plots rdf search serve tables
 
-.PHONY: demo explore test lint types format torture fuzz fuzz-folders audit clean
+.PHONY: demo explore test lint types format torture fuzz fuzz-folders audit clean \
+    pins wheel lowest dist release-check
 
 demo: $(READY)  ## train on the embedded graph and answer three queries
 	@rm -rf runs/demo
@@ -53,8 +55,32 @@ audit: $(READY)  ## known vulnerabilities of the pinned versions; asks PyPI
 	    .venv-audit/bin/python -m pip install --quiet --quiet --disable-pip-version-check pip-audit; }
 	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.txt
 
+pins: .venv-release/bin/uv  ## the newest versions of what the package and its tests need
+	.venv-release/bin/uv pip compile --quiet --upgrade --no-annotate --python-version 3.11 \
+	    --custom-compile-command "make pins" $(EXTRAS:%=--extra %) --group dev \
+	    --output-file requirements.txt pyproject.toml
+
+wheel: .venv-release/bin/uv  ## build, install into empty environments, and try the README's example
+	.venv-release/bin/python scripts/check_wheel.py
+
+lowest: .venv-release/bin/uv  ## the same with the lowest versions that pyproject.toml allows
+	.venv-release/bin/python scripts/check_wheel.py --lowest 3.11
+
+dist: .venv-release/bin/uv  ## what a release uploads
+	rm -rf dist
+	.venv-release/bin/uv build --out-dir dist
+
+# The target `docs` is made where it exists.
+release-check: lint types test wheel lowest $(filter docs,$(shell sed -n 's/^\(docs\):.*/\1/p' Makefile))
+	git diff --exit-code
+	@echo "ready for a release"
+
+.venv-release/bin/uv:
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --quiet --disable-pip-version-check uv
+
 clean:
-	rm -rf .venv .venv-audit runs/demo
+	rm -rf .venv .venv-audit .venv-release dist runs/demo
 
 $(READY): requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

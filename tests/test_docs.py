@@ -159,6 +159,26 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 6  # two metrics, five answers
 
 
+def test_the_readmes_transcripts_have_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every predict of the README, with the packaged run, whose numbers are exact in float32."""
+    shown = blocks(TEXTS["README.md"].partition("## A first result")[2].partition("\n## ")[0], "")
+    transcripts = [part for code in shown for part in re.split(r"^\$ ", code, flags=re.M) if part]
+    n_checked = 0
+    for command, *lines in (part.splitlines() for part in transcripts):
+        words = shlex.split(command)
+        if words[:2] != ["allneg", "predict"]:
+            continue
+        cli.main(
+            ["predict", "countries-demo", *words[3:], "--device", "cpu"], standalone_mode=False
+        )
+        printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+        whole = words[2] == "countries-demo"  # of another run, the header is the same
+        expected = [line for line in lines if line != "…" and (whole or line.startswith("┃"))]
+        assert [line for line in expected if line.split() not in printed] == []
+        n_checked += 1
+    assert n_checked == 2
+
+
 def test_the_story_of_complete_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

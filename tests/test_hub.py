@@ -13,8 +13,11 @@ import pytest
 import allneg
 from allneg import hub
 from allneg.errors import AllnegError, DataError, RunError, UsageError
+from allneg.reproduce import Result
 from allneg.runs import Run
 from fake_hub import FakeHub
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -84,6 +87,7 @@ def test_the_card_has_use_results_protocol_data_and_limits(toy_run: Run) -> None
         "library_name: allneg", 'allneg.load("hf:me/toy")', 'model.tails("France", "borders", k=5)',
         f"| all | {report.mrr:.4f} |", "| baseline: frequency |", report.protocol["in_words"],
         "12 entities, 3 relations; triples: train 20, valid 2, test 3", "## Limits",
+        f"| in | 2 | {report.by_relation['in']['tail']['mrr']:.4f} |",
         'name = "complex"',
     ):  # fmt: skip
         assert text in card, text
@@ -93,6 +97,23 @@ def test_the_card_has_use_results_protocol_data_and_limits(toy_run: Run) -> None
         .replace("hf:me/toy", str(toy_run.folder))
     )
     exec(compile(code, "card", "exec"), {})
+
+
+def test_the_script_writes_cards_of_result_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import model_cards
+
+    results = ROOT / "results" / "seen"
+    monkeypatch.setattr("sys.argv", ["", "--results", str(results), "--out", str(tmp_path)])
+    model_cards.main()
+    n_cards = len(list(tmp_path.rglob("*.md")))
+    assert capsys.readouterr().out == f"{tmp_path}: {n_cards} cards\n"
+    card = (tmp_path / "fb15k-237" / "complex-n3.md").read_text()
+    found = Result.read(results / "fb15k-237" / "complex-n3.json")
+    assert f"| seed 0 | {found.seeds[0]['mrr']:.4f} |" in card
+    assert "14,541 entities, 237 relations; triples: train 272,115" in card
 
 
 def test_an_unfinished_run_is_not_pushed(toy_copy: Run, server: FakeHub) -> None:

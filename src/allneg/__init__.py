@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from allneg.completer import Completer
     from allneg.errors import AllnegError, Problem
     from allneg.evaluation import Report
+    from allneg.exports.convert import convert
     from allneg.exports.export import export
     from allneg.graph import Graph, read_graph
     from allneg.hub import push
@@ -48,6 +49,7 @@ __all__ = [
     "Run",
     "Watch",
     "compare",
+    "convert",
     "ensemble",
     "evaluate",
     "export",
@@ -76,6 +78,7 @@ _HOMES = {
     "Watch": "training",
     "ensemble": "runs.ensemble",
     "compare": "runs.ranking",
+    "convert": "exports.convert",
     "evaluate": "runs.ranking",
     "export": "exports.export",
     "fit": "training",

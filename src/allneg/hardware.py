@@ -128,7 +128,7 @@ def memory(device: torch.device) -> int | None:
     """The bytes of a device that this process may use; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    if device.type != "cpu" or "SC_PHYS_PAGES" not in os.sysconf_names:
+    if device.type != "cpu" or "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # Windows
         return None
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no such file, or `max`: no limit

@@ -10,14 +10,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, counted, extra, printable
-from allneg.evaluation.report import by_heading
+from allneg.evaluation.report import Report, by_heading
 from allneg.graph.graph import SPLITS
 from allneg.paths import cache_folder, locked, remove
 from allneg.runs import Run, files
@@ -28,6 +28,7 @@ from allneg.terminal import clean
 PREFIX = "hf:"
 _NAME = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _SHA = re.compile(r"[0-9a-f]{40}")
+_RELATIONS = 20  # in the table of a card
 _FILES = [*RUN_FILES, "checkpoints/*"]  # nothing else is downloaded
 
 
@@ -145,16 +146,8 @@ def model_card(run: Run, repository: str) -> str:
     sizes = ", ".join((counted(graph.n_entities, "entity"), counted(graph.n_relations, "relation")))
     triples = ", ".join(f"{split} {len(graph.split(split)):,}" for split in SPLITS)
     results, limits = _results(run)
-    return f"""---
-library_name: allneg
-tags:
-- knowledge-graph
-- link-prediction
-- {settings.name}
----
-# {repository}
-
-{type(run.model).__name__} with dim {settings.dim} on `{data}`, trained with allneg {__version__}.
+    model = f"{type(run.model).__name__} with dim {settings.dim}"
+    about = f"""{model} on `{data}`, trained with allneg {__version__}.
 It answers questions such as `(head, relation, ?)` with entities of the knowledge graph.
 
 ```python
@@ -162,13 +155,31 @@ import allneg
 
 model = allneg.load({json.dumps(PREFIX + repository)})
 model.tails({example}, k=5)
-```
+```"""
+    of_data = f"""`{data}`: {sizes}; triples: {triples}.
+This repository contains all of them. Their licence is that of the data."""
+    return card(repository, [settings.name], about, results, of_data, limits, run.recipe.to_toml())
+
+
+def card(
+    title: str, tags: Iterable[str], about: str, results: str, data: str, limits: str, recipe: str
+) -> str:
+    """A model card in Markdown."""
+    more_tags = "".join(f"\n- {tag}" for tag in tags)
+    return f"""---
+library_name: allneg
+tags:
+- knowledge-graph
+- link-prediction{more_tags}
+---
+# {title}
+
+{about}
 
 ## Results
 {results}
 ## Data
-`{data}`: {sizes}; triples: {triples}.
-This repository contains all of them.
+{data}
 
 ## Limits
 - The model knows only the entities and relations of its data, as they were at training.
@@ -178,13 +189,23 @@ This repository contains all of them.
 {limits}
 ## Recipe
 ```toml
-{run.recipe.to_toml().rstrip()}
+{recipe.rstrip()}
 ```
 """
 
 
+def metrics_table(rows: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Rows of means by heading, as Markdown."""
+    headings = list(next(iter(rows.values())))
+    lines = [f"| | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
+    for name, means in rows.items():
+        shown = [f"{mean:.4f}" if mean is not None else "" for mean in means.values()]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _results(run: Run) -> tuple[str, str]:
-    """The table of metrics with its protocol, and what the report says about limits."""
+    """The tables of metrics with their protocol, and what the report says about limits."""
     if not run.has_report:
         return (
             "There is neither valid nor test, so nothing was ranked.\n",
@@ -196,11 +217,6 @@ def _results(run: Run) -> tuple[str, str]:
         **{f"? {side}": report.by_side[side] for side in ("tail", "head")},
         **{f"baseline: {name}": table for name, table in report.baselines.items()},
     }
-    headings = list(by_heading(report.metrics))
-    lines = [f"| | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
-    for name, table in rows.items():
-        means = [f"{mean:.4f}" if mean is not None else "" for mean in by_heading(table).values()]
-        lines.append(f"| {name} | {' | '.join(means)} |")
     protocol = report.protocol
     text = (
         f"Ranks of the right answers in {protocol['split']}, {report.count:,} queries with "
@@ -221,7 +237,21 @@ def _results(run: Run) -> tuple[str, str]:
             f"- For {len(behind)} of {len(sides)} sides of relations, a simple baseline is as good "
             "or better.\n"
         )
-    return text + "\n".join(lines) + "\n", limits
+    table = metrics_table({name: by_heading(row) for name, row in rows.items()})
+    return f"{text}{table}\n{_by_relation(report)}", limits
+
+
+def _by_relation(report: Report) -> str:
+    """The MRR of the most frequent relations, by side."""
+    found = sorted(report.by_relation.items(), key=lambda item: -item[1]["tail"]["count"])
+    lines = ["| relation | triples | MRR, ? tail | MRR, ? head |", "|---|---|---|---|"]
+    for name, sides in found[:_RELATIONS]:
+        cells = " | ".join(f"{sides[side]['mrr']:.4f}" for side in ("tail", "head"))
+        shown = _plain(name).replace("|", "\\|")
+        lines.append(f"| {shown} | {sides['tail']['count']:,} | {cells} |")
+    if len(found) > _RELATIONS:
+        lines.append(f"\n{len(found) - _RELATIONS:,} other relations are in `report.json`.")
+    return "\n".join(lines) + "\n"
 
 
 def _plain(text: str) -> str:

@@ -60,8 +60,13 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
+    """Make the content of a file, or the names in a folder, durable.
+
+    Windows opens no folders, and syncs only files that are open for writing.
+    """
+    if os.name == "nt" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

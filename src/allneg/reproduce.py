@@ -83,7 +83,9 @@ class Cell:
 
 CELLS = tuple(
     Cell(part, data, row, Printed(*numbers) if numbers else None)
-    for part, rows in tomllib.loads(Path(__file__).with_name("paper.toml").read_text()).items()
+    for part, rows in tomllib.loads(
+        Path(__file__).with_name("paper.toml").read_text(encoding="utf-8")
+    ).items()
     for row, cells in rows.items()
     for data, numbers in cells.items()
 )

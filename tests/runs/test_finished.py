@@ -12,6 +12,8 @@ import torch
 from allneg import load
 from allneg.errors import RecipeError, RunError
 from allneg.evaluation import evaluate
+from allneg.graph import read_graph
+from allneg.graph.graph import SPLITS
 from allneg.runs import Run
 from allneg.runs.ensemble import ensemble
 from allneg.runs.finished import export_bf16
@@ -45,7 +47,7 @@ def test_a_small_copy_of_an_ensemble_keeps_its_members(toy_run: Run, tmp_path: P
 
 def test_a_small_copy_is_not_trained(toy_run: Run, tmp_path: Path) -> None:
     folder = export_bf16(toy_run, tmp_path / "small", "cpu").folder
-    with pytest.raises(RecipeError, match="a copy with bfloat16 weights is not trained"):
+    with pytest.raises(RecipeError, match="a bfloat16 copy is not trained"):
         resume(folder, settings=["training.epochs=99"])
     assert Run.open(folder).finished
 
@@ -68,3 +70,17 @@ def test_the_script_prints_sizes_and_mrrs(
     made = Run.open(tmp_path / "run").report.mrr
     expected = f"test MRR {made:.5f} instead of {toy_run.report.mrr:.5f}\n"
     assert capsys.readouterr().out.endswith(expected)
+
+
+def test_the_packaged_run_is_whole_and_has_the_packaged_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, graph = Run.open("countries-demo"), read_graph("countries")
+    assert run.graph.vocabulary == graph.vocabulary
+    assert all((run.graph.split(name) == graph.split(name)).all() for name in SPLITS)
+    assert [check.wrong for check in verify("countries-demo", rank=True) if check.wrong] == []
+    assert load("countries-demo", "cpu").tails("France", "borders", k=1)[0].known == "train"
+    (tmp_path / "countries-demo").mkdir()
+    with pytest.raises(RunError, match="not a run"):  # a folder of that name comes first
+        Run.open("countries-demo")

@@ -35,6 +35,7 @@ _COMMANDS = {
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),
     "export": ("runs", "Write vectors for other programs, or join the shards of a run."),
+    "convert": ("convert", "Make a run from vectors that another program has trained."),
     "push": ("runs", "Upload a run to the Hugging Face Hub."),
     "plan": ("train", "Print the memory that a recipe needs."),
     "explore": ("explore", "Open a web page that explores runs."),
@@ -88,8 +89,9 @@ class _SafeStderr(io.FileIO):
 def _stderr() -> TextIO:
     if sys.stderr is None:  # closed by the shell (`2>&-`)
         return open(os.devnull, "w")
-    if not isinstance(sys.stderr, io.TextIOWrapper) or sys.stderr is not sys.__stderr__:
-        return sys.stderr  # replaced, for example by a test
+    is_plain = isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__
+    if not is_plain or os.name == "nt":  # replaced, for example by a test; or a console of Windows
+        return sys.stderr
     safe = io.BufferedWriter(_SafeStderr(sys.stderr.fileno(), "w", closefd=False))
     return io.TextIOWrapper(safe, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 

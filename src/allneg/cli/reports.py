@@ -60,7 +60,9 @@ def stop_signal(parent: int | None = None) -> Iterator[Callable[[], int]]:
     def stopped_by() -> int:
         if received:
             return received[0]
-        return signal.SIGTERM if parent is not None and os.getppid() != parent else 0
+        # On Windows, the parent of a process in a virtual environment is a launcher.
+        is_orphan = parent is not None and os.name != "nt" and os.getppid() != parent
+        return signal.SIGTERM if is_orphan else 0
 
     for number in before:
         signal.signal(number, receive)

@@ -56,6 +56,11 @@ class Worker:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
+    def stop(self, number: int) -> None:
+        """Pass a signal on. On Windows, the console sends Ctrl-C to all processes itself."""
+        if os.name != "nt" or number != signal.SIGINT:
+            self.process.send_signal(number)
+
     def lines(self) -> list[str]:
         self.stderr.seek(0)
         return self.stderr.read().decode(errors="replace").splitlines()
@@ -93,7 +98,7 @@ def wait_for_trials(
     while running := [worker for worker in workers if worker.is_running]:
         if not number and (number := stopped_by()):
             for worker in running:
-                worker.process.send_signal(number)
+                worker.stop(number)
         on_poll()
         time.sleep(TRIAL_POLL_SECONDS)
     if number:
@@ -149,7 +154,7 @@ class ParallelTraining:
             if not stopping and (late or self.signal_number):
                 stopping = True
                 for _, worker in self.running.values():
-                    worker.process.send_signal(self.signal_number or signal.SIGTERM)
+                    worker.stop(self.signal_number or signal.SIGTERM)
             for slot, environment in enumerate(slots):
                 if slot in self.running and not self.running[slot][1].is_running:
                     self._collect(*self.running.pop(slot))

@@ -24,6 +24,7 @@ from allneg.runs.shards import StoredTensor, joined_bytes
 
 Parts: TypeAlias = Iterable[disk.Bytes]
 SCHEMA_VERSION = 1
+INVERSE = " (inverse)"  # ends the names of relation rows for head queries
 _WRITERS: dict[str, Callable[[NamedRows], Iterator[bytes]]] = {
     "npy": writers.npy,
     "parquet": writers.parquet,
@@ -84,7 +85,7 @@ def _named_rows(run: Run, tables: Mapping[str, StoredTensor]) -> dict[str, Named
     vocabulary = run.graph.vocabulary
     relations = vocabulary.relations
     if run.recipe.model.reciprocal:
-        relations += tuple(f"{name} (inverse)" for name in relations)
+        relations += tuple(name + INVERSE for name in relations)
     return {
         kind: NamedRows(
             names,

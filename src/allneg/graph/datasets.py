@@ -79,7 +79,7 @@ def _dataset(files: Mapping[str, Any], **about: Any) -> Dataset:
     return Dataset(files={split: Content(**files[split]) for split in files}, **about)
 
 
-_TABLES = tomllib.loads((_PACKAGE / "benchmarks.toml").read_text())
+_TABLES = tomllib.loads((_PACKAGE / "benchmarks.toml").read_text(encoding="utf-8"))
 DATASETS = {name: _dataset(**table) for name, table in _TABLES.items()}
 KNOWN_NAMES = (*PACKAGED, *DATASETS)
 

@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -75,7 +75,7 @@ _LARGEST_READ = 16 << 20  # tarfile reads headers whole; a larger header is an a
 _RATIO = 5  # bytes of text per compressed byte, roughly
 _STEMS = {**{split: split for split in SPLITS}, "validation": "valid", "dev": "valid"}
 _SPLIT_FILE = re.compile(
-    "({})({})({})?".format(*("|".join(map(re.escape, x)) for x in (_STEMS, FORMATS, COMPRESSIONS)))
+    "({})({})?({})?".format(*("|".join(map(re.escape, x)) for x in (_STEMS, FORMATS, COMPRESSIONS)))
 )
 
 
@@ -124,6 +124,10 @@ class TripleFile:
 
 Files: TypeAlias = dict[str, list[TripleFile]]
 NAMES = ("entities", "relations")
+# LibKGE's files of ids, and of ids and names.
+_LIBKGE = {split: f"{split}.del" for split in SPLITS} | {
+    "entities": "entity_ids.del", "relations": "relation_ids.del",
+}  # fmt: skip
 
 
 def file_sha256(path: Path) -> str:
@@ -149,7 +153,7 @@ def folder_files(folder: Traversable, where: str) -> Files:
     """The files of a folder, by split; "" for parts of one list of triples.
 
     Each split is a file or a folder of parts. "entities" and "relations" are tables of names, for
-    triples of ids; "nodes" are files of Neo4j.
+    triples of ids, as LibKGE also writes them; "nodes" are files of Neo4j.
     """
     try:
         entries = {entry.name: entry for entry in folder.iterdir()}
@@ -179,6 +183,9 @@ def folder_files(folder: Traversable, where: str) -> Files:
         others = files.keys() - {path for paths in names.values() for path in paths}
         parts = sorted(filter(_is_part, others), key=_natural)
         has_train = any(_SPLIT_FILE.fullmatch(name) for name in files)
+        if not has_train and files.keys() >= {"train.del", *map(_LIBKGE.__getitem__, NAMES)}:
+            ids = {kind: name for kind, name in _LIBKGE.items() if name in files}
+            return {kind: [replace(triple_file(name), suffix=".del")] for kind, name in ids.items()}
         if parts and not has_train:
             return {"": [triple_file(name) for name in parts], **found}
         if not has_train and (neo4j := neo4j_files(map(triple_file, sorted(files)))):

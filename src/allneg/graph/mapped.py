@@ -143,7 +143,8 @@ def map_triples(path: Path) -> Triples:
 
 def release(triples: Triples) -> None:
     """Forget the pages of mapped triples until they are used again."""
-    if isinstance(triples, np.memmap) and (mapping := getattr(triples, "_mmap", None)) is not None:
+    mapping = getattr(triples, "_mmap", None)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapping.madvise(mmap.MADV_DONTNEED)
 
 

@@ -61,7 +61,26 @@ def _open_feather(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[An
     return reader.schema.names, reader
 
 
-_OPENERS = {".parquet": _open_parquet, ".feather": _open_feather, ".arrow": _open_feather}
+def _open_del(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[Any]]:
+    """LibKGE's files: ids of triples, or ids and names."""
+    csv = need("pyarrow.csv", "tables", f"{where}: LibKGE's format")
+    import pyarrow as pa
+
+    types = {"head": pa.int64(), "relation": pa.int64(), "tail": pa.int64()}
+    if where.endswith("_ids.del"):
+        types = {"id": pa.int64(), "name": pa.string()}
+    options = {
+        "read_options": csv.ReadOptions(column_names=list(types)),
+        "parse_options": csv.ParseOptions(delimiter="\t", quote_char=False),
+        "convert_options": csv.ConvertOptions(column_types=types),
+    }
+    return list(types), _opened(lambda file: csv.open_csv(file, **options), stream, where)
+
+
+_OPENERS = {
+    ".parquet": _open_parquet, ".feather": _open_feather, ".arrow": _open_feather,
+    ".del": _open_del,
+}  # fmt: skip
 
 
 def _opened(opener: Any, stream: IO[bytes], where: str) -> Any:

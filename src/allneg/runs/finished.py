@@ -1,4 +1,4 @@
-"""Runs that are written at once and never trained: ensembles, and copies with bfloat16 weights."""
+"""Runs that are written at once and not trained: ensembles, converted vectors, bfloat16 copies."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,16 +8,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from allneg.evaluation import Report, evaluate, evaluate_baselines, selection_protocol
+from allneg.evaluation import (
+    Report,
+    calibrate,
+    evaluate,
+    evaluate_baselines,
+    selection_protocol,
+)
 from allneg.graph.graph import Graph
 from allneg.hardware import device_errors, find_device
+from allneg.models import Model
+from allneg.recipe import Evaluation
 from allneg.runs import checkpoint, files, folder
 from allneg.runs.run import UNTRAINED_VERSION, Run, about_hash
+from allneg.scoring import Tables
 
 _CHECKPOINT = "epoch-000000-step-00000000"
 
 
-def write_finished(run: Run, graph: Graph, weights: Mapping[str, Tensor], report: Report) -> Run:
+def write_finished(
+    run: Run, graph: Graph, weights: Mapping[str, Tensor], report: Report | None
+) -> Run:
     """Write the folder of a run, and return it with its id.
 
     run.json is last: without it, a folder is not a run.
@@ -44,6 +55,22 @@ def write_finished(run: Run, graph: Graph, weights: Mapping[str, Tensor], report
     return run
 
 
+def evaluated(
+    model: Model, tables: Tables, graph: Graph, settings: Evaluation, split: str = "test"
+) -> Report | None:
+    """The report on a split, or on valid if the split is empty; None without both."""
+    split, rules = split if len(graph.split(split)) else "valid", selection_protocol(settings)
+    if not len(graph.split(split)):
+        return None
+    report = evaluate(model, tables, graph, split, rules, settings.block)
+    learned = calibrate(model, tables, graph)
+    return replace(
+        report,
+        baselines=evaluate_baselines(graph, split, rules),
+        calibration=learned.to_json() if learned else {},
+    )
+
+
 def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
     """Write a copy of a run with its best weights in bfloat16, and without the optimizer's state.
 
@@ -51,13 +78,11 @@ def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
     """
     folder.check_new(out)
     old, tables, chosen = run.report, run.tables(), find_device(device)
-    split, rules = old.protocol["split"], selection_protocol(run.recipe.evaluation)
+    split = old.protocol["split"]
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in tables.weights().items()}
     with device_errors(chosen):
         tables.load({name: tensor.float() for name, tensor in weights.items()})
-        rounded = tables.to(chosen)
-        new = evaluate(run.model, rounded, run.graph, split, rules, run.recipe.evaluation.block)
-    baselines = old.baselines or evaluate_baselines(run.graph, split, rules)
-    report = replace(new, baselines=baselines, ensemble=old.ensemble)
+        report = evaluated(run.model, tables.to(chosen), run.graph, run.recipe.evaluation, split)
     made = Run(out, run.recipe, members=run.members, is_trainable=False)
-    return write_finished(made, run.graph, weights, report)
+    kept = None if report is None else replace(report, ensemble=old.ensemble)
+    return write_finished(made, run.graph, weights, kept)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock
 
+# If another process puts a link or a pipe in the place of a file, this neither follows nor waits.
+# Windows lacks both flags.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KINDS = {
     stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file",
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
@@ -59,8 +62,7 @@ def entries(folder: Path) -> list[Path]:
 def open_file(path: Path) -> io.BufferedReader:
     """Open a plain file for reading."""
     check_file(path)
-    # If another process puts a link or a pipe here meanwhile, this neither follows nor waits.
-    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    return open(os.open(path, _FLAGS), "rb")
 
 
 def read(path: Path, limit: int) -> bytes:

@@ -53,6 +53,8 @@ _COPIED = (
 )  # fmt: skip
 RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
+# Runs in the package, by name; scripts/make_demo.py makes them.
+PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,13 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
-        """An existing run; a `RunError` if it is incomplete or of a newer version."""
+        """An existing run; a `RunError` if it is incomplete or of a newer version.
+
+        `countries-demo` is part of the package, unless there is a folder of that name.
+        """
         folder = Path(folder)
+        if not folder.exists():
+            folder = PACKAGED.get(str(folder), folder)
         if not folder.exists():
             raise RunError(
                 f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"

@@ -37,8 +37,8 @@ class Check:
 
 def verify(folder: Path | str, rank: bool = False) -> list[Check]:
     """Check every file of a run; with `rank`, also rank again and compare with the report."""
-    folder = Path(folder)
     run = Run.open(folder)
+    folder = run.folder
     checks: dict[str, Callable[[], object]] = {
         "recipe": lambda: run.recipe,
         "names and triples": lambda: run.graph,

@@ -123,8 +123,8 @@ def resume(
     if opened.finished and run.recipe == opened.recipe:
         return run
     if not opened.is_trainable:
-        what = "an ensemble" if opened.members else "a copy with bfloat16 weights"
-        raise RecipeError(f"{folder}: {what} is not trained; resume the runs it was made from")
+        what = "an ensemble" if opened.members else "a converted run or a bfloat16 copy"
+        raise RecipeError(f"{folder}: {what} is not trained; resume the runs behind it")
     hardware, size = run.recipe.hardware, n_processes()
     find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
