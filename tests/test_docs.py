@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -29,6 +30,7 @@ from fake_hub import FakeHub
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
@@ -277,11 +279,45 @@ def test_the_example_of_a_model_trains_and_predicts(
     namespace["test_scores_and_gradients_are_the_papers"](check_formula)
 
 
+@pytest.mark.usefixtures("quick_training")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_the_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    import notebooks
+
+    content = json.loads(path.read_text())
+    shown = [len(cell["outputs"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    notebooks.execute(content)
+    outputs = [cell["outputs"] for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert [len(of) for of in outputs] == shown, "run: make notebooks"
+
+
 def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "scripts")
     import api_page
 
     assert api_page.page() == TEXTS["docs/api.md"], "run: python scripts/api_page.py"
+
+
+def test_the_pages_of_commands_and_settings_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import reference_pages
+
+    advice = "run: python scripts/reference_pages.py"
+    assert reference_pages.commands_page() == TEXTS["docs/commands.md"], advice
+    assert reference_pages.settings_page() == TEXTS["docs/settings.md"], advice
+    without_effect = re.findall(r"^\| `(\S+)` .*\|  \|$", TEXTS["docs/settings.md"], re.MULTILINE)
+    assert not without_effect, "comment these fields in src/allneg/recipe/parts.py"
+
+
+def test_every_page_is_in_the_navigation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import build_site
+    import notebooks
+
+    named = re.findall(r"([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted([*build_site.sources(), *notebooks.pages()])
 
 
 def test_the_table_of_default_settings_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
