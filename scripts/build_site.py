@@ -9,11 +9,15 @@ as a recipe or a result, becomes a file of the site.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 import re
 import shutil
 import subprocess
 import sys
 import urllib.parse
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -44,11 +48,11 @@ def stage() -> None:
     shutil.copytree(ROOT / "docs", STAGED, ignore=shutil.ignore_patterns("*.md"))
     for name, path in sources().items():
         text = _outside_code(_space_lists, path.read_text())
-        (STAGED / name).write_text(_outside_code(lambda part: _relink(part, path), text))
-    notebooks.write_pages(STAGED)
+        (STAGED / name).write_text(_outside_code(functools.partial(_relink, source=path), text))
+    notebooks.write_pages(STAGED, _relink)
 
 
-def _outside_code(change, text: str) -> str:
+def _outside_code(change: Callable[[str], str], text: str) -> str:
     """The text with its parts between code blocks changed."""
     code = FENCE.findall(text)
     parts = [change(part) for part in FENCE.split(text)]
@@ -59,7 +63,7 @@ def _space_lists(text: str) -> str:
     """GitHub needs no empty line before a list, Python-Markdown does."""
     lines = text.split("\n")
     out = lines[:1]
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in itertools.pairwise(lines):
         starts = ITEM.match(line) and before.strip() and not before.startswith((" ", "#"))
         if starts and not ITEM.match(before):
             out.append("")
@@ -81,13 +85,24 @@ def _relink(text: str, source: Path) -> str:
         inside = target.relative_to(ROOT).as_posix()
         if inside.startswith("docs/"):
             return inside.removeprefix("docs/")
-        copy = STAGED / "files" / inside
-        if target.is_file() and target.suffix != ".md":
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(target, copy)
-        return f"files/{inside}"
+        return f"files/{_copy(target, inside)}"
 
     return LINK.sub(link, text)
+
+
+def _copy(target: Path, inside: str) -> str:
+    """Copy a file or a folder of the repository into the site; its address there."""
+    copy = STAGED / "files" / inside
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        shutil.copytree(target, copy, dirs_exist_ok=True)
+        names = sorted(path.name for path in target.iterdir() if path.is_file())
+        items = "".join(f'<li><a href="{name}">{name}</a></li>' for name in names)
+        (copy / "index.html").write_text(f"<title>{inside}</title><ul>{items}</ul>\n")
+        return f"{inside.rstrip('/')}/index.html"
+    if target.is_file():
+        shutil.copyfile(target, copy)
+    return inside
 
 
 class _Page(HTMLParser):
@@ -131,7 +146,8 @@ def main() -> None:
     stage()
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    colours = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=colours)
     said = done.stdout + done.stderr
     if done.returncode or re.search("warning|error", said, re.IGNORECASE):
         sys.exit(said)

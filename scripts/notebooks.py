@@ -14,13 +14,16 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
+PANDAS = re.compile(r"<style.*?</style>|</?div>| border=.*?(?=>)", re.DOTALL)  # its own style
 
 
 def pages() -> dict[str, Path]:
@@ -80,12 +83,18 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def write_pages(folder: Path) -> None:
-    """Write every notebook with its outputs as a Markdown page, its figures and a download."""
+def write_pages(folder: Path, relink: Callable[[str, Path], str]) -> None:
+    """Write every notebook with its outputs as a Markdown page, its figures and a download.
+
+    `relink` changes the links in a text of a file.
+    """
     (folder / "notebooks").mkdir()
     for name, path in pages().items():
         notebook = json.loads(path.read_text())
-        title, *parts = [_cell(cell) for cell in notebook["cells"]]
+        title, *parts = [
+            _code(cell) if cell["cell_type"] == "code" else relink("".join(cell["source"]), path)
+            for cell in notebook["cells"]
+        ]
         for n, image in enumerate(_images(notebook), start=1):
             png = f"notebooks/{path.stem}-{n}.png"
             (folder / png).write_bytes(base64.b64decode(image))
@@ -100,20 +109,19 @@ def _images(notebook: dict[str, Any]) -> list[str]:
     return [out["data"]["image/png"] for out in outputs if "image/png" in out.get("data", {})]
 
 
-def _cell(cell: dict[str, Any]) -> str:
-    """A cell and its outputs in Markdown; images are base64 where a link belongs."""
+def _code(cell: dict[str, Any]) -> str:
+    """Code and its outputs in Markdown; images are base64 where a link belongs."""
     source = "".join(cell["source"])
-    if cell["cell_type"] == "markdown":
-        return source
     out = [f"```python\n{source}\n```"]
     for output in cell["outputs"]:
         data = output.get("data", {})
         if "image/png" in data:
             out.append(f"![Output of the code above]({data['image/png']})")
         elif "text/html" in data:
-            out.append("".join(data["text/html"]))
+            out.append(PANDAS.sub("", "".join(data["text/html"])))
         else:
-            out.append("```\n" + "".join(output.get("text") or data["text/plain"]).strip() + "\n```")
+            text = "".join(output.get("text") or data["text/plain"])
+            out.append(f"```\n{text.strip()}\n```")
     return "\n\n".join(out)
 
 

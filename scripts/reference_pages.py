@@ -22,23 +22,25 @@ from allneg.recipe.text import toml_value
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = """# Commands
 
-`scripts/reference_pages.py` writes this page from the help of the commands: `allneg COMMAND --help`.
-Results are printed on stdout, progress and errors on stderr. [Reliability](reliability.md#errors-and-exit-codes)
-lists the exit codes.
+`scripts/reference_pages.py` writes this page from the help of the commands, which
+`allneg COMMAND --help` prints. Results are printed on stdout, progress and errors on stderr.
+[Reliability](reliability.md#errors-and-exit-codes) lists the exit codes.
 
-To complete commands and options with the tab key, add this line to `~/.bashrc`; for zsh and fish, write
-`zsh_source` or `fish_source`:
+To complete commands and options with the tab key, add this line to `~/.bashrc`; for zsh and fish,
+write `zsh_source` or `fish_source`:
 
     eval "$(_ALLNEG_COMPLETE=bash_source allneg)"
 """
 SETTINGS = """# Settings
 
-All settings of a recipe. `scripts/reference_pages.py` writes this page from the source. `--set model.dim=200`
-changes a setting on the command line, `settings={"model.dim": 200}` in Python, and in a TOML file `model.dim` is
-the key `dim` of the table `[model]`. A default of `None` means that it is not set.
+All settings of a recipe. `scripts/reference_pages.py` writes this page from the source.
+`--set model.dim=200` changes a setting on the command line, `settings={"model.dim": 200}` in
+Python. In a TOML file, `model.dim` is the key `dim` of the table `[model]`. A default of `None`
+means that it is not set.
 
-Without a recipe, `allneg train` takes other values for some of them, which depend on the model, the graph and the
-device: see [defaults](models.md#defaults). `allneg train DATA --print-recipe` prints the result.
+Without a recipe, `allneg train` takes other values for some of them, which depend on the model, the
+graph and the device: see [defaults](models.md#defaults). `allneg train DATA --print-recipe` prints
+the result.
 """
 
 
@@ -87,11 +89,10 @@ def _settings(part: str) -> str:
     rows = []
     for name, item, comment in fields_of(PARTS[part]):
         setting, default = f"{part}.{name}", getattr(PARTS[part], name)
-        kind = ast.unparse(item.annotation)
+        kind = _code(ast.unparse(item.annotation))
         if choices := registered(setting) or _choices(hints[name]):
-            kind, comment = "one of " + ", ".join(map(_code, choices)), comment.partition("; a key of")[0]
-        else:
-            kind = _code(kind)
+            kind = "one of " + ", ".join(map(_code, choices))
+            comment = comment.partition("; a key of")[0]
         shown = _code("None" if default is None else toml_value(default))
         rows.append(f"| `{setting}` | {_cell(kind)} | {_cell(shown)} | {_cell(comment)} |\n")
     header = "| setting | type | default | effect |\n|---|---|---|---|\n"
