@@ -10,6 +10,7 @@ as a recipe or a result, becomes a file of the site.
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 import os
 import re
@@ -33,6 +34,7 @@ ELSEWHERE = {
 }
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
+BARS = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
 
@@ -47,8 +49,10 @@ def stage() -> None:
     shutil.rmtree(STAGED, ignore_errors=True)
     shutil.copytree(ROOT / "docs", STAGED, ignore=shutil.ignore_patterns("*.md"))
     for name, path in sources().items():
-        text = _outside_code(_space_lists, path.read_text())
-        (STAGED / name).write_text(_outside_code(functools.partial(_relink, source=path), text))
+        text = path.read_text()
+        for change in (_space_lists, _bars, functools.partial(_relink, source=path)):
+            text = _outside_code(change, text)
+        (STAGED / name).write_text(text)
     notebooks.write_pages(STAGED, _relink)
 
 
@@ -69,6 +73,16 @@ def _space_lists(text: str) -> str:
             out.append("")
         out.append(line)
     return "\n".join(out)
+
+
+def _bars(text: str) -> str:
+    """In code in a table, GitHub shows `\\|` as a bar, Python-Markdown as both characters."""
+
+    def code(found: re.Match[str]) -> str:
+        shown = html.escape(found[1].replace("\\|", "|")).replace("|", "&#124;")
+        return f"<code>{shown}</code>"
+
+    return BARS.sub(code, text)
 
 
 def _relink(text: str, source: Path) -> str:
