@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 EXTRAS := gpu hub plots rdf search serve tables
 
-.PHONY: demo explore test lint types format torture fuzz fuzz-folders audit clean \
+.PHONY: demo explore test lint types format docs notebooks torture fuzz fuzz-folders audit clean \
     pins wheel lowest dist release-check
 
 demo: $(READY)  ## train on the embedded graph and answer three queries
@@ -27,6 +27,8 @@ test: $(READY)  ## all fast CPU tests
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+	$(BIN)/python scripts/prose.py
 
 types: $(READY)
 	$(BIN)/mypy
@@ -34,6 +36,12 @@ types: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## the site in build/site; fails on warnings and dead links
+	$(BIN)/python scripts/build_site.py
+
+notebooks: $(READY)  ## execute the notebooks and keep their outputs; minutes
+	$(BIN)/python scripts/notebooks.py
 
 torture: $(READY)  ## kill 100 trainings and 100 saves
 	$(BIN)/python tests/torture/kills.py 100 100

@@ -9,7 +9,6 @@ import ast
 import inspect
 import sys
 import textwrap
-import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ import allneg
 from allneg import errors
 from allneg.predict.ask import Answer, Step
 from allneg.predict.results import Neighbour, Prediction, RelationPrediction, Results
-from allneg.recipe.parts import PARTS, registered
-from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 FUNCTIONS = (
@@ -70,11 +67,6 @@ run.report.mrr
 allneg.load(run.folder).tails("France", "borders", k=5)
 ```
 """
-SETTINGS = """
-## Settings
-All settings of a recipe with their defaults; settings without a default have a type instead. In a
-TOML file, `model.dim` is the key `dim` of the table `[model]`.
-"""
 ERRORS = """
 ## Errors
 Every error that a user can fix is an `AllnegError`. The numbers are the exit codes of commands.
@@ -108,7 +100,6 @@ def page() -> str:
             for kind in (Prediction, RelationPrediction, Neighbour, Answer, Step):
                 out += _class(kind)
             out += _class(Results, ("to_pandas", "to_arrow"))
-    out += SETTINGS + "".join(map(_settings, PARTS))
     tree = str(errors.__doc__).split("\n\n")[1]
     return out + ERRORS.format(tree=tree) + OLD_NAMES
 
@@ -129,8 +120,9 @@ def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
     node = _node(kind)
     assert isinstance(node, ast.ClassDef)
     found = {
-        name: f"- `{name}: {ast.unparse(item.annotation).removeprefix('parts.')}`{comment}"
-        for name, item, comment in _fields(kind)
+        name: f"- `{name}: {ast.unparse(item.annotation).removeprefix('parts.')}`"
+        + (f": {comment}" if comment else "")
+        for name, item, comment in fields_of(kind)
     }
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
@@ -139,31 +131,13 @@ def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
     return f"\n### {node.name}\n{_text(node, whole=True)}\n\n" + "\n".join(chosen.values()) + "\n"
 
 
-def _fields(kind: Any) -> Iterator[tuple[str, ast.AnnAssign, str]]:
+def fields_of(kind: Any) -> Iterator[tuple[str, ast.AnnAssign, str]]:
     """The fields of a dataclass, each with the comment behind it."""
     node, lines = _node(kind), inspect.getsource(kind).splitlines()
     assert isinstance(node, ast.ClassDef)
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            comment = lines[item.lineno - 1].partition("  # ")[2]
-            yield item.target.id, item, f": {comment}" if comment else ""
-
-
-def _settings(part: str) -> str:
-    """The settings of a part of a recipe: name, default, meaning or choices."""
-    lines, hints = [], typing.get_type_hints(PARTS[part])
-    for name, item, comment in _fields(PARTS[part]):
-        setting, value = f"{part}.{name}", getattr(PARTS[part], name)
-        default = (
-            f": {ast.unparse(item.annotation)}" if value is None else f" = {toml_value(value)}"
-        )
-        choices = typing.get_args(hints[name]) if value is not None else ()
-        if registered(setting):
-            choices, comment = tuple(registered(setting)), ""
-        if choices:
-            comment += f"{';' if comment else ':'} one of {', '.join(map(str, choices))}"
-        lines.append(f"- `{setting}{default}`{comment}")
-    return f"\n### {part}\n" + "\n".join(lines) + "\n"
+            yield item.target.id, item, lines[item.lineno - 1].partition("  # ")[2]
 
 
 def _member(node: ast.FunctionDef) -> str:

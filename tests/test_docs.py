@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import click
 import huggingface_hub
 import pytest
 import torch
+import yaml
 
 import allneg
 from allneg.cli import allneg as cli
@@ -29,7 +32,19 @@ from fake_hub import FakeHub
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A mark before a block of code that no test runs.
+NOT_RUN = re.compile(r"^<!-- not run: .+ -->\n```\w*\n.*?^```$", re.DOTALL | re.MULTILINE)
+RUN_BY_OTHER_TESTS = (
+    "README.md", "CONTRIBUTING.md", "docs/ask.md", "docs/complete.md", "docs/data.md",
+    "docs/export.md",
+)  # fmt: skip
+PYTHON_PAGES = [
+    page
+    for page, text in TEXTS.items()
+    if "```python" in NOT_RUN.sub("", text) and page not in RUN_BY_OTHER_TESTS
+]
 INLINE = re.compile(r"`([^`\n]+)`")
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
 
@@ -301,11 +316,129 @@ def test_the_example_of_a_model_trains_and_predicts(
     namespace["test_scores_and_gradients_are_the_papers"](check_formula)
 
 
+@pytest.mark.usefixtures("quick_training")
+@pytest.mark.parametrize("page", PYTHON_PAGES)
+def test_the_python_of_other_pages_runs(page: str) -> None:
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for code in blocks(NOT_RUN.sub("", TEXTS[page]), "python"):
+        exec(compile(code, page, "exec"), namespace)
+
+
+def test_other_code_says_that_it_is_not_run() -> None:
+    """Commands, TOML and SQL are checked by tests; other languages need a mark with a reason."""
+    checked = {"", "python", "toml", "sql"}
+    wrong = [
+        f"{page}: {language}"
+        for page, text in TEXTS.items()
+        for language, _ in BLOCK.findall(NOT_RUN.sub("", text))
+        if language not in checked
+    ]
+    assert not wrong, "write <!-- not run: reason --> above the block"
+
+
+def test_the_recipe_for_users_of_libkge_is_one() -> None:
+    (code,) = blocks(TEXTS["docs/from-libkge.md"], "toml")
+    assert allneg.Recipe.from_tables(tomllib.loads(code)).training.batch_size == 256
+
+
+def test_the_slurm_script_trains_then_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With stand-ins for SLURM's commands and for torchrun, which prints its arguments."""
+    (script,) = blocks(TEXTS["docs/clusters.md"], "bash")
+    stands = {"srun": '"$@"', "scontrol": "echo node1; echo node2", "torchrun": 'echo "$@"'}
+    for name, code in stands.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name, value in {"JOB_ID": "7", "NNODES": "2", "JOB_NODELIST": "node[1-2]"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.chdir(tmp_path)
+
+    def submit() -> str:
+        command = ["bash", "-c", script, "train.sbatch", "--model", "rotate"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    shared = (
+        "--nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-id 7 "
+        "--rdzv-endpoint node1:29500 --max-restarts 3 -m allneg"
+    )
+    assert submit() == f"{shared} train fb15k-237 --out runs/mine --model rotate\n"
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "run.json").touch()
+    assert submit() == f"{shared} resume runs/mine\n"
+
+
+def test_the_pods_of_kubernetes_find_the_first_one() -> None:
+    (text,) = blocks(TEXTS["docs/clusters.md"], "yaml")
+    service, job = yaml.safe_load_all(text)
+    pod = job["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    (container,) = pod["containers"]
+    first = f"{job['metadata']['name']}-0.{service['metadata']['name']}"
+    assert f"--rdzv-endpoint {first}:" in container["args"][0]
+    assert f"--nnodes {job['spec']['completions']} " in container["args"][0]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_the_numbers_on_negatives_are_those_of_the_results() -> None:
+    def row(page: str, name: str) -> list[str]:
+        line = re.compile(rf"^\| {re.escape(name)} \|(.*)\|$", re.MULTILINE)
+        return line.findall(TEXTS[page])[0].split("|")
+
+    names = {
+        "ComplEx, few negatives": "ComplEx",
+        "ComplEx-V2, all entities": "ComplEx-V2",
+        "RotatE, dim 100, 256 negatives": "RotatE (256 negatives)",
+        "RotatE-V2, dim 100, all entities": "RotatE-V2 (all entities)",
+    }
+    for ours, theirs in names.items():
+        shown = [cell.strip() for cell in row("docs/all-negatives.md", ours)]
+        results = [cell.strip()[:4] for cell in row("docs/results.md", theirs)]
+        assert shown == results[2:4], "docs/all-negatives.md: copy the overview of docs/results.md"
+
+
+@pytest.mark.usefixtures("quick_training")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_the_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    import notebooks
+
+    content = json.loads(path.read_text())
+    shown = [len(cell["outputs"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    notebooks.execute(content)
+    outputs = [cell["outputs"] for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert [len(of) for of in outputs] == shown, "run: make notebooks"
+
+
 def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "scripts")
     import api_page
 
     assert api_page.page() == TEXTS["docs/api.md"], "run: python scripts/api_page.py"
+
+
+def test_the_pages_of_commands_and_settings_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import reference_pages
+
+    advice = "run: python scripts/reference_pages.py"
+    assert reference_pages.commands_page() == TEXTS["docs/commands.md"], advice
+    assert reference_pages.settings_page() == TEXTS["docs/settings.md"], advice
+    without_effect = re.findall(r"^\| `(\S+)` .*\|  \|$", TEXTS["docs/settings.md"], re.MULTILINE)
+    assert not without_effect, "comment these fields in src/allneg/recipe/parts.py"
+
+
+def test_every_page_is_in_the_navigation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import build_site
+    import notebooks
+
+    named = re.findall(r"([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted([*build_site.sources(), *notebooks.pages()])
 
 
 def test_the_table_of_default_settings_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -475,7 +475,7 @@ def test_labels_are_kept_in_a_run_and_shown(tmp_path: Path) -> None:
 def test_the_pages_queries_for_duckdb_write_folders_that_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "preprocess.md").read_text()
     monkeypatch.chdir(tmp_path)
     Path("dump.csv").write_text("s,p,o\nb,r,a\nb,r,007\na,s,007\nb,r,a\na,comment,x\n")
     Path("numbered").mkdir()

@@ -98,7 +98,7 @@ def check_command(
 
     given = options.with_flags(settings, {"data.keep_relations": keep})
     data = Recipe().with_settings(given).data
-    # Duplicates are kept here in order to count them. The notes describe training.
+    # Duplicates are kept here to count them. The notes describe training.
     graph = read_graph(source, replace(data, keep_duplicates=True))
     found = check(graph)
     for text in graph.notes:

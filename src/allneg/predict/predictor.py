@@ -320,16 +320,21 @@ class Predictor:
         top: int = 10_000,
         min_probability: float = 0.0,
         relations: Sequence[str] | None = None,
-        within: Within | None = None,
-    ) -> list[NewFact]:
-        """The most probable new facts of the whole graph; see `allneg.predict.complete`."""
-        from allneg.predict.complete import Completion
+        within: Within | str | None = None,
+    ) -> Results[NewFact]:
+        """The most probable new facts of the whole graph; see `allneg.predict.complete`.
+
+        `within` may be a text, as that of `allneg.evaluate`.
+        """
+        from allneg.predict.complete import Completion, NewFact
 
         names = self.graph.vocabulary.relations if relations is None else relations
         ids = sorted({self.graph.vocabulary.relation(name) for name in names})
+        if isinstance(within, str):
+            within = Within.parse(within, self.graph, self.tables.device)
         search = Completion(self, ids, top, min_probability, within)
         search.run()
-        return list(search.facts())
+        return Results(NewFact, search.facts())
 
     def splits_of(self, facts: Triples) -> list[str | None]:
         """The first split that holds each fact, or None: (n, 3) -> n."""

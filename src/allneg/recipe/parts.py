@@ -51,7 +51,7 @@ def columns_mistake(columns: str) -> str | None:
 class Model:
     """The formula and the size of its rows."""
 
-    name: str = "complex"  # a key of MODELS
+    name: str = "complex"  # the formula of the score; a key of MODELS
     dim: int = 100  # coordinates per row; complex numbers in complex, rotate and rote
     norm: Literal[1, 2] = 1  # of distances: 1 is the sum of moduli, 2 is Euclidean
     squared: bool = False  # norm 2 without the square root
@@ -66,8 +66,8 @@ class Model:
 class Loss:
     """The loss and its negatives."""
 
-    name: str = "softmax"  # a key of LOSSES
-    negatives: Literal["all", "shared", "per_query"] = "all"
+    name: str = "softmax"  # the loss of a query; a key of LOSSES
+    negatives: Literal["all", "shared", "per_query"] = "all"  # which entities are negatives
     n_negatives: int | None = None  # entities drawn per batch (shared) or per query (per_query)
     in_batch_negatives: bool = True  # shared: the other answers of the batch are also negatives
     correction: bool = False  # shared softmax: correct for the probability of each negative
@@ -88,7 +88,7 @@ class Loss:
 class Regularizer:
     """A penalty on the rows of a batch, averaged over its queries."""
 
-    name: str = "n3"  # a key of REGULARIZERS
+    name: str = "n3"  # the penalty; a key of REGULARIZERS
     weight: float = 0.01  # factor of the penalty
     exponent: float = 3.0  # ivr: of the norms, at least 2
     product_weight: float = 1.0  # ivr: factor of the products of rows
@@ -96,9 +96,9 @@ class Regularizer:
 
 @dataclass(frozen=True)
 class Optimizer:
-    name: str = "adagrad"  # a key of OPTIMIZERS
+    name: str = "adagrad"  # the update rule; a key of OPTIMIZERS
     learning_rate: float = 0.1  # at the start, after the warm-up
-    schedule: Literal["none", "step", "exponential", "cosine", "plateau"] = "none"
+    schedule: Literal["none", "step", "exponential", "cosine", "plateau"] = "none"  # of the rate
     decay: float = 0.1  # the schedule multiplies the learning rate by this
     every: int = 50  # step, exponential: in epochs; plateau: in evaluations without improvement
     warmup: int = 0  # epochs in which the learning rate rises
