@@ -29,6 +29,7 @@ STAGED, SITE = ROOT / "build" / "docs", ROOT / "build" / "site"
 ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "roadmap.md": "ROADMAP.md",
     "security.md": "SECURITY.md",
     "reproduction.md": "reproduction/README.md",
 }
