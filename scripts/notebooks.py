@@ -34,6 +34,7 @@ def pages() -> dict[str, Path]:
 def execute(notebook: dict[str, Any]) -> None:
     """Run all cells in order and replace their outputs."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    _figures()  # closes those of others
     count = 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -95,7 +96,7 @@ def write_pages(folder: Path, relink: Callable[[str, Path], str]) -> None:
             _code(cell) if cell["cell_type"] == "code" else relink("".join(cell["source"]), path)
             for cell in notebook["cells"]
         ]
-        for n, image in enumerate(_images(notebook), start=1):
+        for n, image in enumerate(images(notebook), start=1):
             png = f"notebooks/{path.stem}-{n}.png"
             (folder / png).write_bytes(base64.b64decode(image))
             parts = [part.replace(image, png) for part in parts]
@@ -104,7 +105,7 @@ def write_pages(folder: Path, relink: Callable[[str, Path], str]) -> None:
         (folder / name).write_text("\n\n".join([title, download, *parts]) + "\n")
 
 
-def _images(notebook: dict[str, Any]) -> list[str]:
+def images(notebook: dict[str, Any]) -> list[str]:
     outputs = [out for cell in notebook["cells"] for out in cell.get("outputs", [])]
     return [out["data"]["image/png"] for out in outputs if "image/png" in out.get("data", {})]
 

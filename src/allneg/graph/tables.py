@@ -63,9 +63,9 @@ def _open_feather(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[An
 
 def _open_del(stream: IO[bytes], where: str) -> tuple[list[str], Iterable[Any]]:
     """LibKGE's files: ids of triples, or ids and names."""
-    csv = need("pyarrow.csv", "tables", f"{where}: LibKGE's format")
-    import pyarrow as pa
-
+    with extra("tables", f"{where}: LibKGE's format"):
+        import pyarrow as pa
+        from pyarrow import csv
     types = {"head": pa.int64(), "relation": pa.int64(), "tail": pa.int64()}
     if where.endswith("_ids.del"):
         types = {"id": pa.int64(), "name": pa.string()}
