@@ -33,6 +33,8 @@ def write_finished(run: Run, graph: Graph, weights: Mapping[str, Tensor], report
             "files": folder.write_graph(out, graph),
             "members": [member.to_json() for member in run.members],
         }
+        if run.parents:
+            about["parents"] = [parent.to_json() for parent in run.parents]
         run = replace(run, id=about_hash(about))
         files.write_json(out / "environment.json", folder.environment(run.recipe.hardware))
         files.write_text(out / "recipe.toml", run.recipe.to_toml())
@@ -59,5 +61,5 @@ def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
         new = evaluate(run.model, rounded, run.graph, split, rules, run.recipe.evaluation.block)
     baselines = old.baselines or evaluate_baselines(run.graph, split, rules)
     report = replace(new, baselines=baselines, ensemble=old.ensemble)
-    made = Run(out, run.recipe, members=run.members, is_trainable=False)
+    made = Run(out, run.recipe, members=run.members, is_trainable=False, parents=run.parents)
     return write_finished(made, run.graph, weights, report)

@@ -1,0 +1,104 @@
+"""Training of some rows; all others stay as they are, bit by bit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from allneg.graph.graph import Graph
+from allneg.graph.queries import KnownAnswers, Queries, batches
+from allneg.recipe import Recipe
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.parents import Parent
+from allneg.scoring.distributed import World
+from allneg.scoring.negatives import NegativeSample
+from allneg.training.trainer import Trainer
+
+
+class PartialTrainer(Trainer):
+    """Trains the rows that `Parent.touched` names, on the facts with such a row.
+
+    The gradient of every other row is 0, and so is its part of the optimizer's state: such a step
+    changes nothing. Checkpoints have the state that the parent left for these rows.
+    """
+
+    def __init__(
+        self, recipe: Recipe, graph: Graph, device: torch.device, world: World, parent: Parent
+    ) -> None:
+        super().__init__(recipe, graph, device, world)
+        entities, relations = map(torch.from_numpy, parent.touched(graph))
+        tables, shard = self.tables, self.tables.shard
+        own = entities[shard.start : shard.stop]
+        trained = {
+            "entities": F.pad(own, (0, len(tables.entities) - len(own))),
+            "relations": relations.repeat(2 if tables.reciprocal else 1),
+        }
+        self._frozen = {
+            name: ~trained[name].to(table.device).unsqueeze(1)
+            if name in trained
+            else torch.ones(table.shape, dtype=torch.bool, device=table.device)
+            for name, table in tables.named_parameters()
+        }
+        facts = parent.facts(graph)
+        self._facts = torch.from_numpy(facts).to(device)
+        if self.weights is not None:
+            self.weights = self.weights[self._facts]
+        if recipe.loss.grouped:
+            some = KnownAnswers.of(
+                [graph.train[facts]], graph.n_entities, graph.n_relations, device
+            )
+            assert self.known is not None
+            self._groups = torch.searchsorted(self.known.keys, some.keys)
+        self._inherited: Mapping[str, Tensor] = {}
+
+    def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
+        size = self.recipe.training.batch_size
+        if self.recipe.loss.grouped:
+            assert self.known is not None
+            found = self.known.batches(size, generator, self._groups)
+            return -(-len(self._groups) // size), found
+        some = triples[self._facts]
+        return -(-2 * len(some) // size), batches(some, size, generator, self.weights)
+
+    def gradients(self, queries: Queries, sample: NegativeSample) -> Tensor:
+        total = super().gradients(queries, sample)
+        for name, table in self.tables.named_parameters():
+            if table.grad is not None:
+                table.grad.masked_fill_(self._frozen[name], 0.0)
+        return total
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        saved, frozen = super().checkpoint(state), self.tables.unpadded(self._frozen)
+        optimizer = dict(saved.optimizer)
+        for name, old in self._inherited.items():
+            if old.dim():
+                is_old = frozen[name.rpartition(".")[0]]
+                optimizer[name] = torch.where(is_old, old.to(is_old.device), optimizer[name])
+        return replace(saved, optimizer=optimizer)
+
+    def restore(self, saved: Checkpoint) -> None:
+        frozen = self.tables.unpadded(self._frozen)
+        self._inherited = saved.optimizer
+        optimizer = {
+            name: tensor.masked_fill(frozen[name.rpartition(".")[0]].cpu(), 0.0)
+            if tensor.dim()
+            else tensor
+            for name, tensor in saved.optimizer.items()
+        }
+        super().restore(replace(saved, optimizer=optimizer))
+
+
+def make_trainer(
+    recipe: Recipe,
+    graph: Graph,
+    device: torch.device,
+    world: World,
+    parents: tuple[Parent, ...],
+) -> Trainer:
+    """The trainer of a run: of all rows, or of those that an extension touches."""
+    if parents and not np.concatenate(parents[-1].touched(graph)).all():
+        return PartialTrainer(recipe, graph, device, world, parents[-1])
+    return Trainer(recipe, graph, device, world)

@@ -1,0 +1,115 @@
+"""Where a run begins that does not begin at random: rows of an earlier run, by name."""
+
+from collections.abc import Sequence
+
+
+import torch
+from torch import Tensor
+
+from allneg.errors import RecipeError
+from allneg.graph.graph import Graph
+from allneg.graph.queries import SIDES, KnownAnswers, Queries
+from allneg.models import Model
+from allneg.recipe import Recipe
+from allneg.runs import Run, make_model
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.scoring import Shard, Tables
+from allneg.training.optimizers import zero_state
+
+_ROUNDS = 3  # in which entities that are linked only with new ones get their start
+_QUERIES = 1 << 12  # whose rows are in memory at once
+
+
+def inherited(parent: Run, recipe: Recipe, graph: Graph) -> Checkpoint:
+    """A start with the parent's best rows and optimizer state, matched by name; others are new."""
+    model, saved = make_model(recipe), parent.last()
+    parent.need_weights()
+    if saved is None or not parent.is_trainable:
+        raise RecipeError(f"{parent.folder}: has no training to continue; choose a trained run")
+    settings, before = recipe.model, parent.recipe.model
+    for name in ("name", "dim", "norm", "squared", "bias", "reciprocal"):
+        if (now := getattr(settings, name)) != (old := getattr(before, name)):
+            raise RecipeError(f"model.{name} is {now}, but rows of {parent.folder} have {old}")
+    whole, seed = Shard.whole(graph.n_entities), recipe.training.seed
+    tables = Tables.create(model, graph.n_relations, whole, settings.reciprocal, seed)
+    old_names, names = parent.graph.vocabulary, graph.vocabulary
+    relations = _matched(old_names.relations, names.relations)
+    if settings.reciprocal:
+        sizes = torch.tensor([[len(old_names.relations)], [len(names.relations)]])
+        relations = torch.cat([relations, relations + sizes], dim=1)
+    rows = {"entities": _matched(old_names.entities, names.entities), "relations": relations}
+    best = saved.best or saved.tables
+    weights = {
+        name: _moved(best[name], tensor, rows.get(name))
+        for name, tensor in tables.weights().items()
+    }
+    optimizer = {
+        name: _moved(saved.optimizer[name], zero, rows.get(name.rpartition(".")[0]))
+        if name in saved.optimizer
+        else zero
+        for name, zero in zero_state(recipe.optimizer, tables).items()
+    }
+    return Checkpoint(State(), weights, optimizer)
+
+
+def _matched(old: Sequence[str], new: Sequence[str]) -> Tensor:
+    """The ids of the names that both have, in the old and in the new list: (2, n)."""
+    ids = {name: number for number, name in enumerate(new)}
+    pairs = [(number, ids[name]) for number, name in enumerate(old) if name in ids]
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+
+
+def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
+    """`new` with the old values; `rows` are their rows in both, if the tensor has rows."""
+    if rows is None or not old.dim():
+        return old
+    new[rows[1]] = old[rows[0]].to(new.dtype)
+    return new
+
+
+@torch.no_grad()
+def place(model: Model, tables: Tables, graph: Graph, new: Tensor, facts: Tensor) -> Tensor:
+    """Give new entities a start that fits their facts; returns which of them have one: (N,).
+
+    With a distance model it is the mean of the points that the facts ask for. With other models
+    it is the mean of the known answers to the same queries. `new` (N,) marks the new entities,
+    `facts` (n, 3) are those of them. Facts between new entities count once one of them is placed.
+    """
+    placed, entities = ~new, tables.entities.detach()
+    known = None
+    if not model.is_distance:
+        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
+    both = [Queries.of(facts, side) for side in SIDES]
+    for _ in range(_ROUNDS):
+        total, count = torch.zeros_like(entities), torch.zeros(len(entities))
+        for queries in both:
+            wanted = ~placed[queries.answer] & placed[queries.entity]
+            for some in wanted.nonzero().squeeze(1).split(_QUERIES):
+                _add_wishes(model, tables, queries[some], known, placed, total, count)
+        found = count > 0
+        entities[found] = total[found] / count[found].unsqueeze(1)
+        placed |= found
+    return placed & new
+
+
+def _add_wishes(
+    model: Model,
+    tables: Tables,
+    queries: Queries,
+    known: KnownAnswers | None,
+    placed: Tensor,
+    total: Tensor,
+    count: Tensor,
+) -> None:
+    """Add the row that each query asks for to the total of its answer."""
+    if known is None:
+        rows = tables.gather(queries)
+        relation = rows.relation if rows.shared is None else model.combine(rows.relation, rows.shared)
+        wish = model.query(rows.entity, relation, queries.side, tables.reciprocal)
+        answer = queries.answer
+    else:
+        query, other = known.pairs(queries)
+        is_placed = placed[other]
+        answer, wish = queries.answer[query[is_placed]], tables.entity_rows(other[is_placed])
+    total.index_add_(0, answer, wish)
+    count.index_add_(0, answer, torch.ones(len(answer)))
