@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from allneg.runs.ranking import compare, evaluate
     from allneg.runs.verify import verify
     from allneg.training.callbacks import Callbacks, Watch
+    from allneg.training.extend import extend
     from allneg.training.loop import fit
     from allneg.training.plan import plan
     from allneg.training.train import resume, train
@@ -51,6 +52,7 @@ __all__ = [
     "ensemble",
     "evaluate",
     "export",
+    "extend",
     "fit",
     "load",
     "plan",
@@ -78,6 +80,7 @@ _HOMES = {
     "compare": "runs.ranking",
     "evaluate": "runs.ranking",
     "export": "exports.export",
+    "extend": "training.extend",
     "fit": "training",
     "load": "predict.predictor",
     "plan": "training.plan",

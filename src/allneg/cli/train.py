@@ -33,6 +33,7 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
+@click.option("--from", "start", type=options.PATH, metavar="RUN", help="Begin with its rows.")
 @options.keep
 @options.weight
 @options.settings
@@ -49,6 +50,7 @@ def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
+    start: Path | None,
     keep: str | None,
     weight: str | None,
     settings: tuple[str, ...],
@@ -86,7 +88,7 @@ def train_command(
         return
     with training_progress(quiet, parent) as (callbacks, stopped_by):
         run = train(
-            data, model=model, recipe=recipe, settings=given, out=out, track=track,
+            data, model=model, recipe=recipe, settings=given, start=start, out=out, track=track,
             callbacks=callbacks, stopped_by=stopped_by,
         )  # fmt: skip
     if not is_rank_zero():
@@ -115,7 +117,8 @@ def resume_command(
 
     The result is bit-identical to that of an uninterrupted run. --set changes how long to train
     (training.epochs, evaluation.patience) and the hardware; with it, a finished run continues,
-    too. The other settings of a run stay.
+    too, and a line on stderr tells how it differs from a run that was started so. The other
+    settings of a run stay.
     """
     from allneg.cli.reports import print_run, training_progress
     from allneg.runs import Run

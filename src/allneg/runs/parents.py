@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
+from allneg.errors import counted
 from allneg.graph.graph import Graph
 
 Touch = Literal["new", "neighbours", "all", "start"]
@@ -41,6 +42,12 @@ class Parent:
         if parent.touch not in TOUCH or not all(type(n) is int and n >= 0 for n in counts):
             raise ValueError("not a parent")
         return parent
+
+    def in_words(self) -> str:
+        if self.touch == "start":
+            return f"{self.name}, whose rows this one began with (train --from)"
+        about = f"{counted(self.entities, 'entity')}, {counted(self.train, 'fact')}"
+        return f"{self.name} ({about}), extended with --touch {self.touch}"
 
     def touched(self, graph: Graph) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Which entities and which relations are trained: (N,), (R,)."""

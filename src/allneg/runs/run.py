@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -345,6 +346,11 @@ class Run:
             for tables in (saved.tables, saved.best or saved.tables):
                 self.check_shapes(tables, None if shard is None else len(shard))
         return saved
+
+    def extend(self, facts: Any = None, **options: Any) -> Self:
+        """A new run with more facts; see `allneg.extend` for the options."""
+        made: Self = importlib.import_module("allneg.training.extend").extend(self, facts, **options)
+        return made
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the run for training, and delete what a killed process left behind."""

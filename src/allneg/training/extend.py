@@ -26,7 +26,7 @@ from allneg.training.memory import check_memory
 from allneg.training.start import inherited, place
 from allneg.training.train import combined
 
-EPOCHS = 40  # over the facts of new rows
+EPOCHS = 15  # over the facts of new rows
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
     "training.epochs": EPOCHS, "evaluation.every": EPOCHS, "training.average": 0.0,

@@ -43,25 +43,30 @@ class PartialTrainer(Trainer):
             for name, table in tables.named_parameters()
         }
         facts = parent.facts(graph)
-        self._facts = torch.from_numpy(facts).to(device)
-        if self.weights is not None:
-            self.weights = self.weights[self._facts]
+        self._items = torch.from_numpy(facts).to(device)  # of an epoch: triples, or distinct queries
         if recipe.loss.grouped:
-            some = KnownAnswers.of(
-                [graph.train[facts]], graph.n_entities, graph.n_relations, device
-            )
+            sizes = graph.n_entities, graph.n_relations
+            some = KnownAnswers.of([graph.train[facts]], *sizes, device)
             assert self.known is not None
-            self._groups = torch.searchsorted(self.known.keys, some.keys)
+            self._items = torch.searchsorted(self.known.keys, some.keys)
         self._inherited: Mapping[str, Tensor] = {}
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
-        size = self.recipe.training.batch_size
-        if self.recipe.loss.grouped:
-            assert self.known is not None
-            found = self.known.batches(size, generator, self._groups)
-            return -(-len(self._groups) // size), found
-        some = triples[self._facts]
-        return -(-2 * len(some) // size), batches(some, size, generator, self.weights)
+        """As in `Trainer`, of the facts with a trained row and as many others.
+
+        In the others, new entities are negatives only, so that they do not get high scores where
+        they do not belong.
+        """
+        size, known = self.recipe.training.batch_size, self.known
+        is_grouped = self.recipe.loss.grouped and known is not None
+        n = len(known.keys) if is_grouped else len(triples)
+        count = max(size, len(self._items))
+        others = torch.randint(n, (count,), generator=generator, device=self._items.device)
+        some = torch.cat([self._items, others]).unique()
+        if is_grouped:
+            return -(-len(some) // size), known.batches(size, generator, some)
+        weights = None if self.weights is None else self.weights[some]
+        return -(-2 * len(some) // size), batches(triples[some], size, generator, weights)
 
     def gradients(self, queries: Queries, sample: NegativeSample) -> Tensor:
         total = super().gradients(queries, sample)

@@ -1,6 +1,7 @@
 """Where a run begins that does not begin at random: rows of an earlier run, by name."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 
 import torch
@@ -13,6 +14,7 @@ from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.runs import Run, make_model
 from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.parents import Parent
 from allneg.scoring import Shard, Tables
 from allneg.training.optimizers import zero_state
 
@@ -50,6 +52,21 @@ def inherited(parent: Run, recipe: Recipe, graph: Graph) -> Checkpoint:
         for name, zero in zero_state(recipe.optimizer, tables).items()
     }
     return Checkpoint(State(), weights, optimizer)
+
+
+def start_from(parent: Run, folder: Path, recipe: Recipe, graph: Graph) -> list[str]:
+    """Create a run that begins with the rows of another one; returns what to report."""
+    about = Parent(parent.folder.resolve().name, parent.id, "start")
+    start = inherited(parent, recipe, graph)
+    lines = []
+    for kind in ("entities", "relations"):
+        old, new = (getattr(each.vocabulary, kind) for each in (parent.graph, graph))
+        n = len(set(old).intersection(new))
+        lines.append(f"{n:,} of {len(new):,} {kind} begin with the rows of {parent.folder}")
+        if not n:
+            raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
+    Run.create(folder, recipe, graph, (*parent.parents, about), start)
+    return lines
 
 
 def _matched(old: Sequence[str], new: Sequence[str]) -> Tensor:
