@@ -164,7 +164,11 @@ def mrr(run: Run, graph: Graph, ranked: Triples) -> float:
 
     def ids(triples: Triples) -> Triples:
         found = [
-            [names.entity_ids.get(h, -1), names.relation_ids.get(r, -1), names.entity_ids.get(t, -1)]
+            [
+                names.entity_ids.get(h, -1),
+                names.relation_ids.get(r, -1),
+                names.entity_ids.get(t, -1),
+            ]
             for h, r, t in named(triples, graph)
         ]
         known = np.array(found, dtype=np.int64).reshape(-1, 3)

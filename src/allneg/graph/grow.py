@@ -43,9 +43,7 @@ def _without(graph: Graph, other: Graph) -> Growth:
     n_given, n_found = sum(len(other.split(split)) for split in SPLITS), int(found.sum())
     if not n_found:
         raise DataError(f"{other.name}: none of its facts is in {graph.name}; nothing to remove")
-    splits = {
-        split: part[kept] for split, part, kept in zip(SPLITS, parts, is_kept, strict=True)
-    }
+    splits = {split: part[kept] for split, part, kept in zip(SPLITS, parts, is_kept, strict=True)}
     if not len(splits["train"]):
         raise DataError(f"{other.name}: has all facts of train, and one must stay")
     weights = None if graph.weights is None else graph.weights[is_kept[0]]

@@ -349,7 +349,9 @@ class Run:
 
     def extend(self, facts: Any = None, **options: Any) -> Self:
         """A new run with more facts; see `allneg.extend` for the options."""
-        made: Self = importlib.import_module("allneg.training.extend").extend(self, facts, **options)
+        made: Self = importlib.import_module("allneg.training.extend").extend(
+            self, facts, **options
+        )
         return made
 
     def locked(self) -> contextlib.AbstractContextManager[None]:

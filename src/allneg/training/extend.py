@@ -55,7 +55,10 @@ def extend(
     new and removed facts, on all of their facts; "all" continues the training of every row.
     The other arguments are those of `train`; a killed `extend` continues with `resume`.
     """
-    own, parent = combined(callbacks, progress, track), run if isinstance(run, Run) else Run.open(run)
+    own, parent = (
+        combined(callbacks, progress, track),
+        run if isinstance(run, Run) else Run.open(run),
+    )
     if facts is None and remove is None:
         raise UsageError("extend needs facts to add or to remove")
     if n_processes() > 1:
@@ -80,9 +83,7 @@ def extend(
     return child
 
 
-def _recipe(
-    recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str, object]
-) -> Recipe:
+def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
     enough = {} if touch == "all" else _ENOUGH
     return recipe.with_settings(enough).with_settings(settings)
 

@@ -121,7 +121,9 @@ def _add_wishes(
     """Add the row that each query asks for to the total of its answer."""
     if known is None:
         rows = tables.gather(queries)
-        relation = rows.relation if rows.shared is None else model.combine(rows.relation, rows.shared)
+        relation = (
+            rows.relation if rows.shared is None else model.combine(rows.relation, rows.shared)
+        )
         wish = model.query(rows.entity, relation, queries.side, tables.reciprocal)
         answer = queries.answer
     else:

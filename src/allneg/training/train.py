@@ -132,7 +132,8 @@ def resume(
     """
     own, opened = combined(callbacks, progress, track), Run.open(folder)
     run = opened.with_settings(settings)
-    if opened.finished and run.recipe == opened.recipe:
+    was_finished, status = opened.finished, opened.status
+    if was_finished and run.recipe == opened.recipe:
         return run
     if not opened.is_trainable:
         what = "an ensemble" if opened.members else "a copy with bfloat16 weights"
@@ -154,8 +155,8 @@ def resume(
 
         world.on_rank_zero(lock)
         own = own if world.is_rank_zero else Callbacks()
-        if opened.finished:
-            own.on_message(_difference(opened, run.recipe))
+        if was_finished:
+            own.on_message(_difference(opened, run.recipe, status.get("epoch", 0)))
         if changed:
             now = Mesh.of(mesh, size)
             own.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
@@ -164,10 +165,13 @@ def resume(
     return run
 
 
-def _difference(run: Run, recipe: Recipe) -> str:
-    """How a finished run that continues differs from one that was started with the new recipe."""
-    earlier, epoch = run.recipe, run.status.get("epoch", 0)
-    if epoch < earlier.training.epochs and recipe.evaluation.patience <= earlier.evaluation.patience:
+def _difference(run: Run, recipe: Recipe, epoch: int) -> str:
+    """How a run that finished after `epoch` and continues differs from one with the new recipe."""
+    earlier = run.recipe
+    if (
+        epoch < earlier.training.epochs
+        and recipe.evaluation.patience <= earlier.evaluation.patience
+    ):
         return (
             f"training stopped at epoch {epoch}, as the validation MRR did not improve; "
             "raise evaluation.patience to continue"
