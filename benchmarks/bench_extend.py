@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from measure import machine, write_rows
 
 import allneg
@@ -98,6 +99,7 @@ def measured(
                 "mrr": mrr(child, graph, split.ranked),
                 "old_mrr": mrr(child, graph, split.old),
                 "old_mrr_before": mrr(base, graph, split.old),
+                "old_rows_unchanged": is_unchanged(base, child),
                 "seconds": seconds, "training_seconds": child.metrics()[-1]["seconds"],
             }  # fmt: skip
     if "warm" in ways and (data, model, "warm", "all") not in done:
@@ -134,9 +136,9 @@ def held_out(graph: Graph) -> HeldOut:
     has_new = {split: is_new[some[:, [0, 2]]].any(1) for split, some in parts.items()}
     names = {split: named(some[~has_new[split]], graph) for split, some in parts.items()}
     base = replace(allneg.read_graph(names), name=graph.name)
-    known = [is_new | np.isin(graph.vocabulary.entities, base.vocabulary.entities)]
+    known = is_new | np.isin(graph.vocabulary.entities, base.vocabulary.entities)
     ranked = np.concatenate([parts[split][has_new[split]] for split in ("valid", "test")])
-    ranked = ranked[known[0][ranked[:, [0, 2]]].all(1)]
+    ranked = ranked[known[ranked[:, [0, 2]]].all(1)]
     return HeldOut(graph, base, is_new, ranked, parts["test"][~has_new["test"]])
 
 
@@ -177,6 +179,12 @@ def mrr(run: Run, graph: Graph, ranked: Triples) -> float:
     known = np.concatenate([graph.split(split) for split in SPLITS])
     asked = replace(run.graph, valid=ids(known), test=ids(ranked))
     return evaluate(run.model, run.tables().to(device), asked, "test").mrr
+
+
+def is_unchanged(base: Run, child: Run) -> bool:
+    """Whether the old entities have the same rows, and so the same ranks among each other."""
+    old = base.tables().entities
+    return torch.equal(old, child.tables().entities[: len(old)])
 
 
 def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[str, Any]:

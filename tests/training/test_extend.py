@@ -213,7 +213,7 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     assert run.recipe.model == toy_run.recipe.model
     assert f"2 of 3 entities begin with the rows of {toy_run.folder}" in told.lines
     assert [parent.touch for parent in run.parents] == ["start"]
-    with pytest.raises(RecipeError, match="model.dim is 5, but rows of .* have 4"):
+    with pytest.raises(RecipeError, match=r"model.dim is 5, but rows of .* have 4"):
         allneg.train({"train": facts}, start=toy_run, settings={"model.dim": 5}, out=tmp_path / "x")
     with pytest.raises(RecipeError, match="none of the entities"):
         allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")

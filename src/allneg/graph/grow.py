@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,9 @@ def _without(graph: Graph, other: Graph) -> Growth:
     n_given, n_found = sum(len(other.split(split)) for split in SPLITS), int(found.sum())
     if not n_found:
         raise DataError(f"{other.name}: none of its facts is in {graph.name}; nothing to remove")
-    splits = {split: part[kept] for split, part, kept in zip(SPLITS, parts, is_kept, strict=True)}
+    splits: dict[str, Any] = {
+        split: part[kept] for split, part, kept in zip(SPLITS, parts, is_kept, strict=True)
+    }
     if not len(splits["train"]):
         raise DataError(f"{other.name}: has all facts of train, and one must stay")
     weights = None if graph.weights is None else graph.weights[is_kept[0]]
@@ -61,7 +64,8 @@ def _with(growth: Growth, other: Graph) -> Growth:
     vocabulary = Vocabulary((*names.entities, *entities), (*names.relations, *relations))
     labels = {**graph.labels, **other.labels}
     graph = replace(graph, vocabulary=vocabulary, labels=labels)
-    splits, notes, weights = {}, list(graph.notes), graph.weights
+    splits: dict[str, Any] = {}
+    notes, weights = list(graph.notes), graph.weights
     for split, facts in _ids(other, vocabulary).items():
         old = graph.split(split)
         known, new, *ranked = _keys([old, facts, graph.valid, graph.test], graph)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-
 import torch
 from torch import Tensor
 
