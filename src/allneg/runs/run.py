@@ -195,6 +195,12 @@ class Run:
         """Whether head queries have relation rows of their own."""
         return bool(self.members) or self.recipe.model.reciprocal
 
+    @property
+    def first_new_entity(self) -> int:
+        """The id of the first entity that the last `extend` added; else their number."""
+        is_extended = self.parents and self.parents[-1].touch != "start"
+        return self.parents[-1].entities if is_extended else self.graph.n_entities
+
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, after checking that they fit recipe and graph."""
         self.need_weights()
