@@ -159,7 +159,7 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def run_page(page: str) -> int:
-    """Run every command and every Python block of a page, with smaller trainings; counts commands."""
+    """Run every command and Python block of a page, with smaller trainings; counts commands."""
     n_commands = 0
     for language, code in BLOCK.findall(TEXTS[page]):
         if language == "python":

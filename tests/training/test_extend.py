@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,90 @@ def test_a_finished_copy_and_an_ensemble_are_not_extended(
     both = allneg.ensemble([toy_run.folder, other.folder], out=tmp_path / "both")
     with pytest.raises(RecipeError, match="choose a trained run"):
         both.extend(FACTS, out=tmp_path / "child")
+
+
+def vectors_file(path: Path, names: Sequence[str], width: int = 6) -> str:
+    """A CSV file of vectors: those of names with the same first letter are close."""
+    lines = ["name," + ",".join(map(str, range(width)))]
+    for name in names:
+        close = torch.randn(width, generator=torch.Generator().manual_seed(ord(name[0])))
+        own = torch.randn(width, generator=torch.Generator().manual_seed(len(name)))
+        lines.append(",".join([name, *(f"{x:.4f}" for x in close + 0.01 * own)]))
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_rows_begin_at_the_vectors_of_a_file(trained: Made, tmp_path: Path) -> None:
+    some = ("France", "Spain", "Paris", "Portugal", "Nobody")
+    file = vectors_file(tmp_path / "start.csv", some)
+    still = {"training.epochs": 1, "optimizer.learning_rate": 1e-30, "model.dim": 4,
+             "hardware.device": "cpu", "model.scale": 0.5}  # fmt: skip
+    data = {"train": [("Paris", "in", "France"), ("Spain", "near", "Portugal"), ("a", "in", "b")]}
+    runs = [
+        allneg.train(data, out=tmp_path / name, settings={**still, "model.start": start})
+        for name, start in (("usual", None), ("begun", file))
+    ]
+    usual, begun = (run.tables().entities.detach() for run in runs)
+    ids = runs[0].graph.vocabulary.entity_ids
+    rows = [ids[name] for name in some[:4]]
+    others = [ids["a"], ids["b"]]
+    assert torch.equal(usual[others], begun[others])
+    near = torch.cdist(begun[rows, :3], begun[rows, :3])
+    assert near[2, 3] < 0.3 * near[0, 1]  # Paris and Portugal; France and Spain
+    assert begun[rows, :3].std() == pytest.approx(0.5, rel=0.5)
+
+
+def test_new_rows_are_fitted_to_vectors(toy_run: Run, tmp_path: Path) -> None:
+    old = toy_run.graph.vocabulary.entities
+    file = vectors_file(tmp_path / "all.csv", [*old, "Pisa"])
+    still = {"training.epochs": 1, "optimizer.learning_rate": 1e-30, "model.start": file}
+    child = toy_run.extend([("Pisa", "in", "Italy")], out=tmp_path / "child", settings=still)
+    rows = child.tables().entities.detach()
+    like = rows[[old.index("Paris"), old.index("Portugal")]].mean(0)
+    assert changed(toy_run, child) == set()
+    assert torch.dist(rows[12], like) < 0.5 * torch.dist(rows[old.index("Italy")], like)
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_features_give_rows_to_entities_without_facts(
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    tmp_path: Path,
+    content: Callable[[Run], dict[str, Any]],
+    optimizer: str,
+) -> None:
+    names = tiny_graph.vocabulary.entities
+    file = vectors_file(tmp_path / "features.csv", [*names, "Monaco"])
+    recipe = quick(f"model.features={file}", f"optimizer.name={optimizer}", "training.epochs=3")
+    train = tiny_graph.train[(tiny_graph.train[:, [0, 2]] != names.index("Portugal")).all(1)]
+    graph = replace(tiny_graph, train=train)
+    run = allneg.train(graph, recipe=recipe, out=tmp_path / "run")
+    with pytest.raises(Interrupted):
+        allneg.train(graph, recipe=recipe, out=tmp_path / "cut", stopped_by=stop_after(7))
+    Path(file).rename(tmp_path / "moved.csv")  # a run has all that it needs
+    assert content(allneg.resume(tmp_path / "cut")) == content(run)
+    state = run.last().optimizer  # type: ignore[union-attr]
+    row = state["features.rows"][names.index("Portugal")] @ state["features.map"]
+    if optimizer == "adagrad":  # the own part is that of the start, as it is a negative only
+        assert row.norm() > 0.01
+    grown = run.extend(
+        [("Monaco", "in", "Europe")], out=tmp_path / "grown",
+        settings={"model.features": str(tmp_path / "moved.csv"), "training.epochs": 1},
+    )  # fmt: skip
+    assert changed(run, grown) == set()
+    assert torch.equal(grown.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+    more = grown.extend(
+        [("Monaco", "borders", "France")], out=tmp_path / "more", touch="all", settings=SHORT | {
+            "model.features": str(tmp_path / "moved.csv")
+        },
+    )  # fmt: skip
+    assert not torch.equal(more.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["name,0\nParis,x\n", "name,0\n", "name,0\nNobody,1\n"])
+def test_a_bad_file_of_vectors_is_refused(toy_run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"bad.csv: (not names|has no)"):
+        toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.start": str(path)})
+    assert not (tmp_path / "child").exists()

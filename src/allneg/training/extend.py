@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from allneg.errors import RecipeError, UsageError, counted, printable
+from allneg.errors import UsageError, counted, printable
 from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
@@ -19,6 +19,7 @@ from allneg.runs.checkpoint import Checkpoint
 from allneg.runs.parents import Parent, Touch
 from allneg.scoring import Shard, Tables
 from allneg.training.callbacks import Callbacks
+from allneg.training.features import with_vectors
 from allneg.training.interrupt import interruptible
 from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
@@ -85,7 +86,7 @@ def extend(
 
 def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
     enough = {} if touch == "all" else _ENOUGH
-    return recipe.with_settings(enough).with_settings(settings)
+    return recipe.with_settings({"model.start": None, **enough}).with_settings(settings)
 
 
 def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> Growth:
@@ -122,8 +123,6 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
 
 def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoint:
     """The parent's rows, and a start for the new ones; the end of training if none is trained."""
-    if recipe.model != parent.recipe.model:
-        raise RecipeError("the settings of the model stay; train a new run to change them")
     start, facts = inherited(parent, recipe, graph), about.facts(graph)
     if not len(facts):
         return replace(start, state=replace(start.state, epoch=recipe.training.epochs))
@@ -136,4 +135,4 @@ def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoi
     new = torch.arange(graph.n_entities) >= about.entities
     is_old = graph.train[facts][:, 1] < about.relations  # the row of a new relation is random yet
     place(make_model(recipe), tables, graph, new, torch.from_numpy(graph.train[facts][is_old]))
-    return replace(start, tables=tables.weights())
+    return with_vectors(replace(start, tables=tables.weights()), recipe, graph, new)

@@ -15,6 +15,7 @@ from allneg.runs.checkpoint import Checkpoint, State
 from allneg.runs.parents import Parent
 from allneg.scoring.distributed import World
 from allneg.scoring.negatives import NegativeSample
+from allneg.training.features import FeatureTrainer, split_features
 from allneg.training.trainer import Trainer
 
 
@@ -79,8 +80,8 @@ class PartialTrainer(Trainer):
 
     def checkpoint(self, state: State) -> Checkpoint:
         saved, frozen = super().checkpoint(state), self.tables.unpadded(self._frozen)
-        optimizer = dict(saved.optimizer)
-        for name, old in self._inherited.items():
+        optimizer = {**self._inherited, **saved.optimizer}
+        for name, old in split_features(self._inherited)[0].items():
             if old.dim():
                 is_old = frozen[name.rpartition(".")[0]]
                 optimizer[name] = torch.where(is_old, old.to(is_old.device), optimizer[name])
@@ -93,7 +94,7 @@ class PartialTrainer(Trainer):
             name: tensor.masked_fill(frozen[name.rpartition(".")[0]].cpu(), 0.0)
             if tensor.dim()
             else tensor
-            for name, tensor in saved.optimizer.items()
+            for name, tensor in split_features(saved.optimizer)[0].items()
         }
         super().restore(replace(saved, optimizer=optimizer))
 
@@ -108,4 +109,5 @@ def make_trainer(
     """The trainer of a run: of all rows, or of those that an extension touches."""
     if parents and not np.concatenate(parents[-1].touched(graph)).all():
         return PartialTrainer(recipe, graph, device, world, parents[-1])
-    return Trainer(recipe, graph, device, world)
+    kind = Trainer if recipe.model.features is None else FeatureTrainer
+    return kind(recipe, graph, device, world)

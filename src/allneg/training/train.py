@@ -25,7 +25,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.start import start_from
+from allneg.training.start import begin
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 
@@ -99,11 +99,7 @@ def train(
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
-                if parent is None:
-                    Run.create(folder, plan, graph)
-                else:
-                    for line in start_from(parent, folder, plan, graph):
-                        own.on_message(line)
+                begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
         world.on_rank_zero(create)
