@@ -125,14 +125,13 @@ def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoi
     """The parent's rows, and a start for the new ones; the end of training if none is trained."""
     start, facts = inherited(parent, recipe, graph), about.facts(graph)
     if not len(facts):
-        return replace(start, state=replace(start.state, epoch=recipe.training.epochs))
-    weights = start.tables
-    whole = Shard.whole(graph.n_entities)
-    tables = Tables(
-        weights["entities"], weights["relations"], whole, recipe.model.reciprocal,
-        weights.get("shared"),
-    )  # fmt: skip
-    new = torch.arange(graph.n_entities) >= about.entities
-    is_old = graph.train[facts][:, 1] < about.relations  # the row of a new relation is random yet
-    place(make_model(recipe), tables, graph, new, torch.from_numpy(graph.train[facts][is_old]))
-    return with_vectors(replace(start, tables=tables.weights()), recipe, graph, new)
+        start = replace(start, state=replace(start.state, epoch=recipe.training.epochs))
+    new, model = torch.arange(graph.n_entities) >= about.entities, make_model(recipe)
+    if model.is_distance:
+        whole = Tables(
+            start.tables["entities"], start.tables["relations"], Shard.whole(len(new)),
+            recipe.model.reciprocal,
+        )  # fmt: skip
+        is_old = graph.train[facts][:, 1] < about.relations  # a new relation's row is random yet
+        place(model, whole, new, torch.from_numpy(graph.train[facts][is_old]))
+    return with_vectors(start, recipe, graph, new)

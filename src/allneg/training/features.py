@@ -89,7 +89,7 @@ def _components(vectors: Tensor, most: int) -> Tensor:
     """Principal components with variance 1 on average: (n, d) -> (n, at most `most`)."""
     centred = vectors - vectors.mean(0)
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
-    parts = centred @ axes[:most].T
+    parts: Tensor = centred @ axes[:most].T
     return parts / parts.std().clamp(min=1e-12)
 
 

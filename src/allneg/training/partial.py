@@ -60,14 +60,14 @@ class PartialTrainer(Trainer):
         In the others, new entities are negatives only, so that they do not get high scores where
         they do not belong.
         """
-        size, known = self.recipe.training.batch_size, self.known
-        is_grouped = self.recipe.loss.grouped and known is not None
-        n = len(known.keys) if is_grouped else len(triples)
+        size = self.recipe.training.batch_size
+        groups = self.known if self.recipe.loss.grouped else None
+        n = len(triples if groups is None else groups.keys)
         count = max(size, len(self._items))
         others = torch.randint(n, (count,), generator=generator, device=self._items.device)
         some = torch.cat([self._items, others]).unique()
-        if is_grouped:
-            return -(-len(some) // size), known.batches(size, generator, some)
+        if groups is not None:
+            return -(-len(some) // size), groups.batches(size, generator, some)
         weights = None if self.weights is None else self.weights[some]
         return -(-2 * len(some) // size), batches(triples[some], size, generator, weights)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
-from allneg.graph.queries import SIDES, KnownAnswers, Queries
+from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.runs import Run, make_model
@@ -103,50 +103,26 @@ def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def place(model: Model, tables: Tables, graph: Graph, new: Tensor, facts: Tensor) -> Tensor:
-    """Give new entities a start that fits their facts; returns which of them have one: (N,).
+def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
+    """Give new entities of a distance model the mean of the points that their facts ask for.
 
-    With a distance model it is the mean of the points that the facts ask for. With other models
-    it is the mean of the known answers to the same queries. `new` (N,) marks the new entities,
-    `facts` (n, 3) are those of them. Facts between new entities count once one of them is placed.
+    `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
+    once one has its place.
     """
     placed, entities = ~new, tables.entities.detach()
-    known = None
-    if not model.is_distance:
-        known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations)
     both = [Queries.of(facts, side) for side in SIDES]
     for _ in range(_ROUNDS):
         total, count = torch.zeros_like(entities), torch.zeros(len(entities))
         for queries in both:
             wanted = ~placed[queries.answer] & placed[queries.entity]
             for some in wanted.nonzero().squeeze(1).split(_QUERIES):
-                _add_wishes(model, tables, queries[some], known, placed, total, count)
+                rows, answer = tables.gather(queries[some]), queries.answer[some]
+                side = queries.side[some]
+                points = model.query(rows.entity, rows.relation, side, tables.reciprocal)
+                total.index_add_(0, answer, points)
+                count.index_add_(0, answer, torch.ones(len(answer)))
         found = count > 0
         entities[found] = total[found] / count[found].unsqueeze(1)
         placed |= found
-    return placed & new
-
-
-def _add_wishes(
-    model: Model,
-    tables: Tables,
-    queries: Queries,
-    known: KnownAnswers | None,
-    placed: Tensor,
-    total: Tensor,
-    count: Tensor,
-) -> None:
-    """Add the row that each query asks for to the total of its answer."""
-    if known is None:
-        rows = tables.gather(queries)
-        relation = (
-            rows.relation if rows.shared is None else model.combine(rows.relation, rows.shared)
-        )
-        wish = model.query(rows.entity, relation, queries.side, tables.reciprocal)
-        answer = queries.answer
-    else:
-        query, other = known.pairs(queries)
-        is_placed = placed[other]
-        answer, wish = queries.answer[query[is_placed]], tables.entity_rows(other[is_placed])
-    total.index_add_(0, answer, wish)
-    count.index_add_(0, answer, torch.ones(len(answer)))
+    if model.bias:
+        entities[new, -1] = 0.0  # a point has the bias of its neighbour
