@@ -20,6 +20,8 @@ UNSET = {
     ("data", "weight"): "every triple counts the same",
     ("data", "header"): "found out for each file",
     ("data", "keep_relations"): "all of them",
+    ("model", "start"): "rows begin at random",
+    ("model", "features"): "rows have no features",
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
