@@ -20,8 +20,8 @@ import mesh_tables
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 _PAGES = (
-    "complete", "data", "evaluation", "explorer", "kernels", "large-graphs", "many-gpus",
-    "models", "search", "speed",
+    "complete", "data", "evaluation", "explorer", "growing", "kernels", "large-graphs",
+    "many-gpus", "models", "search", "speed",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
@@ -130,6 +130,42 @@ def rankings(reports: list[Report]) -> str:
         for row in report["rows"]:
             times = _factor(row["seconds"] / first)
             out += f"| {row['way']} | {row['seconds']:.3g} | {times} |\n"
+    return out + "\n"
+
+
+def extensions(reports: list[Report]) -> str:
+    """One table per machine: a line per model and number of facts; MRR and seconds of each way."""
+    out, ways = "", ("extend", "neighbours", "retrain")
+    for report in reports:
+        if "extend" not in report:
+            continue
+        out += f"\n{_machine(report)}; MRR / seconds of training:\n\n"
+        out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
+        out += "| old entities: before | `extend` |\n|---|---|---|---|---|---|---|---|\n"
+        rows = {(r["data"], r["model"], r["facts"], r["way"]): r for r in report["rows"]}
+        for data, model, facts in dict.fromkeys(key[:3] for key in rows if key[3] != "warm"):
+            found = [rows.get((data, model, facts, way)) for way in ways]
+            cells = [
+                f"{row['mrr']:.3f} / {row['training_seconds']:.3g}" if row else "-" for row in found
+            ]
+            old = [found[0][name] for name in ("old_mrr_before", "old_mrr")] if found[0] else []
+            cells += [f"{value:.3f}" for value in old] or ["-", "-"]
+            out += f"| {data} | {model} | {facts} | " + " | ".join(cells) + " |\n"
+    return out + "\n"
+
+
+def warm_starts(reports: list[Report]) -> str:
+    """One line per graph and model: seconds to the same validation MRR from both starts."""
+    out = (
+        "\n| graph | model | machine | valid MRR | from the start: seconds | `--from`: seconds |\n"
+    )
+    out += "|---|---|---|---|---|---|\n"
+    for report in reports:
+        for row in report["rows"] if "extend" in report else ():
+            if row["way"] == "warm":
+                warm = "not reached" if row["seconds"] is None else f"{row['seconds']:.3g}"
+                out += f"| {row['data']} | {row['model']} | {report['machine']} | "
+                out += f"{row['mrr']:.3f} | {row['retrain_seconds']:.3g} | {warm} |\n"
     return out + "\n"
 
 
@@ -333,6 +369,8 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "ranking": rankings,
     "service": service,
     "complete": completions,
+    "extend": extensions,
+    "warm": warm_starts,
     "classify": classifications,
     "graphs": graphs,
     "headline": headline,

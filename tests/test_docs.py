@@ -194,15 +194,12 @@ def test_the_readmes_transcripts_have_what_is_printed(capsys: pytest.CaptureFixt
     assert n_checked == 2
 
 
-def test_the_story_of_complete_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every command and every Python block of docs/complete.md, with smaller trainings."""
-    monkeypatch.chdir(tmp_path)
+def run_page(page: str) -> int:
+    """Run every command and Python block of a page, with smaller trainings; counts commands."""
     n_commands = 0
-    for language, code in BLOCK.findall(TEXTS["docs/complete.md"]):
+    for language, code in BLOCK.findall(TEXTS[page]):
         if language == "python":
-            exec(compile(code, "complete.md", "exec"), {"__name__": "complete"})
+            exec(compile(code, page, "exec"), {"__name__": "page"})
             continue
         for line in code.splitlines():
             if not line.startswith("$ "):
@@ -212,10 +209,31 @@ def test_the_story_of_complete_runs(
             if words[0] != "allneg":
                 subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
                 continue
+            if words[1] in ("train", "extend", "resume"):
+                words += ["--set", "training.epochs=2"]
             if words[1] == "train":
-                words += ["--set", "training.epochs=2", "--set", "model.dim=16", "--device", "cpu"]
+                words += ["--set", "model.dim=16", "--device", "cpu"]
             cli.main(words[1:], standalone_mode=False)
-    assert n_commands == 13
+    return n_commands
+
+
+def test_the_story_of_a_growing_knowledge_base_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_page("docs/growing.md") == 10
+    printed = capsys.readouterr()
+    shown = next(line for line in TEXTS["docs/growing.md"].splitlines() if "are trained" in line)
+    assert shown in printed.err
+    assert "['kb', 'grown']" in printed.out
+
+
+def test_the_story_of_complete_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command and every Python block of docs/complete.md, with smaller trainings."""
+    monkeypatch.chdir(tmp_path)
+    assert run_page("docs/complete.md") == 13
     assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
     facts = (tmp_path / "facts.tsv").read_text().splitlines()
     assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()

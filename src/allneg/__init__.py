@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from allneg.runs.ranking import compare, evaluate
     from allneg.runs.verify import verify
     from allneg.training.callbacks import Callbacks, Watch
+    from allneg.training.extend import extend
     from allneg.training.loop import fit
     from allneg.training.plan import plan
     from allneg.training.train import resume, train
@@ -53,6 +54,7 @@ __all__ = [
     "ensemble",
     "evaluate",
     "export",
+    "extend",
     "fit",
     "load",
     "plan",
@@ -81,6 +83,7 @@ _HOMES = {
     "convert": "exports.convert",
     "evaluate": "runs.ranking",
     "export": "exports.export",
+    "extend": "training.extend",
     "fit": "training",
     "load": "predict.predictor",
     "plan": "training.plan",

@@ -21,6 +21,7 @@ _SECONDS_FOR_RANK_ZERO = 5.0
 _COMMANDS = {
     "train": ("train", "Train a model on a knowledge graph."),
     "resume": ("train", "Continue an interrupted run."),
+    "extend": ("extend", "Add new entities and facts to a run without training it again."),
     "tune": ("tune", "Find model and recipe for a graph within a time budget."),
     "search": ("search", "Search hyperparameters."),
     "reproduce": ("reproduce", "Compare our numbers with those of the paper."),

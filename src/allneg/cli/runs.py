@@ -290,6 +290,7 @@ def info_command(run: Path, as_json: bool) -> None:
         settings: dict[str, Any] = {"recipe": opened.recipe.to_tables()}
         members = [{"name": m.name, "recipe": m.recipe.to_tables()} for m in opened.members]
         settings |= {"members": members, "environment": opened.environment}
+        settings |= {"parents": [parent.to_json() for parent in opened.parents]}
         progress = {
             "epochs": len(metrics),
             "step": step,
@@ -304,6 +305,7 @@ def info_command(run: Path, as_json: bool) -> None:
     if state == "cut off":
         state = f"was cut off; `allneg resume {run}` continues it"
     rows: list[tuple[str, object]] = [("state", state), *data.items()]
+    rows += [(f"parent {i}", parent.in_words()) for i, parent in enumerate(opened.parents, 1)]
     more = f" and {counted(step, 'step')}" if step else ""
     rows += [("epochs", f"{len(metrics):,}{more}"), ("seconds", f"{seconds:.1f}")]
     if best_epoch is not None:

@@ -20,6 +20,8 @@ UNSET = {
     ("data", "weight"): "every triple counts the same",
     ("data", "header"): "found out for each file",
     ("data", "keep_relations"): "all of them",
+    ("model", "start"): "rows begin at random",
+    ("model", "features"): "rows have no features",
     ("loss", "n_negatives"): "no sample; every entity is a negative",
     ("training", "micro_batch"): "the whole batch at once",
     ("hardware", "threads"): "as many as PyTorch chooses",
@@ -33,6 +35,7 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
+@click.option("--from", "start", type=options.PATH, metavar="RUN", help="Begin with its rows.")
 @options.keep
 @options.weight
 @options.settings
@@ -49,6 +52,7 @@ def train_command(
     data: str,
     model: str | None,
     recipe: str | None,
+    start: Path | None,
     keep: str | None,
     weight: str | None,
     settings: tuple[str, ...],
@@ -86,7 +90,7 @@ def train_command(
         return
     with training_progress(quiet, parent) as (callbacks, stopped_by):
         run = train(
-            data, model=model, recipe=recipe, settings=given, out=out, track=track,
+            data, model=model, recipe=recipe, settings=given, start=start, out=out, track=track,
             callbacks=callbacks, stopped_by=stopped_by,
         )  # fmt: skip
     if not is_rank_zero():
@@ -115,7 +119,8 @@ def resume_command(
 
     The result is bit-identical to that of an uninterrupted run. --set changes how long to train
     (training.epochs, evaluation.patience) and the hardware; with it, a finished run continues,
-    too. The other settings of a run stay.
+    too, and a line on stderr tells how it differs from a run that was started so. The other
+    settings of a run stay.
     """
     from allneg.cli.reports import print_run, training_progress
     from allneg.runs import Run

@@ -115,16 +115,21 @@ class KnownAnswers:
         """Every (query, answer) that is known: two flat tensors of the same length."""
         return self._pairs(*self._spans(queries))
 
-    def batches(self, size: int, generator: Generator) -> Iterator[Queries]:
+    def batches(
+        self, size: int, generator: Generator, some: Tensor | None = None
+    ) -> Iterator[Queries]:
         """Every distinct query once with all of its answers: `size` of them at a time.
 
-        A query is repeated for each answer, without other queries between.
+        A query is repeated for each answer, without other queries between. `some` are the indices
+        of the keys to take, if not all.
         """
-        order = torch.randperm(len(self.keys), generator=generator, device=self.keys.device)
-        for some in order.split(size):
-            first = self.starts[some]
-            query, answer = self._pairs(first, self.starts[some + 1] - first)
-            key = self.keys[some][query]
+        n, device = len(self.keys if some is None else some), self.keys.device
+        order = torch.randperm(n, generator=generator, device=device)
+        order = order if some is None else some[order]
+        for part in order.split(size):
+            first = self.starts[part]
+            query, answer = self._pairs(first, self.starts[part + 1] - first)
+            key = self.keys[part][query]
             relation, entity = key // self.n_entities, key % self.n_entities
             side = relation // self.n_relations
             yield Queries(side, entity, relation % self.n_relations, answer)

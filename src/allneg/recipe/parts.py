@@ -60,6 +60,8 @@ class Model:
     scale: float = 1e-3  # standard deviation of the initial values
     entity_dropout: float = 0.0  # dropout rate of the query's entity row in training
     relation_dropout: float = 0.0  # dropout rate of the query's relation row in training
+    start: str | None = None  # a file of entity vectors to begin with, mapped to the rows' width
+    features: str | None = None  # a file of entity vectors; a learned map of them is added to rows
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ def write_finished(
             "files": folder.write_graph(out, graph),
             "members": [member.to_json() for member in run.members],
         }
+        if run.parents:
+            about["parents"] = [parent.to_json() for parent in run.parents]
         run = replace(run, id=about_hash(about))
         files.write_json(out / "environment.json", folder.environment(run.recipe.hardware))
         files.write_text(out / "recipe.toml", run.recipe.to_toml())
@@ -83,6 +85,6 @@ def export_bf16(run: Run, out: Path, device: str = "auto") -> Run:
     with device_errors(chosen):
         tables.load({name: tensor.float() for name, tensor in weights.items()})
         report = evaluated(run.model, tables.to(chosen), run.graph, run.recipe.evaluation, split)
-    made = Run(out, run.recipe, members=run.members, is_trainable=False)
+    made = Run(out, run.recipe, members=run.members, is_trainable=False, parents=run.parents)
     kept = None if report is None else replace(report, ensemble=old.ensemble)
     return write_finished(made, run.graph, weights, kept)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ from allneg.runs.folder import (
     training_lock,
     write_graph,
 )
+from allneg.runs.parents import Parent
 from allneg.runs.shards import StoredTensor, joined_bytes, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
@@ -88,21 +90,34 @@ class Run:
     id: str | None = None  # SHA-256 of run.json, which every checkpoint names; None in format 1
     members: tuple[Member, ...] = ()  # of an ensemble
     is_trainable: bool = True
+    parents: tuple[Parent, ...] = ()  # the runs it was made from, the oldest first
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, graph: Graph) -> Self:
-        """A new run, in a folder that must be empty or missing."""
+    def create(
+        cls,
+        folder: Path,
+        recipe: Recipe,
+        graph: Graph,
+        parents: tuple[Parent, ...] = (),
+        start: checkpoint.Checkpoint | None = None,
+    ) -> Self:
+        """A new run, in a folder that must be empty or missing; `start` is where it begins."""
         claim(folder)
         with files.removed_on_error(folder):
             checksums = write_graph(folder, graph)
             files.write_json(folder / "environment.json", environment(recipe.hardware))
             files.write_text(folder / "recipe.toml", recipe.to_toml())
-            # Last: a folder without this file is not a run.
             about = {"format_version": FORMAT_VERSION, "data": graph.name}
             about |= {"recipe": recipe.fixed_tables(), "files": checksums}
+            if parents:
+                about["parents"] = [parent.to_json() for parent in parents]
+            run = cls(folder, recipe, id=about_hash(about), parents=parents)
+            if start is not None:
+                run.save(start)
+            # Last: a folder without this file is not a run.
             files.write_json(folder / "run.json", about)
             files.sync(folder.parent)
-        return cls(folder, recipe, id=about_hash(about))
+        return run
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
@@ -142,9 +157,10 @@ class Run:
             raise RunError(str(error)) from None
         if changes:
             raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
+        parents, found = _read_parents(about, path), about_hash(about)
         if version == FORMAT_VERSION:
-            return cls(folder, recipe, writes, about_hash(about))
-        return cls(folder, recipe, writes, about_hash(about), _read_members(about, path), False)
+            return cls(folder, recipe, writes, found, parents=parents)
+        return cls(folder, recipe, writes, found, _read_members(about, path), False, parents)
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This run with other settings, of those that may change; nothing is written yet."""
@@ -185,6 +201,12 @@ class Run:
     def reciprocal(self) -> bool:
         """Whether head queries have relation rows of their own."""
         return bool(self.members) or self.recipe.model.reciprocal
+
+    @property
+    def first_new_entity(self) -> int:
+        """The id of the first entity that the last `extend` added; else their number."""
+        is_extended = self.parents and self.parents[-1].touch != "start"
+        return self.parents[-1].entities if is_extended else self.graph.n_entities
 
     def tables(self) -> Tables:
         """The best weights so far, on the CPU, after checking that they fit recipe and graph."""
@@ -338,6 +360,13 @@ class Run:
                 self.check_shapes(tables, None if shard is None else len(shard))
         return saved
 
+    def extend(self, facts: Any = None, **options: Any) -> Self:
+        """A new run with more facts; see `allneg.extend` for the options."""
+        made: Self = importlib.import_module("allneg.training.extend").extend(
+            self, facts, **options
+        )
+        return made
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the run for training, and delete what a killed process left behind."""
         return training_lock(self.folder)
@@ -353,6 +382,13 @@ def _read_members(about: Mapping[str, Any], path: Path) -> tuple[Member, ...]:
         return tuple(map(Member.from_json, about["members"]))
     except (KeyError, TypeError, ValueError, RecipeError):
         raise RunError(f"{path}: does not list the members of an ensemble; damaged") from None
+
+
+def _read_parents(about: Mapping[str, Any], path: Path) -> tuple[Parent, ...]:
+    try:
+        return tuple(map(Parent.from_json, about.get("parents", [])))
+    except (KeyError, TypeError, ValueError):
+        raise RunError(f"{path}: does not list the run's parents; damaged") from None
 
 
 def _read_recipe(path: Path) -> Recipe:

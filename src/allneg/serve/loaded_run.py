@@ -89,9 +89,12 @@ class LoadedRun:
 
     def entities(self, typed: str, limit: int) -> schemas.Entities:
         ids, match = self.entity_index.search(typed, limit)
-        names = [(self.name(i), int(self.facts.degree[i])) for i in ids]
-        rows = [schemas.FoundEntity(name, self.labels.get(name), n) for name, n in names]
-        return schemas.Entities(rows, match)
+        return schemas.Entities([schemas.FoundEntity(*self.about(i)) for i in ids], match)
+
+    def about(self, entity: int) -> tuple[str, str | None, int, bool]:
+        """Name, label, number of facts, and whether the entity is new."""
+        name, is_new = self.name(entity), entity >= self.run.first_new_entity
+        return name, self.labels.get(name), int(self.facts.degree[entity]), is_new
 
     def relations(self, typed: str, head: str | None) -> list[schemas.RelationName]:
         """The relations that match `typed`; those that the head has in train come first."""

@@ -77,6 +77,7 @@ class Entity(Schema):
 
 class FoundEntity(Entity):
     degree: int  # the number of its facts
+    new: bool  # added by the last `extend`
 
 
 class Entities(Schema):

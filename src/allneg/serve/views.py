@@ -120,9 +120,8 @@ def entity_page(run: LoadedRun, name: str) -> schemas.EntityPage:
     entity = run.entity_id(name)
     groups = _groups(run, entity)
     facts = [_part(run, *item, slice(_MAX_OTHERS)) for item in groups.items()]
-    degree = int(run.facts.degree[entity])
     neighbours, graph = run.neighbours(name, _MAX_NEIGHBOURS), _drawing(run, name, groups)
-    return schemas.EntityPage(name, run.labels.get(name), degree, facts, neighbours, graph)
+    return schemas.EntityPage(*run.about(entity), facts, neighbours, graph)
 
 
 def fact_group(run: LoadedRun, name: str, group: Group, start: int, k: int) -> schemas.FactGroup:

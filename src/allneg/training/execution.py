@@ -51,6 +51,8 @@ class ExecutionPlan:
             raise RecipeError("hardware.table host is for a single process; set it to device")
         if loss.distillation and mesh.size > 1:
             raise RecipeError("loss.distillation is for a single process; set it to 0")
+        if recipe.model.features is not None and mesh.size > 1:
+            raise RecipeError("model.features is for a single process; reset it")
         drawn, batch = loss.n_negatives or 0, recipe.training.batch_size
         columns = {"all": n, "shared": batch + drawn, "per_query": 1 + drawn}[loss.negatives]
         share = -(-batch // mesh.batch)

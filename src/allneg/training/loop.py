@@ -31,7 +31,7 @@ from allneg.training.checkpointer import Checkpointer
 from allneg.training.forecast import Forecast
 from allneg.training.interrupt import interruptible
 from allneg.training.launch import StepDecision
-from allneg.training.trainer import Trainer
+from allneg.training.partial import make_trainer
 
 _REMEDY = "Saved checkpoints are kept. Check the device, then run `allneg resume`."
 _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
@@ -91,7 +91,7 @@ class _Loop:
     ) -> None:
         self.run, self.device, self.callbacks, self.decision = run, device, callbacks, decision
         self.recipe, self.graph, self.world = run.recipe, run.graph, decision.world
-        self.trainer = Trainer(self.recipe, self.graph, device, self.world)
+        self.trainer = make_trainer(self.recipe, self.graph, device, self.world, run.parents)
         self.checkpointer = Checkpointer(run, callbacks, self.world)
         self.state = State()
         saved = run.last(callbacks.on_message, self.trainer.tables.shard)

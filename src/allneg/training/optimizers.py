@@ -158,6 +158,12 @@ def restore_optimizer(
             optimizer.state[parameter] = state
 
 
+def zero_state(settings: Settings, tables: Tables) -> dict[str, Tensor]:
+    """What `optimizer_tensors` would give before the first step."""
+    expected = _expected_state(settings, tables)
+    return {name: torch.zeros(shape, dtype=dtype) for name, (dtype, shape) in expected.items()}
+
+
 def _expected_state(
     settings: Settings, tables: Tables
 ) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:

@@ -25,6 +25,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.start import begin
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 
@@ -35,6 +36,7 @@ def train(
     model: str | None = None,
     recipe: Recipe | str | Path | None = None,
     settings: Iterable[str] | Mapping[str, object] = (),
+    start: Run | str | Path | None = None,
     out: str | Path | None = None,
     progress: bool = False,
     track: str | Sequence[str] = (),
@@ -50,6 +52,9 @@ def train(
     `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
     restarts them after a failure, they continue it.
 
+    With `start`, a run with the same model, rows begin with those that it has for the same names,
+    and its recipe is used unless another one is given.
+
     `progress` prints lines on stderr. `track` names trackers: tensorboard, wandb, mlflow. Ctrl-C
     saves the run and raises `KeyboardInterrupt`; with `stopped_by`, a function that returns the
     number of a received signal or 0, `Interrupted` is raised instead. `watch` is an earlier name
@@ -57,6 +62,9 @@ def train(
     """
     own = combined(callbacks if watch is None else watch, progress, track)
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
+    parent = start if isinstance(start, Run | None) else Run.open(start)
+    if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
+        recipe = parent.recipe
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
@@ -91,7 +99,7 @@ def train(
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
-                Run.create(folder, plan, graph)
+                begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
         world.on_rank_zero(create)
@@ -120,7 +128,8 @@ def resume(
     """
     own, opened = combined(callbacks, progress, track), Run.open(folder)
     run = opened.with_settings(settings)
-    if opened.finished and run.recipe == opened.recipe:
+    was_finished, status = opened.finished, opened.status
+    if was_finished and run.recipe == opened.recipe:
         return run
     if not opened.is_trainable:
         what = "an ensemble" if opened.members else "a converted run or a bfloat16 copy"
@@ -142,12 +151,34 @@ def resume(
 
         world.on_rank_zero(lock)
         own = own if world.is_rank_zero else Callbacks()
+        if was_finished:
+            own.on_message(_difference(opened, run.recipe, status.get("epoch", 0)))
         if changed:
             now = Mesh.of(mesh, size)
             own.on_message(f"the recipe's mesh is {hardware.mesh}; training uses {now}")
         with interruptible(stopped_by) as stop:
             run_training(run, own, stop, world=world)
     return run
+
+
+def _difference(run: Run, recipe: Recipe, epoch: int) -> str:
+    """How a run that finished after `epoch` and continues differs from one with the new recipe."""
+    earlier = run.recipe
+    if (
+        epoch < earlier.training.epochs
+        and recipe.evaluation.patience <= earlier.evaluation.patience
+    ):
+        return (
+            f"training stopped at epoch {epoch}, as the validation MRR did not improve; "
+            "raise evaluation.patience to continue"
+        )
+    differences = []
+    if recipe.optimizer.schedule == "cosine" and recipe.training.epochs > epoch:
+        differences.append("the learning rate had already followed the cosine to its end")
+    if len(run.graph.valid) and epoch % recipe.evaluation.every:
+        differences.append(f"valid was also ranked after epoch {epoch}, which counts for patience")
+    what = "; ".join(differences) or "none, it continues as if it had been started so"
+    return f"difference from a run that was started with these settings: {what}"
 
 
 def combined(

@@ -70,6 +70,7 @@ function page(here, data, relations) {
         "p",
         { class: "muted" },
         data.label && `${data.label} · `,
+        data.new && "new in this run · ",
         `${count(data.degree)} known fact${data.degree === 1 ? "" : "s"}`,
       ),
       el(

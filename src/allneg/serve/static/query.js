@@ -13,10 +13,10 @@ const PARTS = ["head", "relation", "tail"];
 /** Entities that match a text, as suggestions of a combobox. */
 export async function entities(q, signal) {
   const data = await get("/v1/entities", { model: state().model, q, limit: 20 }, signal);
-  return data.entities.map(({ name, label, degree }) => ({
+  return data.entities.map(({ name, label, degree, new: isNew }) => ({
     name,
     gloss: label,
-    aside: count(degree),
+    aside: isNew ? `new · ${count(degree)}` : count(degree),
   }));
 }
 

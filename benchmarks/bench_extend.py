@@ -1,0 +1,214 @@
+"""MRR and seconds of `extend` for held-out entities, beside those of training again.
+
+python benchmarks/bench_extend.py [DATA …] [--models complex,rotate] [--device cuda]
+    [--set training.epochs=50] [--work FOLDER] [--out benchmarks/results/NAME.json]
+
+Without DATA: countries. 5 % of the entities and all of their facts are held out, and a run is
+trained on the rest. It is extended with 1, 3, 10 or all of each new entity's facts in train, and a
+run on the same facts is trained from the start. Both rank the facts of valid and test that have a
+new entity. `warm` trains on the whole graph from a run on 90 % of its train triples, and beside it
+from the start; the seconds are those until the validation MRR of the latter is reached.
+
+What is in --out is not measured again, and finished runs in --work are used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from measure import machine, write_rows
+
+import allneg
+from allneg.evaluation import evaluate
+from allneg.graph import SPLITS, Graph, Triples
+from allneg.graph.grow import grow
+from allneg.hardware import find_device
+from allneg.recipe import Recipe
+from allneg.runs import Run
+
+MODELS = "transe,rotate,distmult,complex,simple"
+SHARE = 0.05  # of the entities
+TOUCH = {"extend": "new", "neighbours": "neighbours"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="*", default=["countries"])
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--ways", default="extend,neighbours,retrain,warm")
+    parser.add_argument("--facts", default="1,3,10,all")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--extend-set", dest="more", action="append", default=[])
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    about = {"extend": True, **machine(find_device(args.device))}
+    done = []
+    if args.out is not None and args.out.exists():
+        done = json.loads(args.out.read_text())["rows"]
+    with tempfile.TemporaryDirectory() as folder:
+        work = args.work or Path(folder)
+        rows = (
+            row
+            for data in args.data
+            for model in args.models.split(",")
+            for row in measured(data, model, args, work, [key(row) for row in done])
+        )
+        write_rows(about, rows, args.out, done)
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["data"], row["model"], row["way"], row["facts"]
+
+
+def measured(
+    data: str, model: str, args: argparse.Namespace, work: Path, done: list[tuple[Any, ...]]
+) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset and a model that are not done yet."""
+    settings, graph = [*args.settings, f"hardware.device={args.device}"], allneg.read_graph(data)
+    split, ways = held_out(graph), args.ways.split(",")
+    for facts in args.facts.split(","):
+        new = some_facts(split, None if facts == "all" else int(facts))
+        for way in ways:
+            about = {"data": data, "model": model, "way": way, "facts": facts}
+            if key(about) in done or way == "warm":
+                continue
+            base = trained(split.base, model, settings, work / f"{data}-{model}")
+            out = work / f"{data}-{model}-{facts}-{way}"
+            began = time.perf_counter()
+            if way == "retrain":
+                recipe = base.recipe
+                child = trained(grow(split.base, new, None).graph, model, settings, out, recipe)
+            else:
+                child = base.extend(new, out=out, touch=TOUCH[way], settings=args.more)
+            seconds = time.perf_counter() - began
+            yield {
+                **about, "entities": child.graph.n_entities - split.base.n_entities,
+                "given": len(new.train), "ranked": len(split.ranked),
+                "mrr": mrr(child, graph, split.ranked),
+                "old_mrr": mrr(child, graph, split.old),
+                "old_mrr_before": mrr(base, graph, split.old),
+                "old_rows_unchanged": is_unchanged(base, child),
+                "seconds": seconds, "training_seconds": child.metrics()[-1]["seconds"],
+            }  # fmt: skip
+    if "warm" in ways and (data, model, "warm", "all") not in done:
+        yield {"data": data, "model": model, "way": "warm", "facts": "all"} | warm(
+            graph, model, settings, work / f"{data}-{model}"
+        )
+
+
+def trained(
+    graph: Graph, model: str, settings: list[str], folder: Path, recipe: Recipe | None = None
+) -> Run:
+    """The run in a folder, trained if it is not there."""
+    if (folder / "run.json").exists():
+        return allneg.resume(folder)
+    return allneg.train(graph, model=model, recipe=recipe, settings=settings, out=folder)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A graph without some of its entities; triples have the ids of the whole graph."""
+
+    graph: Graph  # the whole one
+    base: Graph
+    is_new: npt.NDArray[np.bool_]  # (N,)
+    ranked: Triples  # facts of valid and test with a new entity
+    old: Triples  # facts of test without one
+
+
+def held_out(graph: Graph) -> HeldOut:
+    order = np.random.default_rng(0).permutation(np.flatnonzero(graph.seen))
+    is_new = np.zeros(graph.n_entities, dtype=np.bool_)
+    is_new[order[: max(1, int(SHARE * len(order)))]] = True
+    parts = {split: graph.split(split) for split in SPLITS}
+    has_new = {split: is_new[some[:, [0, 2]]].any(1) for split, some in parts.items()}
+    names = {split: named(some[~has_new[split]], graph) for split, some in parts.items()}
+    base = replace(allneg.read_graph(names), name=graph.name)
+    known = is_new | np.isin(graph.vocabulary.entities, base.vocabulary.entities)
+    ranked = np.concatenate([parts[split][has_new[split]] for split in ("valid", "test")])
+    ranked = ranked[known[ranked[:, [0, 2]]].all(1)]
+    return HeldOut(graph, base, is_new, ranked, parts["test"][~has_new["test"]])
+
+
+def some_facts(split: HeldOut, most: int | None) -> Graph:
+    """At most so many facts of each new entity in train, in a random order."""
+    train, is_new = split.graph.train, split.is_new
+    train = np.random.default_rng(1).permutation(train[is_new[train[:, [0, 2]]].any(1)])
+    count, kept = np.zeros(len(is_new), dtype=np.int64), []
+    for fact in train.tolist():
+        ends = [entity for entity in {fact[0], fact[2]} if is_new[entity]]
+        if most is None or any(count[entity] < most for entity in ends):
+            kept.append(fact)
+            count[ends] += 1
+    return allneg.read_graph({"train": named(np.array(kept), split.graph)})
+
+
+def named(triples: Triples, graph: Graph) -> list[tuple[str, str, str]]:
+    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
+    return [(entities[h], relations[r], entities[t]) for h, r, t in triples.tolist()]
+
+
+def mrr(run: Run, graph: Graph, ranked: Triples) -> float:
+    """The MRR of facts of the whole graph, filtered by all of its facts."""
+    names, device = run.graph.vocabulary, find_device(run.recipe.hardware.device)
+
+    def ids(triples: Triples) -> Triples:
+        found = [
+            [
+                names.entity_ids.get(h, -1),
+                names.relation_ids.get(r, -1),
+                names.entity_ids.get(t, -1),
+            ]
+            for h, r, t in named(triples, graph)
+        ]
+        known = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return known[(known >= 0).all(1)]
+
+    known = np.concatenate([graph.split(split) for split in SPLITS])
+    asked = replace(run.graph, valid=ids(known), test=ids(ranked))
+    return evaluate(run.model, run.tables().to(device), asked, "test").mrr
+
+
+def is_unchanged(base: Run, child: Run) -> bool:
+    """Whether the old entities have the same rows, and so the same ranks among each other."""
+    old = base.tables().entities
+    return torch.equal(old, child.tables().entities[: len(old)])
+
+
+def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[str, Any]:
+    """Seconds from the start, and from a run on 90 % of train, to the same validation MRR."""
+    order = np.random.default_rng(2).permutation(len(graph.train))
+    most = np.sort(order[: int(0.9 * len(order))])
+    earlier = {"train": named(graph.train[most], graph), "valid": named(graph.valid, graph)}
+    fresh = trained(graph, model, settings, folder.with_name(f"{folder.name}-fresh"))
+    first = trained(
+        allneg.read_graph(earlier), model, settings,
+        folder.with_name(f"{folder.name}-90"), fresh.recipe,
+    )  # fmt: skip
+    again = folder.with_name(f"{folder.name}-warm")
+    if not (again / "run.json").exists():
+        allneg.train(graph, settings=settings, out=again, start=first)
+    curves = [
+        [(m["seconds"], m["valid"]["mrr"]) for m in run.metrics() if "valid" in m]
+        for run in (fresh, Run.open(again))
+    ]
+    best = max(value for _, value in curves[0])
+    seconds = [next((s for s, value in curve if value >= best), None) for curve in curves]
+    return {"mrr": best, "retrain_seconds": seconds[0], "seconds": seconds[1],
+            "best_mrr": max(value for _, value in curves[1])}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

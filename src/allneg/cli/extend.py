@@ -1,0 +1,63 @@
+"""`allneg extend`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allneg.cli import options
+
+if TYPE_CHECKING:
+    from allneg.runs.parents import Touch
+
+
+@click.command()
+@options.run
+@click.argument("facts", required=False)
+@click.option("--remove", metavar="FILE", help="Facts that are no longer true.")
+@click.option(
+    "--touch",
+    type=click.Choice(["new", "neighbours", "all"], case_sensitive=False),
+    default="new",
+    show_default=True,
+    help="Rows to train: those of new names; also those of entities in new and removed facts; all.",
+)
+@options.settings
+@options.device
+@click.option("--out", type=options.PATH, help="The folder of the new run; it must not exist.")
+@options.track
+@options.as_json
+@options.quiet
+def extend_command(
+    run: Path,
+    facts: str | None,
+    remove: str | None,
+    touch: Touch,
+    settings: tuple[str, ...],
+    device: str | None,
+    out: Path | None,
+    track: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make a new run from RUN and a file of new FACTS, without training RUN again.
+
+    New entities and relations get rows that fit their facts. All other rows stay as they are, bit
+    by bit. RUN itself does not change. FACTS is a file, a folder or a URL, as for `allneg train`;
+    valid and test in a folder are added to those of RUN. A name that RUN has is that entity.
+    `allneg resume` continues an interrupted extension.
+    """
+    from allneg.cli.reports import print_run, training_progress
+    from allneg.training.extend import extend
+
+    if facts is None and remove is None:
+        raise click.UsageError("give a file of new FACTS, or --remove FILE")
+    given = options.with_flags(settings, {"hardware.device": device})
+    with training_progress(quiet) as (callbacks, stopped_by):
+        made = extend(
+            run, facts, out=out, remove=remove, touch=touch, settings=given, track=track,
+            callbacks=callbacks, stopped_by=stopped_by,
+        )  # fmt: skip
+    print_run(made, as_json)

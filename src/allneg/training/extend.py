@@ -1,0 +1,137 @@
+"""`extend`: new entities, relations and facts for a trained run, without training it again."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from allneg.errors import UsageError, counted, printable
+from allneg.graph.graph import Graph
+from allneg.graph.grow import Growth, grow
+from allneg.graph.read import read_graph
+from allneg.hardware import find_device
+from allneg.recipe import Data, Mesh, Recipe
+from allneg.runs import Run, check_new, make_model, new_folder
+from allneg.runs.checkpoint import Checkpoint
+from allneg.runs.parents import Parent, Touch
+from allneg.scoring import Shard, Tables
+from allneg.training.callbacks import Callbacks
+from allneg.training.features import with_vectors
+from allneg.training.interrupt import interruptible
+from allneg.training.launch import n_processes
+from allneg.training.loop import run_training
+from allneg.training.memory import check_memory
+from allneg.training.start import inherited, place
+from allneg.training.train import combined
+
+EPOCHS = 15  # over the facts of new rows
+_FEW = 10  # facts of a new relation
+_ENOUGH = {
+    "training.epochs": EPOCHS, "evaluation.every": EPOCHS, "training.average": 0.0,
+    "optimizer.schedule": "none", "optimizer.warmup": 0,
+}  # fmt: skip
+
+
+def extend(
+    run: Run | Path | str,
+    facts: Any = None,
+    *,
+    out: Path | str | None = None,
+    remove: Any = None,
+    touch: Touch = "new",
+    settings: Iterable[str] | Mapping[str, object] = (),
+    progress: bool = False,
+    track: str | Sequence[str] = (),
+    callbacks: Callbacks | Sequence[Callbacks] = (),
+    stopped_by: Callable[[], int] | None = None,
+) -> Run:
+    """A new run with the rows of `run`, more `facts`, and rows for the new names in them.
+
+    `facts` and `remove`, the facts to leave out, are anything that `read_graph` takes. Names that
+    the run knows keep their ids and their rows, bit by bit. New rows are trained on their own facts
+    with the loss and the regularizer of the run. `touch` "neighbours" also trains the entities of
+    new and removed facts, on all of their facts; "all" continues the training of every row.
+    The other arguments are those of `train`; a killed `extend` continues with `resume`.
+    """
+    own, parent = (
+        combined(callbacks, progress, track),
+        run if isinstance(run, Run) else Run.open(run),
+    )
+    if facts is None and remove is None:
+        raise UsageError("extend needs facts to add or to remove")
+    if n_processes() > 1:
+        raise UsageError("extend is for a single process; `allneg resume` takes several")
+    recipe = _recipe(parent.recipe, touch, settings)
+    device = find_device(recipe.hardware.device)
+    folder = new_folder(recipe) if out is None else Path(out)
+    check_new(folder)
+    growth = _read(parent.graph, facts, remove, recipe.data, own)
+    graph, old = growth.graph, parent.graph
+    about = Parent(
+        parent.folder.resolve().name, parent.id, touch, old.n_entities, old.n_relations,
+        growth.n_kept, growth.removed,
+    )  # fmt: skip
+    check_memory(recipe, graph, device, Mesh())
+    for line in _description(about, graph):
+        own.on_message(line)
+    start = _start(parent, recipe, graph, about)
+    child = Run.create(folder, recipe, graph, (*parent.parents, about), start)
+    with child.locked(), interruptible(stopped_by) as stop:
+        run_training(child, own, stop)
+    return child
+
+
+def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
+    enough = {} if touch == "all" else _ENOUGH
+    return recipe.with_settings({"model.start": None, **enough}).with_settings(settings)
+
+
+def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> Growth:
+    """The grown graph; a single file of facts is not split."""
+    data = replace(data, valid_share=0.0, test_share=0.0)
+    added, removed = (None if part is None else read_graph(part, data) for part in (facts, remove))
+    growth = grow(graph, added, removed)
+    read = [note for part in (added, removed) if part is not None for note in part.notes]
+    usual = ("valid is empty", "test is empty", "valid 0, test 0")
+    for note in (*(note for note in read if not note.endswith(usual)), *growth.graph.notes):
+        own.on_message(note)
+    return growth
+
+
+def _description(parent: Parent, graph: Graph) -> list[str]:
+    """What is new, and what is missing for good rows."""
+    entities, relations = parent.touched(graph)
+    n_rows, n_facts = int(entities.sum()), len(graph.train) - parent.train
+    lines = [
+        f"{counted(graph.n_entities - parent.entities, 'new entity')}, "
+        f"{counted(graph.n_relations - parent.relations, 'new relation')} and "
+        f"{counted(n_facts, 'new fact')}; {counted(n_rows, 'entity')} of "
+        f"{graph.n_entities:,} and {counted(int(relations.sum()), 'relation')} are trained"
+    ]
+    count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
+    few = [i for i in range(parent.relations, graph.n_relations) if count[i] < _FEW]
+    for i in few[:3]:
+        name = printable(graph.vocabulary.relations[i])
+        lines.append(f"relation {name} has only {counted(count[i], 'fact')}; expect poor answers")
+    if len(few) > 3:
+        lines.append(f"so have {len(few) - 3:,} more new relations")
+    return lines
+
+
+def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoint:
+    """The parent's rows, and a start for the new ones; the end of training if none is trained."""
+    start, facts = inherited(parent, recipe, graph), about.facts(graph)
+    if not len(facts):
+        start = replace(start, state=replace(start.state, epoch=recipe.training.epochs))
+    new, model = torch.arange(graph.n_entities) >= about.entities, make_model(recipe)
+    if model.is_distance:
+        whole = Tables(
+            start.tables["entities"], start.tables["relations"], Shard.whole(len(new)),
+            recipe.model.reciprocal,
+        )  # fmt: skip
+        is_old = graph.train[facts][:, 1] < about.relations  # a new relation's row is random yet
+        place(model, whole, new, torch.from_numpy(graph.train[facts][is_old]))
+    return with_vectors(start, recipe, graph, new)

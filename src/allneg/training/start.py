@@ -1,0 +1,128 @@
+"""Where a run begins that does not begin at random: rows of an earlier run, by name."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from allneg.errors import RecipeError
+from allneg.graph.graph import Graph
+from allneg.graph.queries import SIDES, Queries
+from allneg.models import Model
+from allneg.recipe import Recipe
+from allneg.runs import Run, make_model
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.parents import Parent
+from allneg.scoring import Shard, Tables
+from allneg.training.features import PREFIX, with_vectors
+from allneg.training.optimizers import zero_state
+
+_ROUNDS = 3  # in which entities that are linked only with new ones get their start
+_QUERIES = 1 << 12  # whose rows are in memory at once
+
+
+def begin(
+    folder: Path, recipe: Recipe, graph: Graph, parent: Run | None, tell: Callable[[str], None]
+) -> Run:
+    """Create a run; with `parent`, it begins with the rows that this has for the same names."""
+    settings = recipe.model
+    if parent is None:
+        if settings.start is None and settings.features is None:
+            return Run.create(folder, recipe, graph)
+        start = with_vectors(_fresh(recipe, graph), recipe, graph, torch.ones(graph.n_entities) > 0)
+        return Run.create(folder, recipe, graph, start=start)
+    for kind in ("entities", "relations"):
+        old, new = (getattr(each.vocabulary, kind) for each in (parent.graph, graph))
+        n = len(set(old).intersection(new))
+        tell(f"{n:,} of {len(new):,} {kind} begin with the rows of {parent.folder}")
+        if not n:
+            raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
+    known = parent.graph.vocabulary.entity_ids
+    is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
+    start = with_vectors(inherited(parent, recipe, graph), recipe, graph, is_new)
+    about = Parent(parent.folder.resolve().name, parent.id, "start")
+    return Run.create(folder, recipe, graph, (*parent.parents, about), start)
+
+
+def _fresh(recipe: Recipe, graph: Graph) -> Checkpoint:
+    """Random rows, and the optimizer's state before the first step."""
+    whole, seed = Shard.whole(graph.n_entities), recipe.training.seed
+    reciprocal = recipe.model.reciprocal
+    tables = Tables.create(make_model(recipe), graph.n_relations, whole, reciprocal, seed)
+    return Checkpoint(State(), tables.weights(), zero_state(recipe.optimizer, tables))
+
+
+def inherited(parent: Run, recipe: Recipe, graph: Graph) -> Checkpoint:
+    """A start with the parent's best rows and optimizer state, matched by name; others are new."""
+    parent.need_weights()
+    saved = parent.last() if parent.is_trainable else None
+    if saved is None:
+        raise RecipeError(f"{parent.folder}: has no training to continue; choose a trained run")
+    settings, before = recipe.model, parent.recipe.model
+    for name in ("name", "dim", "norm", "squared", "bias", "reciprocal"):
+        if (now := getattr(settings, name)) != (old := getattr(before, name)):
+            raise RecipeError(f"model.{name} is {now}, but rows of {parent.folder} have {old}")
+    fresh, old_names, names = _fresh(recipe, graph), parent.graph.vocabulary, graph.vocabulary
+    relations = _matched(old_names.relations, names.relations)
+    if settings.reciprocal:
+        sizes = torch.tensor([[len(old_names.relations)], [len(names.relations)]])
+        relations = torch.cat([relations, relations + sizes], dim=1)
+    rows = {"entities": _matched(old_names.entities, names.entities), "relations": relations}
+    best = saved.best or saved.tables
+    weights = {
+        name: _moved(best[name], tensor, rows.get(name)) for name, tensor in fresh.tables.items()
+    }
+    optimizer = {
+        name: _moved(saved.optimizer[name], zero, rows.get(name.rpartition(".")[0]))
+        if name in saved.optimizer
+        else zero
+        for name, zero in fresh.optimizer.items()
+    }
+    if settings.features is not None and before.features is not None:
+        optimizer |= {n: tensor for n, tensor in saved.optimizer.items() if n.startswith(PREFIX)}
+        features = optimizer[f"{PREFIX}rows"]
+        zero = torch.zeros(graph.n_entities, features.shape[1])
+        optimizer[f"{PREFIX}rows"] = _moved(features, zero, rows["entities"])
+    return Checkpoint(State(), weights, optimizer)
+
+
+def _matched(old: Sequence[str], new: Sequence[str]) -> Tensor:
+    """The ids of the names that both have, in the old and in the new list: (2, n)."""
+    ids = {name: number for number, name in enumerate(new)}
+    pairs = [(number, ids[name]) for number, name in enumerate(old) if name in ids]
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+
+
+def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
+    """`new` with the old values; `rows` are their rows in both, if the tensor has rows."""
+    if rows is None or not old.dim():
+        return old
+    new[rows[1]] = old[rows[0]].to(new.dtype)
+    return new
+
+
+@torch.no_grad()
+def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
+    """Give new entities of a distance model the mean of the points that their facts ask for.
+
+    `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
+    once one has its place.
+    """
+    placed, entities = ~new, tables.entities.detach()
+    both = [Queries.of(facts, side) for side in SIDES]
+    for _ in range(_ROUNDS):
+        total, count = torch.zeros_like(entities), torch.zeros(len(entities))
+        for queries in both:
+            wanted = ~placed[queries.answer] & placed[queries.entity]
+            for some in wanted.nonzero().squeeze(1).split(_QUERIES):
+                rows, answer = tables.gather(queries[some]), queries.answer[some]
+                side = queries.side[some]
+                points = model.query(rows.entity, rows.relation, side, tables.reciprocal)
+                total.index_add_(0, answer, points)
+                count.index_add_(0, answer, torch.ones(len(answer)))
+        found = count > 0
+        entities[found] = total[found] / count[found].unsqueeze(1)
+        placed |= found
+    if model.bias:
+        entities[new, -1] = 0.0  # a point has the bias of its neighbour

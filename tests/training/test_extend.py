@@ -1,0 +1,344 @@
+"""New entities get rows, the others keep theirs; warm starts; finished runs that go on."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import allneg
+from allneg.errors import DataError, Interrupted, RecipeError, RunError
+from allneg.graph import Graph
+from allneg.recipe import Recipe
+from allneg.runs import Run
+from allneg.runs.verify import verify
+from allneg.training import Callbacks, fit
+from allneg.training.extend import extend
+from processes import start, stop_after
+
+Made = Callable[..., Run]
+
+FACTS = [
+    ("Andorra", "borders", "France"),
+    ("Andorra", "borders", "Spain"),
+    ("Andorra", "in", "Europe"),
+    ("Ordino", "in", "Andorra"),
+    ("Monaco", "borders", "France"),
+    ("Monaco", "in", "Europe"),
+]
+SHORT = {"training.epochs": 3}
+
+
+class Messages(Callbacks):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def on_message(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def changed(run: Run, child: Run) -> set[str]:
+    """The names of the run whose rows the child has changed."""
+    old, new, names = run.tables(), child.tables(), set()
+    for kind in ("entities", "relations"):
+        known: Any = getattr(run.graph.vocabulary, kind)
+        before, after = getattr(old, kind), getattr(new, kind)
+        if kind == "relations" and new.reciprocal:
+            before, after = (
+                table.detach().unflatten(0, (2, -1)).transpose(0, 1).flatten(1)
+                for table in (before, after)
+            )
+        for i, name in enumerate(known):
+            if before[i].detach().numpy().tobytes() != after[i].detach().numpy().tobytes():
+                names.add(name)
+    if old.shared is not None:
+        assert torch.equal(old.shared, new.shared)
+    return names
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("model.name=complex",),
+        ("model.name=complex", "loss.grouped=true", "training.average=1"),
+        ("model.name=rotate", "optimizer.name=adam", "model.reciprocal=false"),
+        ("model.name=transe", "optimizer.name=sgd", "loss.mask_known=true"),
+        ("model.name=tucker", "loss.negatives=shared", "loss.n_negatives=4"),
+    ],
+    ids=lambda settings: settings[0].partition("=")[2],
+)
+def test_only_new_rows_change(trained: Made, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    run = trained(*settings)
+    child = run.extend(FACTS, out=tmp_path / "child", settings=SHORT)
+    assert changed(run, child) == set()
+    assert child.graph.vocabulary.entities[12:] == ("Andorra", "Monaco", "Ordino")
+    start = child.last()
+    assert start is not None
+    for name, tensor in run.last().optimizer.items():  # type: ignore[union-attr]
+        if name.startswith("entities.") and tensor.dim() and not name.endswith("average"):
+            assert torch.equal(start.optimizer[name][:12], tensor)
+    assert not any(check.wrong for check in verify(child.folder, rank=True))
+
+
+@pytest.mark.parametrize("model", ["complex", "rotate"])
+def test_new_entities_answer_their_facts(trained: Made, tmp_path: Path, model: str) -> None:
+    long = ("model.dim=16", "training.epochs=40", "optimizer.learning_rate=0.2")
+    run = trained(f"model.name={model}", "model.scale=0.1", "regularizer.weight=0.001", *long)
+    child = run.extend(FACTS, out=tmp_path / "child")
+    found = allneg.load(child.folder).tails("Andorra", "borders", k=2)
+    assert {answer.entity for answer in found} == {"France", "Spain"}
+
+
+def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:
+    shuffled = random.Random(1).sample(FACTS, len(FACTS))
+    one = toy_run.extend(FACTS, out=tmp_path / "one", settings=SHORT)
+    other = toy_run.extend(shuffled, out=tmp_path / "other", settings=SHORT)
+    assert one.graph.vocabulary.entities == other.graph.vocabulary.entities
+    assert torch.equal(one.tables().entities, other.tables().entities)
+
+
+def test_extending_twice_is_about_extending_once(toy_run: Run, tmp_path: Path) -> None:
+    long = {"training.epochs": 60}
+    once = toy_run.extend(FACTS, out=tmp_path / "once", settings=long)
+    first = toy_run.extend(FACTS[:4], out=tmp_path / "first", settings=long)
+    twice = first.extend(FACTS[4:], out=tmp_path / "twice", settings=long)
+    assert [parent.name for parent in twice.parents] == ["run", "first"]
+    assert [parent.entities for parent in twice.parents] == [12, 14]
+    assert changed(first, twice) == set()
+    assert abs(twice.report.mrr - once.report.mrr) < 0.005
+
+
+def test_neighbours_are_the_entities_of_new_facts(toy_run: Run, tmp_path: Path) -> None:
+    child = toy_run.extend(FACTS, out=tmp_path / "child", touch="neighbours", settings=SHORT)
+    assert changed(toy_run, child) == {"France", "Spain", "Europe"}
+
+
+def test_all_rows_continue_from_the_present_state(toy_run: Run, tmp_path: Path) -> None:
+    child = toy_run.extend(FACTS, out=tmp_path / "child", touch="all", settings=SHORT)
+    assert len(changed(toy_run, child)) == 12 + 3
+    assert child.last().optimizer["entities.sum"][:12].min() > 0  # type: ignore[union-attr]
+
+
+def test_a_new_relation_gets_a_row_and_a_warning(toy_run: Run, tmp_path: Path) -> None:
+    told = Messages()
+    facts = [("France", "likes", "Italy"), ("France", "borders", "Italy")]
+    child = extend(toy_run, facts, out=tmp_path / "child", callbacks=told, settings=SHORT)
+    assert changed(toy_run, child) == set()
+    assert child.graph.vocabulary.relations[3:] == ("likes",)
+    assert "1 fact was in train already" in told.lines
+    assert "relation 'likes' has only 1 fact; expect poor answers" in told.lines
+
+
+def test_facts_of_known_names_change_no_row(toy_run: Run, tmp_path: Path) -> None:
+    child = toy_run.extend([("Italy", "borders", "Spain")], out=tmp_path / "child")
+    assert changed(toy_run, child) == set()
+    assert child.finished
+    assert child.metrics() == []
+    known = {a.entity: a.known for a in allneg.load(child.folder).tails("Italy", "borders", k=12)}
+    assert known["Spain"] == "train"
+
+
+def test_removed_facts_are_not_known(toy_run: Run, tmp_path: Path) -> None:
+    gone = [("Sicily", "in", "Italy"), ("Nobody", "in", "Italy")]
+    told = Messages()
+    child = extend(toy_run, remove=gone, out=tmp_path / "child", callbacks=told)
+    assert told.lines[:2] == ["1 fact removed", "1 of the facts to remove are not in tiny"]
+    assert len(child.graph.train) == len(toy_run.graph.train) - 1
+    assert changed(toy_run, child) == set()
+    more = {"touch": "neighbours", "settings": SHORT}
+    child = toy_run.extend(remove=gone, out=tmp_path / "refitted", **more)
+    assert changed(toy_run, child) == {"Sicily", "Italy"}
+    with pytest.raises(DataError, match="none of its facts is in tiny"):
+        toy_run.extend(remove=gone[1:], out=tmp_path / "none")
+
+
+def test_weights_and_splits_of_new_facts_are_added(trained: Made, tmp_path: Path) -> None:
+    run = trained("training.epochs=1")
+    parts = {"train": [(*FACTS[0], 2.0)], "valid": [(*FACTS[1], 1.0)]}
+    settings = {"data.columns": "hrtw", **SHORT}
+    child = run.extend(parts, out=tmp_path / "child", settings=settings)
+    assert child.graph.weights is not None
+    assert child.graph.weights.tolist() == [1.0] * len(run.graph.train) + [2.0]
+    assert len(child.graph.valid) == len(run.graph.valid) + 1
+
+
+def test_an_interrupted_extension_continues_bit_identically(
+    toy_run: Run, tmp_path: Path, content: Callable[[Run], dict[str, Any]]
+) -> None:
+    whole = toy_run.extend(FACTS, out=tmp_path / "whole", settings=SHORT)
+    with pytest.raises(Interrupted):
+        extend(toy_run, FACTS, out=tmp_path / "cut", settings=SHORT, stopped_by=stop_after(5))
+    cut = allneg.resume(tmp_path / "cut")
+    assert content(cut) == content(whole)
+
+
+def test_a_kill_leaves_parent_and_child_whole(
+    toy_copy: Run, tmp_path: Path, content: Callable[[Run], dict[str, Any]]
+) -> None:
+    code = f"""import os, allneg
+
+class Killed(allneg.Callbacks):
+    def on_step(self, *_):
+        os.kill(os.getpid(), 9)
+
+allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r},
+              settings={SHORT}, callbacks=Killed())
+"""
+    killed = start(exec, code, {})
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    assert not any(check.wrong for check in verify(toy_copy.folder))
+    child = allneg.resume(tmp_path / "child")
+    whole = toy_copy.extend(FACTS, out=tmp_path / "whole", settings=SHORT)
+    assert content(child) == content(whole)
+
+
+def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
+    facts = [("Rome", "in", "Italy"), ("Rome", "hosts", "Monaco"), ("Monaco", "hosts", "Italy")]
+    told = Messages()
+    one_step = {"training.epochs": 1, "optimizer.learning_rate": 1e-30}
+    run = allneg.train(
+        {"train": facts}, start=toy_run.folder, out=tmp_path / "warm", settings=one_step,
+        callbacks=told,
+    )  # fmt: skip
+    old, new = toy_run.graph.vocabulary, run.graph.vocabulary
+    before, after = toy_run.tables().entities, run.tables().entities
+    for name in ("Rome", "Italy"):
+        assert torch.equal(before[old.entity(name)], after[new.entity(name)])
+    assert run.recipe.model == toy_run.recipe.model
+    assert f"2 of 3 entities begin with the rows of {toy_run.folder}" in told.lines
+    assert [parent.touch for parent in run.parents] == ["start"]
+    with pytest.raises(RecipeError, match=r"model.dim is 5, but rows of .* have 4"):
+        allneg.train({"train": facts}, start=toy_run, settings={"model.dim": 5}, out=tmp_path / "x")
+    with pytest.raises(RecipeError, match="none of the entities"):
+        allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "settings, more, difference",
+    [
+        ((), ("training.epochs=8",), "none, it continues as if it had been started so"),
+        (("optimizer.schedule=cosine",), ("training.epochs=8",), "followed the cosine to its end"),
+        (("training.epochs=5",), ("training.epochs=8",), "also ranked after epoch 5"),
+        (("evaluation.every=1", "evaluation.patience=1", "optimizer.learning_rate=1e-30"),
+         ("training.epochs=8",), "raise evaluation.patience"),
+    ],
+)  # fmt: skip
+def test_a_finished_run_that_continues_tells_the_difference(
+    trained: Made, settings: tuple[str, ...], more: tuple[str, ...], difference: str
+) -> None:
+    run, told = trained(*settings), Messages()
+    allneg.resume(run.folder, settings=more, callbacks=told)
+    assert difference in told.lines[0]
+
+
+def test_damaged_parents_are_refused(toy_run: Run, tmp_path: Path) -> None:
+    child = toy_run.extend(FACTS, out=tmp_path / "child", settings=SHORT)
+    path = child.folder / "run.json"
+    path.write_text(path.read_text().replace('"touch": "new"', '"touch": "old"'))
+    with pytest.raises(RunError, match="does not list the run's parents"):
+        Run.open(child.folder)
+
+
+def test_a_finished_copy_and_an_ensemble_are_not_extended(
+    toy_run: Run, tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]
+) -> None:
+    other = Run.create(tmp_path / "other", quick("training.epochs=1"), tiny_graph)
+    fit(other)
+    both = allneg.ensemble([toy_run.folder, other.folder], out=tmp_path / "both")
+    with pytest.raises(RecipeError, match="choose a trained run"):
+        both.extend(FACTS, out=tmp_path / "child")
+
+
+def vectors_file(path: Path, names: Sequence[str], width: int = 6) -> str:
+    """A CSV file of vectors: those of names with the same first letter are close."""
+    lines = ["name," + ",".join(map(str, range(width)))]
+    for name in names:
+        close = torch.randn(width, generator=torch.Generator().manual_seed(ord(name[0])))
+        own = torch.randn(width, generator=torch.Generator().manual_seed(len(name)))
+        lines.append(",".join([name, *(f"{x:.4f}" for x in close + 0.01 * own)]))
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_rows_begin_at_the_vectors_of_a_file(trained: Made, tmp_path: Path) -> None:
+    some = ("France", "Spain", "Paris", "Portugal", "Nobody")
+    file = vectors_file(tmp_path / "start.csv", some)
+    still = {"training.epochs": 1, "optimizer.learning_rate": 1e-30, "model.dim": 4,
+             "hardware.device": "cpu", "model.scale": 0.5}  # fmt: skip
+    data = {"train": [("Paris", "in", "France"), ("Spain", "near", "Portugal"), ("a", "in", "b")]}
+    runs = [
+        allneg.train(data, out=tmp_path / name, settings={**still, "model.start": start})
+        for name, start in (("usual", None), ("begun", file))
+    ]
+    usual, begun = (run.tables().entities.detach() for run in runs)
+    ids = runs[0].graph.vocabulary.entity_ids
+    rows = [ids[name] for name in some[:4]]
+    others = [ids["a"], ids["b"]]
+    assert torch.equal(usual[others], begun[others])
+    near = torch.cdist(begun[rows, :3], begun[rows, :3])
+    assert near[2, 3] < 0.3 * near[0, 1]  # Paris and Portugal; France and Spain
+    assert begun[rows, :3].std() == pytest.approx(0.5, rel=0.5)
+
+
+def test_new_rows_are_fitted_to_vectors(toy_run: Run, tmp_path: Path) -> None:
+    old = toy_run.graph.vocabulary.entities
+    file = vectors_file(tmp_path / "all.csv", [*old, "Pisa"])
+    still = {"training.epochs": 1, "optimizer.learning_rate": 1e-30, "model.start": file}
+    child = toy_run.extend([("Pisa", "in", "Italy")], out=tmp_path / "child", settings=still)
+    rows = child.tables().entities.detach()
+    like = rows[[old.index("Paris"), old.index("Portugal")]].mean(0)
+    assert changed(toy_run, child) == set()
+    assert torch.dist(rows[12], like) < 0.5 * torch.dist(rows[old.index("Italy")], like)
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_features_give_rows_to_entities_without_facts(
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    tmp_path: Path,
+    content: Callable[[Run], dict[str, Any]],
+    optimizer: str,
+) -> None:
+    names = tiny_graph.vocabulary.entities
+    file = vectors_file(tmp_path / "features.csv", [*names, "Monaco"])
+    recipe = quick(f"model.features={file}", f"optimizer.name={optimizer}", "training.epochs=3")
+    train = tiny_graph.train[(tiny_graph.train[:, [0, 2]] != names.index("Portugal")).all(1)]
+    graph = replace(tiny_graph, train=train)
+    run = allneg.train(graph, recipe=recipe, out=tmp_path / "run")
+    with pytest.raises(Interrupted):
+        allneg.train(graph, recipe=recipe, out=tmp_path / "cut", stopped_by=stop_after(7))
+    Path(file).rename(tmp_path / "moved.csv")  # a run has all that it needs
+    assert content(allneg.resume(tmp_path / "cut")) == content(run)
+    state = run.last().optimizer  # type: ignore[union-attr]
+    row = state["features.rows"][names.index("Portugal")] @ state["features.map"]
+    if optimizer == "adagrad":  # the own part is that of the start, as it is a negative only
+        assert row.norm() > 0.01
+    grown = run.extend(
+        [("Monaco", "in", "Europe")], out=tmp_path / "grown",
+        settings={"model.features": str(tmp_path / "moved.csv"), "training.epochs": 1},
+    )  # fmt: skip
+    assert changed(run, grown) == set()
+    assert torch.equal(grown.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+    more = grown.extend(
+        [("Monaco", "borders", "France")], out=tmp_path / "more", touch="all", settings=SHORT | {
+            "model.features": str(tmp_path / "moved.csv")
+        },
+    )  # fmt: skip
+    assert not torch.equal(more.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["name,0\nParis,x\n", "name,0\n", "name,0\nNobody,1\n"])
+def test_a_bad_file_of_vectors_is_refused(toy_run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"bad.csv: (not names|has no)"):
+        toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.start": str(path)})
+    assert not (tmp_path / "child").exists()
