@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allneg.errors import DataError
-from allneg.graph.blocks import need
+from allneg.errors import DataError, extra
 
 Vectors = npt.NDArray[np.float32]
 
@@ -32,7 +31,8 @@ def read_vectors(path: Path) -> tuple[list[str], Vectors]:
 
 def _parquet(path: Path) -> tuple[list[str], Vectors]:
     """Columns `name` and `vector`."""
-    parquet = need("pyarrow.parquet", "tables", f"{path}: Parquet")
+    with extra("tables", f"{path}: Parquet"):
+        from pyarrow import parquet
     table: Any = parquet.read_table(path, columns=["name", "vector"])
     flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return table["name"].to_pylist(), flat.astype(np.float32).reshape(len(table), -1)
