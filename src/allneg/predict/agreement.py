@@ -77,7 +77,7 @@ class Agreement:
         n_lists = np.maximum(1, (evidence.others > 0).sum(1))
         n_lists[: len(true)] = 1
         label = np.arange(len(facts)) < len(true)
-        found = _logistic(x, label, np.concatenate(weights) / n_lists)
+        found = logistic(x, label, np.concatenate(weights) / n_lists)
         return cls(np.maximum(found[:2], 0), found[2:4], found[4] * often + found[5])
 
 
@@ -106,7 +106,7 @@ def _spread(total: int, most: int) -> Triples:
     return np.linspace(0, total - 1, min(most, total)).astype(np.int64)
 
 
-def _logistic(x: Numbers, label: npt.NDArray[np.bool_], weight: Numbers) -> Numbers:
+def logistic(x: Numbers, label: npt.NDArray[np.bool_], weight: Numbers) -> Numbers:
     """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,)."""
     centre = np.zeros(x.shape[1])
     centre[:2] = 1.0  # without data, the sum of both margins

@@ -204,11 +204,11 @@ def agreed(predictor: Predictor, evidence: Evidence, relation: Triples) -> Numbe
     return np.asarray((1 + np.tanh(log_odds / 2)) / 2)
 
 
-def typed_negatives(graph: Graph, facts: Triples, seed: int = 0) -> Triples:
+def typed_negatives(graph: Graph, facts: Triples, seed: int = 0, typed: bool = True) -> Triples:
     """Each fact with its head or its tail replaced; none of the results is known.
 
     The other entity is one that train has on this side of this relation, drawn at random; if no
-    new fact is found so, any entity.
+    new fact is found so, or unless `typed`, any entity.
     """
     rng, out = np.random.default_rng(seed), facts.copy()
     known = KnownAnswers.of(
@@ -220,7 +220,7 @@ def typed_negatives(graph: Graph, facts: Triples, seed: int = 0) -> Triples:
     for attempt in range(2 * _TRIES):
         relation = facts[todo, 1]
         drawn = rng.integers(graph.n_entities, size=len(todo))
-        if attempt < _TRIES:
+        if typed and attempt < _TRIES:
             for side, (starts, entities) in zip((0, 2), seen, strict=True):
                 first, count = starts[relation], np.diff(starts)[relation]
                 pick = first + (rng.random(len(todo)) * count).astype(np.int64)
