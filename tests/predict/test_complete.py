@@ -17,7 +17,7 @@ from allneg.graph.queries import Queries
 from allneg.models import MODELS
 from allneg.predict import complete as module
 from allneg.predict.agreement import Agreement
-from allneg.predict.complete import Completion, Found, _Reach, check_format, write_facts
+from allneg.predict.complete import Completion, Found, NewFact, _Reach, check_new_file, write_rows
 from allneg.predict.predictor import Predictor
 from brute_force import known_facts, make_predictor, margins, probabilities
 
@@ -198,8 +198,8 @@ def test_facts_are_written_in_three_formats(tmp_path: Path) -> None:
         if suffix == "parquet":
             pytest.importorskip("pyarrow")
         path = tmp_path / f"new.{suffix}"
-        check_format(path)
-        write_facts(path, found.facts())
+        check_new_file(path)
+        write_rows(path, NewFact, found.facts())
         if suffix == "tsv":
             lines = [line.split("\t") for line in path.read_text().splitlines()]
             read = [
@@ -228,7 +228,7 @@ def test_python_gives_the_same_facts() -> None:
 
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
-        check_format(tmp_path / "new.xlsx")
+        check_new_file(tmp_path / "new.xlsx")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'allneg\[tables\]'"):
-        check_format(tmp_path / "new.parquet")
+        check_new_file(tmp_path / "new.parquet")

@@ -10,6 +10,7 @@ what the other facts say. Its weights are few, so that the few wrong facts do no
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,16 +68,16 @@ def audit(
     settings: Iterable[str] | Mapping[str, object] = (),
     folds: int = 4,
     top: int = 1000,
-    out: str | Path = "audit",
+    out: str | Path | None = None,
     progress: bool = False,
     callbacks: Callbacks | Sequence[Callbacks] = (),
     stopped_by: Callable[[], int] | None = None,
 ) -> Audit:
     """The `top` most suspicious facts of all splits of `data`, anything that `read_graph` takes.
 
-    Each fold is a run in the folder `out`, which is deleted at the end. If the audit is
-    interrupted, the same call continues it. Without a recipe and a number of epochs, each run
-    takes the default number divided by `folds`. The other arguments are those of `train`.
+    Each fold is a run in the folder `out`, if that is given; an audit that was interrupted, or
+    even killed, then continues. Without a recipe and a number of epochs, each run takes the
+    default number divided by `folds`. The other arguments are those of `train`.
     """
     if folds < 2 or top < 1:
         raise UsageError("give at least 2 folds and a top of at least 1")
@@ -84,11 +85,9 @@ def audit(
     given = planned(data, model=model, recipe=recipe, settings=settings)
     graph, own = read_graph(data, given.data), combined(callbacks, progress, ())
     plan = quick_plan(data, graph, folds, model=model, recipe=recipe, settings=settings)
-    judged = judge(graph, plan, folds, Path(out), own, stopped_by)
-    own.on_message("looking for reasons")
-    found = Audit(judged.worst(top), duplicates(graph, judged.facts), len(judged.facts))
-    shutil.rmtree(out)
-    return found
+    with tempfile.TemporaryDirectory() as temporary:
+        judged = judge(graph, plan, folds, Path(out or temporary), own, stopped_by)
+        return Audit(judged.worst(top), duplicates(graph, judged.facts), len(judged.facts))
 
 
 def quick_plan(data: Any, graph: Graph, folds: int, **given: Any) -> Recipe:
