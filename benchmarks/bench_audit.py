@@ -6,7 +6,7 @@ DATA is the name of a known dataset or a folder. One of 20 facts of all splits i
 wrong one: its head or its tail becomes any entity (random), or one that train has on this side of
 the relation (typed). All facts are then ranked, the most suspicious first. AP is the average
 precision, P@planted the share of errors among as many facts as were planted; chance is 0.05.
-Baselines: degree, the fewest facts of head and tail; frequency, the number of other facts
+Baselines: degree, the fewest facts of head and tail; frequency, the number of facts
 (h, r, ·) times that of (·, r, t), divided by that of r.
 """
 
@@ -90,7 +90,7 @@ def baselines(facts: Triples, graph: Graph) -> dict[str, Numbers]:
     counts = []
     for key in (relation * n + head, relation * n + tail):
         _, index, count = np.unique(key, return_inverse=True, return_counts=True)
-        counts.append(count[index] - 1)
+        counts.append(count[index])
     size = np.bincount(relation)[relation]
     return {
         "degree": np.minimum(degree[head], degree[tail]).astype(float),
