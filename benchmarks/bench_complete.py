@@ -48,7 +48,7 @@ def measured(folder: Path, device: str) -> dict[str, Any]:
     search = Completion(predictor, relations, most)
     seconds = seconds_of(search.run, device_used)
     train = {"train": predictor.known["train"]}
-    hidden = replace(predictor, known=train, stored=predictor.calibration)
+    hidden = replace(predictor, known=train, fitted=predictor.agreement)
     blind = Completion(hidden, relations, most)
     blind.run()
     seen = Completion(hidden, relations, most, within=Within.parse("seen", graph, device_used))

@@ -213,6 +213,23 @@ def classifications(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def audits(reports: list[Report]) -> str:
+    """One line per graph and kind of errors."""
+    out = (
+        "\n| graph | errors | planted | model | machine | seconds | audit | degree | frequency |\n"
+    )
+    out += "|---|---|--:|---|---|--:|--:|--:|--:|\n"
+    for report in reports:
+        for row in report["rows"] if "audit" in report else ():
+            ways = (row[way] for way in ("audit", "degree", "frequency"))
+            cells = [f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways]
+            model = f"{row['model']}, dim {row['dim']:,}, {row['epochs']} epochs"
+            out += f"| {row['data']} | {row['errors']} | {row['planted']:,} of {row['facts']:,} "
+            out += f"| {model} | {report['machine']} | {row['seconds']:.0f} "
+            out += f"| {' | '.join(cells)} |\n"
+    return out + "\n"
+
+
 def graphs(reports: list[Report]) -> str:
     """One line per graph of benchmarks/graphs.py."""
     rows = next(report["graphs"] for report in reports if "graphs" in report)
@@ -372,6 +389,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "extend": extensions,
     "warm": warm_starts,
     "classify": classifications,
+    "audit": audits,
     "graphs": graphs,
     "headline": headline,
     "defaults": defaults,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -10,6 +12,7 @@ from allneg.graph import Graph, Vocabulary
 from allneg.graph.graph import SPLITS
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.models import MODELS
+from allneg.predict.agreement import Agreement
 from allneg.predict.predictor import Predictor
 from allneg.scoring import Shard, Tables
 
@@ -47,7 +50,10 @@ def make_predictor(name: str, seed: int, reciprocal: bool = False, ties: bool = 
         for side, of_side in zip(SIDES, ends, strict=True)
     }
     stored = Calibration(curves, 1, {"split": "test", "bins": []})
-    return Predictor(model, tables, graph, known, stored=stored)
+    rng = np.random.default_rng(seed)
+    weights = np.round(rng.uniform(0, 2, 2), 0 if ties else 2), rng.normal(size=2)
+    fitted = Agreement(*weights, rng.normal(size=sizes[1]))
+    return Predictor(model, tables, graph, known, stored=stored, fitted=fitted)
 
 
 def margins(predictor: Predictor, side: Side, entity: int, relation: int) -> dict[int, float]:
@@ -68,14 +74,22 @@ def known_facts(graph: Graph) -> dict[tuple[int, int, int], str]:
 
 
 def probabilities(predictor: Predictor) -> dict[tuple[int, int, int], float]:
-    """The probability of every fact: the product of both directions'."""
-    n, calibration = predictor.graph.n_entities, predictor.calibration
-    assert calibration is not None
+    """The probability of every fact: the logistic function of the sum of the evidence."""
+    n, train = predictor.graph.n_entities, predictor.graph.train
+    weights, known = predictor.agreement, set(map(tuple, train.tolist()))
+    assert weights is not None
     found = {}
     for r in range(predictor.graph.n_relations):
         tails, heads = ([margins(predictor, s, e, r) for e in range(n)] for s in SIDES)
         for h in range(n):
             for t in range(n):
-                sides = calibration("tail", tails[h][t]), calibration("head", heads[t][h])
-                found[h, r, t] = float(sides[0] * sides[1])
+                others = (
+                    sum((h, r, e) in known for e in range(n) if e != t),
+                    sum((e, r, t) in known for e in range(n) if e != h),
+                )
+                total = float(weights.relation[r])
+                for side, margin in enumerate((tails[h][t], heads[t][h])):
+                    total += weights.margin[side] * min(0.0, max(-16.0, margin))
+                    total += weights.others[side] * math.log(1 + others[side])
+                found[h, r, t] = 1 / (1 + math.exp(-total))
     return found

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "src" / "allneg"
 ORDER = (
     "errors", "terminal", "recipes", "paths", "recipe", "hardware", "graph", "kernels", "models",
     "scoring", "evaluation", "runs", "exports", "hub", "training", "tuning", "reproduce", "predict",
-    "completer", "serve", "cli",
+    "completer", "auditing", "serve", "cli",
 )  # fmt: skip
 # Packages to the left that are still off limits.
 INDEPENDENT = {
@@ -26,7 +26,7 @@ INDEPENDENT = {
     "models": {"recipes", "recipe", "hardware", "graph"},
     "graph": {"hardware"},
     "predict": {"training", "tuning", "reproduce"},
-    "serve": {"training", "tuning", "reproduce"},
+    "serve": {"training", "tuning", "reproduce", "auditing"},
 }
 # Folders that are being moved to tuning, reproduce, predict and serve; their imports may stay.
 EVERYWHERE = {"torch", "numpy", "safetensors", "filelock"}

@@ -37,8 +37,8 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A mark before a block of code that no test runs.
 NOT_RUN = re.compile(r"^<!-- not run: .+ -->\n```\w*\n.*?^```$", re.DOTALL | re.MULTILINE)
 RUN_BY_OTHER_TESTS = (
-    "README.md", "CONTRIBUTING.md", "docs/ask.md", "docs/complete.md", "docs/data.md", "docs/growing.md",
-    "docs/export.md",
+    "README.md", "CONTRIBUTING.md", "docs/ask.md", "docs/complete.md", "docs/data.md",
+    "docs/export.md", "docs/growing.md",
 )  # fmt: skip
 PYTHON_PAGES = [
     page

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
+    from allneg.auditing.audit import audit
     from allneg.completer import Completer
     from allneg.errors import AllnegError, Problem
     from allneg.evaluation import Report
@@ -49,6 +50,7 @@ __all__ = [
     "Report",
     "Run",
     "Watch",
+    "audit",
     "compare",
     "convert",
     "ensemble",
@@ -78,6 +80,7 @@ _HOMES = {
     "Report": "evaluation",
     "Run": "runs",
     "Watch": "training",
+    "audit": "auditing.audit",
     "ensemble": "runs.ensemble",
     "compare": "runs.ranking",
     "convert": "exports.convert",

@@ -16,7 +16,8 @@ from allneg.evaluation.within import Within
 from allneg.graph.queries import Queries
 from allneg.models import MODELS
 from allneg.predict import complete as module
-from allneg.predict.complete import Completion, Found, _Reach, check_format, write_facts
+from allneg.predict.agreement import Agreement
+from allneg.predict.complete import Completion, Found, NewFact, _Reach, check_new_file, write_rows
 from allneg.predict.predictor import Predictor
 from brute_force import KINDS, known_facts, make_predictor, margins, probabilities
 
@@ -131,7 +132,8 @@ def test_no_margin_is_above_the_bound(name: str, reciprocal: bool) -> None:
 
 
 def test_questions_that_cannot_reach_the_probability_are_skipped() -> None:
-    predictor = make_predictor("distmult", 3)
+    plain = Agreement(np.ones(2), np.zeros(2), np.zeros(3))
+    predictor = replace(make_predictor("distmult", 3), fitted=plain)
     predictor.tables.entities[:2] *= 4
     predictor.tables.entities[2:] *= 1e-3  # all answers to their questions have nearly one score
     every = search(predictor, 3)
@@ -200,10 +202,10 @@ def test_without_valid_there_is_nothing_to_calibrate_with() -> None:
         search(none, 3)
 
 
-def test_equal_probabilities_are_ordered_by_evidence_and_ids() -> None:
+def test_equal_probabilities_are_ordered_by_ids() -> None:
     triples = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0], [2, 0, 2]])
     numbers = np.array([0.5, 0.5, 0.5, 0.9])
-    found = Found(triples, numbers, np.array([1.0, 1.0, 2.0, 0.0]), numbers)
+    found = Found(triples, numbers, numbers)
     best = Found.empty().best(3, found)
     assert best.triples.tolist() == [[2, 0, 2], [0, 0, 0], [0, 0, 1]]
     assert best.best(3, found).triples.tolist() == best.triples.tolist()  # each fact once
@@ -218,8 +220,8 @@ def test_facts_are_written_in_three_formats(tmp_path: Path) -> None:
         if suffix == "parquet":
             pytest.importorskip("pyarrow")
         path = tmp_path / f"new.{suffix}"
-        check_format(path)
-        write_facts(path, found.facts())
+        check_new_file(path)
+        write_rows(path, NewFact, found.facts())
         if suffix == "tsv":
             lines = [line.split("\t") for line in path.read_text().splitlines()]
             read = [
@@ -249,7 +251,7 @@ def test_python_gives_the_same_facts() -> None:
 
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
-        check_format(tmp_path / "new.xlsx")
+        check_new_file(tmp_path / "new.xlsx")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'allneg\[tables\]'"):
-        check_format(tmp_path / "new.parquet")
+        check_new_file(tmp_path / "new.parquet")

@@ -32,6 +32,7 @@ _COMMANDS = {
     "ask": ("ask", "Answer questions of several hops, with reasons."),
     "complete": ("complete", "Write the most probable new facts of the whole graph."),
     "score": ("complete", "Score given facts and decide which are true."),
+    "audit": ("audit", "Write the facts of a graph that look wrong, and why."),
     "compare": ("runs", "Test whether one run ranks better than another."),
     "info": ("runs", "Print the data, recipe and progress of a run."),
     "verify": ("runs", "Check every file of a run."),

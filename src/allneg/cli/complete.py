@@ -14,7 +14,7 @@ import click
 
 from allneg.cli import options
 from allneg.cli.output import echo, json_document, table
-from allneg.errors import DataError, Interrupted, UsageError, counted, printable
+from allneg.errors import DataError, Interrupted, counted, printable
 from allneg.terminal import note
 
 if TYPE_CHECKING:
@@ -52,20 +52,16 @@ def complete_command(
     """Write the most probable new facts of the whole graph to a file, best first.
 
     Every head, relation and tail is scored; facts of any split are left out. The probability is
-    the product of both directions' calibrated probabilities. Columns: head, relation, tail,
-    probability, score. If it is interrupted, the same command continues.
+    high if both directions agree. Columns: head, relation, tail, probability, score. If it is
+    interrupted, the same command continues.
     """
     from allneg.cli.reports import note_if_unfinished, stop_signal
     from allneg.evaluation.within import Within
-    from allneg.predict.complete import Completion, check_format, write_facts
+    from allneg.predict.complete import Completion, NewFact, check_new_file, write_rows
     from allneg.predict.predictor import Predictor
     from allneg.runs import Run, checkpoint
 
-    check_format(out)
-    if out.exists():
-        raise UsageError(f"{out}: already exists; choose another --out")
-    if not out.parent.is_dir():
-        raise UsageError(f"{out.parent}: there is no such folder; make it, or choose another --out")
+    check_new_file(out)
     opened = Run.open(run)
     predictor = Predictor.load(run, device or "auto")
     note_if_unfinished(opened)
@@ -91,7 +87,7 @@ def complete_command(
         if not search.run(on_block, stopped_by):
             search.save(partial, identity)
             raise Interrupted("stopped and saved; the same command continues it", stopped_by())
-    write_facts(out, search.facts())
+    write_rows(out, NewFact, search.facts())
     partial.unlink(missing_ok=True)
     seconds = time.monotonic() - began
     if as_json:

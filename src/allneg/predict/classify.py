@@ -38,6 +38,7 @@ class Evidence:
     score: Numbers  # (n, 2)
     margin: Numbers  # (n, 2): see allneg.evaluation.calibration
     rank: Numbers  # (n, 2): among new answers; ties share the middle place
+    others: Numbers  # (n, 2): how many other answers train has
 
     @property
     def total(self) -> Numbers:
@@ -53,7 +54,7 @@ class Evidence:
         protocol, shard = PROTOCOLS["allneg"], predictor.tables.shard
         columns = []
         for side in SIDES:
-            parts = [torch.zeros(0, 3, dtype=torch.float64)]
+            parts = [torch.zeros(0, 4, dtype=torch.float64)]
             ids = torch.from_numpy(facts).to(device)
             for block in ids.split(max(1, _BLOCK // graph.n_entities)):
                 queries = Queries.of(block, side)
@@ -63,7 +64,8 @@ class Evidence:
                 log_sum = predictor.log_sum_of_new(values, queries)
                 better, equal = count_candidates(values, queries, every, protocol, shard).unbind(1)
                 rank = 1 + better + equal / 2
-                found = (answer, answer - log_sum, rank)
+                others = predictor.n_others(queries)
+                found = (answer, answer - log_sum, rank, others)
                 parts.append(torch.stack([column.cpu().double() for column in found], 1))
             columns.append(torch.cat(parts).numpy())
         return cls(*np.stack(columns, axis=1).transpose(2, 0, 1))
@@ -151,7 +153,7 @@ def classify(
     classifier = Classifier.fit(predictor, false)
     ids = ids_of(graph, facts)
     evidence = Evidence.of(predictor, ids)
-    probability = agreed(predictor, evidence)
+    probability = agreed(predictor, evidence, ids[:, 1])
     verdict = None
     if classifier is not None:
         verdict = evidence.total >= classifier.threshold[ids[:, 1]]
@@ -194,22 +196,19 @@ def ids_of(graph: Graph, facts: Sequence[tuple[str, str, str]]) -> Triples:
     return ids
 
 
-def agreed(predictor: Predictor, evidence: Evidence) -> Numbers | None:
-    """The product of both sides' calibrated probabilities; None without a calibration.
-
-    It is high only if both directions agree.
-    """
-    if (found := predictor.calibration) is None:
+def agreed(predictor: Predictor, evidence: Evidence, relation: Triples) -> Numbers | None:
+    """The probability of facts by both directions; None if there is no valid."""
+    if (agreement := predictor.agreement) is None:
         return None
-    tail, head = (found(side, evidence.margin[:, i]) for i, side in enumerate(SIDES))
-    return np.asarray(tail * head)
+    log_odds = agreement(evidence.margin, evidence.others, relation)
+    return np.asarray((1 + np.tanh(log_odds / 2)) / 2)
 
 
-def typed_negatives(graph: Graph, facts: Triples, seed: int = 0) -> Triples:
+def typed_negatives(graph: Graph, facts: Triples, seed: int = 0, typed: bool = True) -> Triples:
     """Each fact with its head or its tail replaced; none of the results is known.
 
     The other entity is one that train has on this side of this relation, drawn at random; if no
-    new fact is found so, any entity.
+    new fact is found so, or unless `typed`, any entity.
     """
     rng, out = np.random.default_rng(seed), facts.copy()
     known = KnownAnswers.of(
@@ -221,7 +220,7 @@ def typed_negatives(graph: Graph, facts: Triples, seed: int = 0) -> Triples:
     for attempt in range(2 * _TRIES):
         relation = facts[todo, 1]
         drawn = rng.integers(graph.n_entities, size=len(todo))
-        if attempt < _TRIES:
+        if typed and attempt < _TRIES:
             for side, (starts, entities) in zip((0, 2), seen, strict=True):
                 first, count = starts[relation], np.diff(starts)[relation]
                 pick = first + (rng.random(len(todo)) * count).astype(np.int64)

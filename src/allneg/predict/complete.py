@@ -1,10 +1,9 @@
 """The most probable new facts of a whole graph: exact, streamed and resumable.
 
-Every question (head, relation, ?) is scored against all entities. The probability of a fact is the
-product of the calibrated probabilities of both directions: its tail as the answer to
-(head, relation, ?), and its head as the answer to (?, relation, tail). It is high only if both
-directions agree. Once `top` facts are found, a fact needs the probability of the last of them, and
-in each direction at least that. So these bounds skip work without changing the result:
+Every question (head, relation, ?) is scored against all entities. The log-odds of a fact are a sum,
+see `allneg.predict.agreement`: what the questions (head, relation, ?) and (?, relation, tail) say,
+and what the known facts say. Once `top` facts are found, a fact needs the log-odds of the last of
+them. The other question adds at most 0. So these bounds skip work without changing the result:
 
 - A question is not scored if none of its answers can be probable enough. By Jensen's inequality,
   the margin of an answer is at most its distance to the mean score, less log(n) for n candidates.
@@ -12,15 +11,15 @@ in each direction at least that. So these bounds skip work without changing the 
   twice the largest distance to the mean row.
 - First, only the few best answers to each question are looked at. The next best bounds the others:
   most questions are not asked a second time, when many facts are found and more is needed.
-- The other direction is scored only for tails of facts that are probable enough in the first.
+- The other question is scored only for tails of facts that can be probable enough after the first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +29,19 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, UsageError, extra
-from allneg.evaluation.calibration import Calibration, Numbers, log_odds
+from allneg.evaluation.calibration import Numbers
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
-from allneg.graph.queries import Queries
+from allneg.graph.queries import SIDES, Queries
+from allneg.predict.agreement import LOWEST, Agreement
 from allneg.predict.predictor import Predictor, check_finite
 from allneg.runs import files, plain
 from allneg.scoring.scores import query_vectors
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
 _MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
-_SLACK = 1e-3  # of a margin, for rounding
-_LOWEST = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
+_SLACK = 1e-3  # of log-odds, for rounding
+_NO_ANSWER = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
 _BEST = 4  # answers that are looked at first
 
 
@@ -59,20 +59,23 @@ class Found:
     """Facts with their numbers, as columns."""
 
     triples: Triples  # (n, 3)
-    probability: Numbers  # (n,)
-    evidence: Numbers  # (n,): the sum of both log-odds, which orders equal probabilities
+    log_odds: Numbers  # (n,)
     score: Numbers  # (n,)
 
     @classmethod
     def empty(cls) -> Found:
         nothing = np.zeros(0)
-        return cls(np.zeros((0, 3), dtype=np.int64), nothing, nothing, nothing)
+        return cls(np.zeros((0, 3), dtype=np.int64), nothing, nothing)
+
+    @property
+    def probability(self) -> Numbers:
+        return np.asarray((1 + np.tanh(self.log_odds / 2)) / 2)
 
     def best(self, count: int, more: Found) -> Found:
         """The `count` best of these and more, best first; equal ones by their ids."""
         both = Found(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
         ids = both.triples.T[::-1]
-        both = both[np.lexsort((*ids, -both.evidence, -both.probability))[: 2 * count]]
+        both = both[np.lexsort((*ids, -both.log_odds))[: 2 * count]]
         # A question that is asked a second time gives its best answers again.
         first = np.unique(both.triples, axis=0, return_index=True)[1]
         return both[np.sort(first)[:count]]
@@ -81,7 +84,7 @@ class Found:
         return Found(*(column[index] for column in self))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter((self.triples, self.probability, self.evidence, self.score))
+        return iter((self.triples, self.log_odds, self.score))
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -102,18 +105,18 @@ class Completion:
     done_again: int = 0
     skipped: int = 0  # of all, those that a bound or `within` made unnecessary
     found: Found = field(default_factory=Found.empty)
-    pending: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    pending: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         predictor = self.predictor
         if self.top < 1 or not 0 <= self.min_probability < 1:
             raise UsageError("give a top of at least 1 and a probability from 0 to below 1")
-        if predictor.calibration is None:
+        if predictor.agreement is None:
             raise DataError(
                 f"{predictor.graph.name}: without valid there are no calibrated probabilities; "
                 "train on a graph that has valid"
             )
-        self.calibration: Calibration = predictor.calibration
+        self.agreement: Agreement = predictor.agreement
         self.n, self.device = predictor.graph.n_entities, predictor.tables.device
         self.block = max(1, _BLOCK.get(self.device.type, 1 << 24) // self.n)  # questions
         self.reach = _Reach(predictor)
@@ -121,8 +124,10 @@ class Completion:
         self._heads = heads.to(self.device)
         self._relations = torch.tensor(self.relations, device=self.device)
         self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
-        # The highest margin among the answers to each question that were not looked at.
+        # The highest log-odds that answers to each question can have which were not looked at.
         self.next = torch.full((self.total,), -torch.inf, device=self.device)
+        # What other answers to (?, relation, tail) say for its tail: (number of relations, N).
+        self.tail_prior = torch.stack(list(map(self._tail_prior, self.relations)))
         # Of the queries (?, relation, tail); NaN until one is needed.
         n_queries = len(self.relations) * self.n
         self.head_logsumexp = torch.full((n_queries,), torch.nan, device=self.device)
@@ -139,9 +144,10 @@ class Completion:
 
     @property
     def needed(self) -> float:
-        """The probability that a fact needs."""
-        lowest = self.found.probability[-1] if len(self.found) == self.top else 0.0
-        return max(self.min_probability, float(lowest))
+        """The log-odds that a fact needs."""
+        lowest = self.found.log_odds[-1] if len(self.found) == self.top else -np.inf
+        p = self.min_probability
+        return max(float(np.log(p) - np.log1p(-p)) if p else -np.inf, float(lowest))
 
     def run(
         self,
@@ -158,12 +164,12 @@ class Completion:
             self.done = stop
             on_block(self)
         self.agree()
-        again = (self.next >= max(self._lowest_margin, _LOWEST)).nonzero().squeeze(1)
+        again = (self.next >= max(self.needed - _SLACK, _NO_ANSWER)).nonzero().squeeze(1)
         self.n_again = len(again)
         for ids in again.split(self.block):
             if stopped_by():
                 return False
-            self._ask(ids[self.next[ids] >= self._lowest_margin], self.n)
+            self._ask(ids[self.next[ids] >= self.needed - _SLACK], self.n)
             self.done_again += len(ids)
             on_block(self)
         self.agree()
@@ -172,34 +178,49 @@ class Completion:
     @torch.no_grad()
     def _ask(self, ids: Tensor, count: int) -> None:
         """Score the tails of questions; keep the `count` best if they may be probable enough."""
-        lowest = self._lowest_margin
-        n_heads = len(self._heads)
-        relation, head = self._relations[ids // n_heads], self._heads[ids % n_heads]
+        needed, weight = self.needed - _SLACK, float(self.agreement.margin[0])
+        number, head = ids // len(self._heads), self._heads[ids % len(self._heads)]
+        relation = self._relations[number]
         queries = Queries.for_side("tail", head, relation, head)
-        kept = self._allowed(queries)
+        prior, kept = self._prior(queries), self._allowed(queries)
         if count < self.n:  # the first time
-            kept &= self.reach(queries) >= lowest if lowest > -torch.inf else True
+            highest = weight * self.reach(queries).clamp(LOWEST, 0)
+            highest += prior + self.tail_prior[number].amax(1)
+            kept &= highest >= needed
             self.skipped += len(ids) - int(kept.sum())
-        ids, queries = ids[kept], queries[kept]
+        ids, number, queries, prior = ids[kept], number[kept], queries[kept], prior[kept]
         values, logsumexp = self._scores(queries)
-        for split in self.predictor.known.keys() - {"train"}:
-            values[self.predictor.known[split].pairs(queries)] = -torch.inf
+        values -= logsumexp.unsqueeze(1)
+        values.clamp_(LOWEST, 0).mul_(weight).add_(prior.unsqueeze(1))
+        values += self.tail_prior[number]
+        for known in self.predictor.known.values():
+            values[known.pairs(queries)] = -torch.inf
         if self.within is not None and len(queries):
             values.masked_fill_(self.within.outside(queries), -torch.inf)
-        values -= logsumexp.unsqueeze(1)
         if count < self.n:
-            margin, tail = values.topk(count + 1, dim=1)
-            self.next[ids] = margin[:, -1]
-            row, column = (margin[:, :-1] >= max(lowest, _LOWEST)).nonzero().unbind(1)
+            best, tail = values.topk(count + 1, dim=1)
+            self.next[ids] = best[:, -1]
+            row, column = (best[:, :-1] >= max(needed, _NO_ANSWER)).nonzero().unbind(1)
             tail = tail[row, column]
         else:
             self.next[ids] = -torch.inf
-            row, tail = (values >= max(lowest, _LOWEST)).nonzero().unbind(1)
-        margin = values[row, tail]
+            row, tail = (values >= max(needed, _NO_ANSWER)).nonzero().unbind(1)
         triples = torch.stack([queries.entity[row], queries.relation[row], tail], 1)
-        self.pending.append((triples, margin, margin + logsumexp[row]))
-        if sum(len(triples) for triples, *_ in self.pending) > _MOST_PENDING:
+        self.pending.append((triples, values[row, tail]))
+        if sum(len(triples) for triples, _ in self.pending) > _MOST_PENDING:
             self.agree()
+
+    def _prior(self, queries: Queries) -> Tensor:
+        """What known facts and the relation say for all answers to each question: (B,)."""
+        of_relation = torch.from_numpy(self.agreement.relation).float().to(self.device)
+        known = self.predictor.known["train"].counts(queries).float()
+        return of_relation[queries.relation] + float(self.agreement.others[0]) * known.log1p()
+
+    def _tail_prior(self, relation: int) -> Tensor:
+        every = torch.arange(self.n, device=self.device)
+        queries = Queries.for_side("head", every, torch.full_like(every, relation), every)
+        known = self.predictor.known["train"].counts(queries).float()
+        return float(self.agreement.others[1]) * known.log1p()
 
     def _allowed(self, queries: Queries) -> Tensor:
         """The questions whose head may be an answer itself: bool (B,)."""
@@ -220,35 +241,28 @@ class Completion:
     def agree(self) -> None:
         """Score the heads of all pending facts, and keep the best facts."""
         if self.pending:
-            columns = (torch.cat(parts) for parts in zip(*self.pending, strict=True))
+            triples, log_odds = map(torch.cat, zip(*self.pending, strict=True))
             self.pending = []
-            self._agree(*columns)
-
-    @property
-    def _lowest_margin(self) -> float:
-        """The margin that a tail needs if the probability of the head is the highest one."""
-        highest = float(self.calibration.curves["head"].rate[-1])
-        return self.calibration.lowest_margin("tail", self.needed / highest) - _SLACK
+            self._agree(triples, log_odds)
 
     @torch.no_grad()
-    def _agree(self, triples: Tensor, tail_margin: Tensor, tail_score: Tensor) -> None:
-        kept = tail_margin >= self._lowest_margin  # more may be needed by now
-        triples, tail_margin, tail_score = triples[kept], tail_margin[kept], tail_score[kept]
-        relation = torch.searchsorted(self._relations, triples[:, 1].contiguous())
-        key = relation * self.n + triples[:, 2]
+    def _agree(self, triples: Tensor, log_odds: Tensor) -> None:
+        """`log_odds` lacks what the head's question says."""
+        kept = log_odds >= self.needed - _SLACK  # more may be needed by now
+        triples, log_odds = triples[kept], log_odds[kept]
+        number = torch.searchsorted(self._relations, triples[:, 1].contiguous())
+        key = number * self.n + triples[:, 2]
         asked = key.unique()
         for some in asked[self.head_logsumexp[asked].isnan()].split(self.block):
             tail, relation = some % self.n, self._relations[some // self.n]
             queries = Queries.for_side("head", tail, relation, tail)
             self.head_logsumexp[some] = self._scores(queries)[1]
-        head_score = self.predictor.fact_scores(triples, "head")
-        head_margin = head_score - self.head_logsumexp[key]
-        columns = (tail_margin, head_margin, (tail_score + head_score) / 2)
-        tails, heads, score = (column.cpu().double().numpy() for column in columns)
-        probability = self.calibration("tail", tails) * self.calibration("head", heads)
-        more = Found(triples.cpu().numpy(), probability, log_odds(tails) + log_odds(heads), score)
-        enough = probability >= self.needed
-        self.found = self.found.best(self.top, more[enough])
+        tail_score, head_score = (self.predictor.fact_scores(triples, side) for side in SIDES)
+        margin = (head_score - self.head_logsumexp[key]).clamp(LOWEST, 0)
+        log_odds = log_odds + float(self.agreement.margin[1]) * margin
+        columns = (log_odds, (tail_score + head_score) / 2)
+        more = Found(triples.cpu().numpy(), *(c.cpu().double().numpy() for c in columns))
+        self.found = self.found.best(self.top, more[more.log_odds >= self.needed])
 
     def facts(self) -> Iterator[NewFact]:
         """The facts by name, best first."""
@@ -316,25 +330,33 @@ class _Reach:
         return torch.where(n > 0, spread * (1 + 1e-4) + _SLACK - n.clamp(min=1).log(), -torch.inf)
 
 
-def write_facts(path: Path, facts: Iterator[NewFact]) -> None:
-    """Write facts to a .tsv, .jsonl or .parquet file, which appears complete."""
-    rows = (vars(fact) for fact in facts)
+def write_rows(path: Path, kind: type, rows: Iterable[Any]) -> None:
+    """Write instances of a data class to a .tsv, .jsonl or .parquet file, which appears complete.
+
+    Fields are strings or floats.
+    """
+    values = (dict(vars(row)) for row in rows)
     if path.suffix == ".parquet":
-        files.write_parts(path, _parquet(list(rows)))
+        files.write_parts(path, _parquet(kind, list(values)))
     elif path.suffix == ".jsonl":
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in values)
         files.write_parts(path, (line.encode() for line in lines))
     else:
-        lines = ("\t".join(map(str, row.values())) + "\n" for row in rows)
+        lines = ("\t".join(map(str, row.values())) + "\n" for row in values)
         files.write_parts(path, (line.encode() for line in lines))
 
 
-def check_format(path: Path) -> None:
-    """Raise a `UsageError` if facts cannot be written in the format of a file."""
+def check_new_file(path: Path) -> None:
+    """Raise a `UsageError` if rows cannot be written to a file, or it exists."""
     if path.suffix not in (".tsv", ".jsonl", ".parquet"):
         raise UsageError(f"{path}: write a .tsv, .jsonl or .parquet file")
     if path.suffix == ".parquet":
         _pyarrow()
+    if path.exists():
+        raise UsageError(f"{path}: already exists; choose another --out")
+    if not path.parent.is_dir():
+        where = path.parent
+        raise UsageError(f"{where}: there is no such folder; make it, or choose another --out")
 
 
 def _pyarrow() -> Any:
@@ -344,10 +366,10 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _parquet(rows: list[dict[str, Any]]) -> Iterator[bytes]:
+def _parquet(kind: type, rows: list[dict[str, Any]]) -> Iterator[bytes]:
     pyarrow = _pyarrow()
     text, number = pyarrow.string(), pyarrow.float64()
-    types = {"head": text, "relation": text, "tail": text, "probability": number, "score": number}
+    types = {column.name: text if column.type == "str" else number for column in fields(kind)}
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(types)), sink)
     yield sink.getvalue().to_pybytes()

@@ -23,6 +23,7 @@ from allneg.hardware import device_errors, find_device
 from allneg.hub import local_folder
 from allneg.kernels.packed import packed
 from allneg.models import Model
+from allneg.predict.agreement import Agreement
 from allneg.predict.questions import Question
 from allneg.predict.results import Answers, Neighbour, Prediction, RelationPrediction, Results
 from allneg.runs import Run
@@ -50,6 +51,7 @@ class Predictor:
     known: dict[str, KnownAnswers]  # by split
     packed: Tensor | None = None  # a copy of the entity rows in the layout that CPUs prefer
     stored: Calibration | None = None  # with the run
+    fitted: Agreement | None = None  # else it is learned when it is needed
 
     def __repr__(self) -> str:
         graph = self.graph
@@ -78,6 +80,11 @@ class Predictor:
     def calibration(self) -> Calibration | None:
         """The run's, or learned now in the same way if it has none; None without valid."""
         return self.stored or Calibration.fit(self.scores, self.graph, self.known)
+
+    @cached_property
+    def agreement(self) -> Agreement | None:
+        """How both directions give the probability of a fact; None without valid."""
+        return self.fitted or Agreement.fit(self)
 
     def quick(self) -> Predictor:
         """The same predictor with packed entity rows, where the kernel and the CPU allow it."""
@@ -251,6 +258,14 @@ class Predictor:
         if "train" in self.known:
             new[self.known["train"].pairs(queries)] = -torch.inf
         return new.logsumexp(1)
+
+    def n_others(self, queries: Queries) -> Tensor:
+        """How many other answers than its own train has to each query: (B,)."""
+        if "train" not in self.known:
+            return torch.zeros_like(queries.answer)
+        known = self.known["train"]
+        is_known = known.contains(queries, queries.answer.unsqueeze(1)).squeeze(1)
+        return known.counts(queries) - is_known.long()
 
     @torch.no_grad()
     def _best(self, queries: Queries, k: int, new: bool, within: Within | None) -> list[Answers]:

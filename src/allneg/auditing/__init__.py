@@ -1,0 +1,1 @@
+"""The facts of a graph that look wrong, and what may be there twice."""

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from allneg.auditing import audit as module
+from allneg.auditing.audit import _log_odds, audit, features, judge, quick_plan
+from allneg.auditing.duplicates import Duplicate, duplicates
+from allneg.auditing.reasons import Reasons, single_answers
+from allneg.errors import DataError, UsageError
+from allneg.graph import Graph, Vocabulary
+from allneg.graph.graph import triple_keys
+from allneg.predict.classify import Evidence, typed_negatives
+from allneg.predict.lookup import Facts
+from allneg.predict.predictor import Predictor, load
+from allneg.recipe import Recipe
+from allneg.runs import Run
+from allneg.training.callbacks import Callbacks
+from brute_force import make_predictor
+
+Quick = Callable[..., Recipe]
+SETTINGS = {"model.dim": 4, "training.epochs": 2, "hardware.device": "cpu", "hardware.threads": 1}
+
+
+def test_no_fact_is_judged_by_a_model_that_learned_it(
+    tiny_graph: Graph, quick: Quick, tmp_path: Path
+) -> None:
+    judged = judge(tiny_graph, quick("training.epochs=1"), 3, tmp_path, Callbacks())
+    every = Facts.of(tiny_graph).triples
+    assert judged.facts.tolist() == every.tolist()
+    for k, run in enumerate(judged.runs):
+        learned, held_out = run.graph.train, judged.facts[judged.fold == k]
+        assert len(learned) + len(held_out) == len(every)
+        keys = triple_keys([learned, held_out], 12, 3)
+        assert not np.isin(*keys).any()
+        found = module._of_fold(run, held_out)
+        assert judged.rank[judged.fold == k] == pytest.approx(Evidence.of(found, held_out).rank)
+
+
+def test_the_most_suspicious_facts_are_first(tiny_graph: Graph) -> None:
+    found = audit(tiny_graph, settings=SETTINGS, folds=2, top=7)
+    probability = [fact.probability for fact in found.facts]
+    assert len(probability) == 7
+    assert probability == sorted(probability)
+    assert found.n_facts == 25
+    assert all(fact.expected and fact.reason for fact in found.facts)
+
+
+def test_an_audit_that_was_killed_continues(
+    tiny_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit, calls = module.fit, 0
+
+    def dies(*args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        fit(*args)
+
+    options: dict[str, Any] = {"settings": SETTINGS, "folds": 3, "out": tmp_path / "folds"}
+    monkeypatch.setattr(module, "fit", dies)
+    with pytest.raises(KeyboardInterrupt):
+        audit(tiny_graph, **options)
+    (tmp_path / "folds/fold-3/checkpoints").mkdir(parents=True)  # killed before it was a run
+    with pytest.raises(DataError, match="from an audit with other data or options"):
+        audit(tiny_graph, **{**options, "folds": 4})
+    continued = audit(tiny_graph, **options)
+    assert calls == 4  # the first fold is not trained again
+    monkeypatch.setattr(module, "fit", fit)
+    assert continued == audit(tiny_graph, settings=SETTINGS, folds=3)
+
+
+def test_an_audit_takes_about_as_long_as_one_training(tiny_graph: Graph) -> None:
+    usual = quick_plan(tiny_graph, tiny_graph, 2, settings=["hardware.device=cpu"])
+    assert usual.training.epochs == 50
+    given = quick_plan(tiny_graph, tiny_graph, 2, settings=["training.epochs=7"])
+    assert given.training.epochs == 7
+    recipe = quick_plan("countries", tiny_graph, 2, recipe="countries/complex", settings=[])
+    assert recipe.training.epochs == 40
+
+
+def test_wrong_numbers_and_small_graphs_are_refused(tiny_graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least 2 folds"):
+        audit(tiny_graph, folds=1)
+    with pytest.raises(DataError, match="too few facts for 13 folds: 25"):
+        audit(tiny_graph, folds=13, settings=SETTINGS)
+
+
+def test_features_are_those_of_the_other_facts(tiny_graph: Graph) -> None:
+    """(Madrid, in, Spain), which train lacks here, and (Rome, borders, Rome)."""
+    names = tiny_graph.vocabulary
+    ids = [("Madrid", "in", "Spain"), ("Rome", "borders", "Rome")]
+    facts = np.array([[names.entity(h), names.relation(r), names.entity(t)] for h, r, t in ids])
+    rest = tiny_graph.train[~(tiny_graph.train == facts[0]).all(1)]
+    graph = replace(tiny_graph, train=rest)
+    numbers = np.array([[-1.0, -99.0], [-2.0, -3.0]])
+    others = np.array([[1.0, 0.0], [0.0, 0.0]])  # Madrid is in Europe, too
+    found = features(graph, facts, Evidence(numbers, numbers, np.full((2, 2), 4.0), others))
+    log = np.log
+    degrees = [[log(3), log(7)], [log(2), log(2)]]
+    share = 7 / 9  # of the heads of `in` have one tail
+    assert found[0] == pytest.approx(
+        [-1, -16, log(4), log(4), log(2), 0, 0, 1, *degrees[0], share, 0, log(2), 1]
+    )
+    assert found[1] == pytest.approx([-2, -3, log(4), log(4), 0, 0, 1, 1, *degrees[1], 0, 0, 0, 1])
+
+
+def test_wrong_facts_are_as_rare_as_assumed() -> None:
+    rng = np.random.default_rng(0)
+    right, wrong = rng.normal(1, 1, (20_000, 1)), rng.normal(-1, 1, (3000, 1))
+    x, made = (np.concatenate([part, np.ones_like(part)], 1) for part in (right, wrong))
+    found = _log_odds(x, made)
+    assert (np.diff(found[np.argsort(x[:, 0])]) >= 0).all()
+    # Two normal distributions: the log-odds are 2 x, plus those of 19 to 1.
+    assert found == pytest.approx(2 * x[:, 0] + np.log(19), abs=0.5)
+
+
+def test_one_answer_per_entity_is_counted_by_relation(tiny_graph: Graph) -> None:
+    head, relation, tail = tiny_graph.train.T
+    names = tiny_graph.vocabulary.relations
+    of_heads = dict(zip(names, single_answers(relation, head, tiny_graph), strict=True))
+    assert of_heads == pytest.approx({"borders": 1 / 3, "capital_of": 1.0, "in": 2 / 3})
+    assert single_answers(relation, tail, tiny_graph)[1] == 1.0
+
+
+def test_reasons_name_the_pattern_that_is_violated(toy_run: Run) -> None:
+    predictor = load(toy_run.folder, "cpu")
+    names = predictor.graph.vocabulary
+    reasons = Reasons(predictor)
+
+    def why(head: str, relation: str, tail: str, *ranks: float) -> tuple[str, str]:
+        ids = names.entity(head), names.relation(relation), names.entity(tail)
+        return reasons(*ids, *ranks)
+
+    expected, reason = why("Paris", "capital_of", "Europe", 9, 2)
+    assert "Paris has another tail, France: 100% of all have one tail" in reason
+    assert "Europe is never the tail of capital_of elsewhere" in reason
+    assert expected.startswith("tail: ")
+    assert expected.removeprefix("tail: ") == (
+        predictor.tails("Paris", "capital_of", 1, new=True)[0].entity
+    )
+    expected, reason = why("Rome", "in", "Italy", 1, 3)
+    assert expected.startswith("head: ")
+    assert "another" not in reason
+    assert "never" not in reason
+
+
+def test_near_duplicates_share_most_of_their_facts() -> None:
+    names = Vocabulary(tuple("abcdefgh"), ("r", "same", "inverse", "own inverse"))
+    facts = [(0, 0, t) for t in (2, 3, 4, 5)] + [(1, 0, t) for t in (2, 3, 4, 5)] + [(6, 0, 7)]
+    facts += [(h, 1, t) for h, r, t in facts[:8]] + [(t, 2, h) for h, r, t in facts[:8]]
+    facts += [(h, 3, t) for h, t in [(6, 7), (7, 6), (6, 5), (5, 6)]]
+    triples = np.array(facts)
+    found = duplicates(Graph("g", names, triples, triples[:0], triples[:0]), triples)
+    pairs = {(pair.kind, pair.first, pair.second): pair.similarity for pair in found}
+    assert pairs["entities", "a", "b"] == 1.0
+    assert pairs["relations", "r", "same"] == pytest.approx(8 / 9)
+    assert pairs["inverse relations", "r", "inverse"] == pytest.approx(8 / 9)
+    assert Duplicate("inverse relations", "same", "inverse", 1.0, 8.0) in found
+    assert not any("own inverse" in key for key in pairs)
+    assert [pair.similarity for pair in found] == sorted(pairs.values(), reverse=True)
+
+
+def test_random_negatives_take_any_entity() -> None:
+    predictor: Predictor = make_predictor("complex", 5)
+    graph = predictor.graph
+    facts = np.repeat(graph.train, 300, axis=0)
+    drawn = typed_negatives(graph, facts, typed=False)[:, [0, 2]]
+    assert set(drawn.reshape(-1).tolist()) == set(range(graph.n_entities))
