@@ -21,7 +21,7 @@ from allneg.predict.results import Neighbour, Prediction, RelationPrediction, Re
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 FUNCTIONS = (
     "train", "resume", "extend", "load", "evaluate", "compare", "ensemble", "export", "convert",
-    "push", "verify", "tune", "search", "plan", "read_graph", "fit",
+    "audit", "push", "verify", "tune", "search", "plan", "read_graph", "fit",
 )  # fmt: skip
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
