@@ -36,8 +36,8 @@ def result_card(found: Result) -> str:
     return card(
         title=f"{found.data}/{found.row}",
         tags=[recipe.model.name],
-        about=f"The row `{found.row}` on `{found.data}`: {what}. To train it, save the recipe below: "
-        f"`allneg train {found.data} --recipe recipe.toml`.",
+        about=f"The row `{found.row}` on `{found.data}`: {what}. To train it, save the "
+        f"recipe below: `allneg train {found.data} --recipe recipe.toml`.",
         results=f"Ranks of the right answers in {protocol['split']}, {first['count']:,} queries "
         f"with {first['candidates']:,} candidates each; {protocol['in_words']}. Weights were "
         f"selected by MRR on valid. Mean MRR {summary['mrr']:.4f}{spread}; "
