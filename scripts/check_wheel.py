@@ -88,8 +88,9 @@ def install(uv: str, python: str, wheel: Path, folder: Path, lowest: bool) -> Pa
     (torch,) = re.findall(r"^torch==.*", requirements, re.MULTILINE)
     how = ["--resolution", "lowest-direct"] if lowest else []
     target = ["--quiet", "--python", folder / "bin" / "python"]
-    run(uv, "pip", "install", *target, *how, f"{wheel}[serve]", torch)
-    run(uv, "pip", "check", *target)
+    # In another folder, uv does not use the settings of pyproject.toml, which are for the pins.
+    run(uv, "pip", "install", *target, *how, f"{wheel}[serve]", torch, folder=folder)
+    run(uv, "pip", "check", *target, folder=folder)
     return folder / "bin"
 
 
