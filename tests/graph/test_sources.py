@@ -429,6 +429,7 @@ def test_a_dict_with_an_unknown_split_is_refused() -> None:
     [
         ("facts.csv", b"who,what,whom,when\na,r,b,1\n", "`--set data.columns=HEAD,RELATION,TAIL`"),
         ("facts.json", b'[{"head": "a", "relation": "r", "tail": "b"}]', "an object per line"),
+        ("facts.txt", b'["a", "r", "b", 1]', "an object per line"),
         ("facts.xlsx", b"PK\x03\x04", "save a spreadsheet as .csv"),
         ("facts.nt", b"hello\n", "data.skip_bad_lines=N"),
     ],

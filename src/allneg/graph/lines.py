@@ -357,8 +357,6 @@ def _advice(line: str, separator: str, number: int) -> str:
             return f"this looks like {name}: rename the file to end in {suffix}"
     if line.lstrip().startswith("["):
         return "this looks like a JSON list: write an object per line to a file that ends in .jsonl"
-    if number == 1 and line.count(separator) > 2:
-        return "if it names columns, choose three by `--set data.columns=HEAD,RELATION,TAIL`"
     if separator == "," and line.count("\t") == 2:
         return "the fields are separated by tabs: rename the file to .tsv"
     if separator == "\t" and line.count(",") == 2 and "\t" not in line:
@@ -374,4 +372,6 @@ def _advice(line: str, separator: str, number: int) -> str:
             return f"the fields are separated by spaces: use {expected}"
     if "\r" in line:
         return "the line contains carriage returns: end lines with line feeds"
+    if number == 1 and line.count(separator) > 2:
+        return "if it names columns, choose three by `--set data.columns=HEAD,RELATION,TAIL`"
     return SKIP
