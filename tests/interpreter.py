@@ -23,7 +23,7 @@ needs_triton = pytest.mark.skipif(
 def interpreted(module: str) -> ModuleType | None:
     """A module of Triton programs, interpreted where there is no GPU; None without Triton.
 
-    Triton decides when it is imported, so tests/conftest.py calls this before anything else does.
+    Triton decides when it is imported, so tests/shared_fixtures.py calls this before others do.
     """
     if importlib.util.find_spec("triton") is None:
         return None

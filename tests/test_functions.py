@@ -13,7 +13,7 @@ import pytest
 
 import allneg
 from allneg.cli import _COMMANDS
-from allneg.errors import Diverged, RecipeError, UsageError
+from allneg.errors import Diverged, RecipeError, RunError, UsageError
 from allneg.evaluation import evaluate as evaluate_tables
 from allneg.evaluation import evaluate_baselines
 from allneg.graph import Graph
@@ -106,6 +106,23 @@ def test_search_runs_all_trials_with_progress(
     assert [line.split(":")[0] for line in lines[1:]] == ["1 of 2", "2 of 2"]
     with pytest.raises(UsageError, match="is a run, not a search"):
         allneg.search(space, out=found.out / "trials" / found.statuses()[0].trial.id)
+
+
+def test_search_takes_triples_in_memory(space: Path, tiny_graph: Graph, tmp_path: Path) -> None:
+    names = tiny_graph.vocabulary
+    triples = [
+        (names.entities[head], names.relations[relation], names.entities[tail])
+        for head, relation, tail in tiny_graph.train.tolist()
+    ]
+    settings = {"data.valid_share": 0.2, "training.epochs": 1}
+    found = allneg.search(space, triples, out=tmp_path / "search", settings=settings)
+    assert [status.state for status in found.statuses()] == ["finished"] * 2
+    run = allneg.Run.open(found.out / "trials" / found.statuses()[0].trial.id)
+    assert (run.recipe.data.name, len(run.graph.valid)) == ("list", 1)
+    with pytest.raises(RunError, match="trained on other data"):
+        allneg.search(space, triples[:-1], out=found.out, settings=settings)
+    with pytest.raises(UsageError, match="int"):
+        allneg.search(space, 3, out=tmp_path / "other")
 
 
 def test_a_search_whose_trials_all_diverge_is_an_error(space: Path, tmp_path: Path) -> None:

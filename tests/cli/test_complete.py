@@ -146,6 +146,19 @@ def test_without_labels_there_is_no_accuracy(allneg: Command, toy_run: Run, tmp_
     assert len(shown["triples"]) == 1
 
 
+def test_a_csv_of_facts_may_begin_with_names(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "facts.csv"
+    file.write_text('subject,predicate,object,label\n"Paris",in,Europe,1\nParis,in,Italy,0\n')
+    found = allneg("score", toy_run.folder, file, "--json").json
+    assert [fact["tail"] for fact in found["triples"]] == ["Europe", "Italy"]
+    assert found["accuracy"] is not None
+    for content, message in {"head,relation,tail\n": "no facts", "a\tb\tc\n": "by commas"}.items():
+        file.write_text(content)
+        done = allneg("score", toy_run.folder, file)
+        assert done.code == 3
+        assert message in done.err
+
+
 @pytest.mark.parametrize(
     "content, message",
     [

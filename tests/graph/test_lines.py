@@ -254,7 +254,6 @@ def test_unclosed_quotes_and_tabs_in_csv_are_bad_lines(
     "line, suffix",
     [
         ('{"head": "a", "tail": "b"}', "jsonl"),
-        ('["a", "r", "b", 1]', "jsonl"),
         ("<http://x/a> <http://x/r> <http://x/b> .", "nt"),
         ('_:b0 <http://x/r> "a, b" .', "nt"),
         ("@prefix x: <http://x/> .", "ttl"),

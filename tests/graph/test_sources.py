@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import allneg
 from allneg.cli import allneg as cli
-from allneg.errors import DataError, UsageError
+from allneg.errors import DataError, RecipeError, UsageError
 from allneg.graph import Graph, read_graph
 from allneg.graph.check import graph_hashes
 from allneg.recipe import Data
@@ -422,6 +422,38 @@ def test_a_dict_with_an_unknown_split_is_refused() -> None:
         read_graph({"train": [("a", "r", "b")], "dev": []})
     with pytest.raises(DataError, match=r"expected rows of 3 values, found \('a', 'r'\)"):
         read_graph([("a", "r")])
+
+
+@pytest.mark.parametrize(
+    "name, content, advice",
+    [
+        ("facts.csv", b"who,what,whom,when\na,r,b,1\n", "`--set data.columns=HEAD,RELATION,TAIL`"),
+        ("facts.json", b'[{"head": "a", "relation": "r", "tail": "b"}]', "an object per line"),
+        ("facts.txt", b'["a", "r", "b", 1]', "an object per line"),
+        ("facts.xlsx", b"PK\x03\x04", "save a spreadsheet as .csv"),
+        ("facts.nt", b"hello\n", "data.skip_bad_lines=N"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_advice(
+    tmp_path: Path, name: str, content: bytes, advice: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as refused:
+        read_graph(tmp_path / name)
+    assert advice in str(refused.value)
+
+
+def test_a_single_column_is_no_table() -> None:
+    with pytest.raises(DataError, match="ChunkedArray: not a table with columns of heads"):
+        read_graph(pa.chunked_array([["a", "b"]]))
+
+
+def test_settings_of_reading_are_given_as_to_train() -> None:
+    table = pa.table({"when": ["1"], "whom": ["b"], "what": ["r"], "who": ["a"]})
+    graph = read_graph(table, {"data.columns": "who,what,whom"})
+    assert graph.vocabulary.entities == ("a", "b")
+    with pytest.raises(RecipeError, match=r"data\.colums is not a setting"):
+        read_graph(table, ["data.colums=who,what,whom"])
 
 
 SETTINGS = ["model.dim=4", "training.epochs=2", "training.batch_size=64", "hardware.device=cpu"]

@@ -250,6 +250,8 @@ def test_triples_are_scored_as_the_answers_of_tails(
     assert predictor.score([]) == []
     with pytest.raises(DataError, match="no entity is called 'Frence'"):
         predictor.score([("Frence", "in", "Europe")])
+    with pytest.raises(UsageError, match=r"expected \(head, relation, tail\), found \('France', "):
+        predictor.score([("France", "borders")])
 
 
 @pytest.mark.parametrize("reciprocal", [True, False])

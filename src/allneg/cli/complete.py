@@ -142,8 +142,8 @@ def score_command(
 ) -> None:
     """Score the facts in FILE and decide which are true.
 
-    A line has head, relation and tail, separated by tabs, and may have a label: 1, 0, true or
-    false. With labels, the accuracy of the verdicts is printed, too.
+    A line has head, relation and tail, separated by tabs (in .csv: by commas), and may have a
+    label: 1, 0, true or false. With labels, the accuracy of the verdicts is printed, too.
     """
     from allneg.cli.reports import note_if_unfinished
     from allneg.predict.classify import classify
@@ -175,19 +175,25 @@ def score_command(
 
 def _read_facts(path: Path) -> tuple[list[tuple[str, str, str]], list[bool] | None]:
     """The facts in a file, and their labels if it has four columns."""
+    from allneg.graph.blocks import USUAL_NAMES
+    from allneg.graph.lines import split_line
     from allneg.predict.questions import read_errors, read_text
 
     with read_errors(path):
         text = read_text(path)
+    separator, name = (",", "commas") if path.suffix.lower() == ".csv" else ("\t", "tabs")
     facts: list[tuple[str, str, str]] = []
     labels: list[bool] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        fields = line.removesuffix("\r").split("\t")
+        fields, _ = split_line(line.removesuffix("\r"), separator)
+        letters = [USUAL_NAMES.get(field.strip().lower()) for field in fields[:3]]
+        if number == 1 and letters == ["h", "r", "t"]:
+            continue  # the names of columns
         is_like_first = not facts or (len(fields) == 4) == bool(labels)
         if len(fields) not in (3, 4) or "" in fields[:3] or not is_like_first:
             raise DataError(
                 f"{path.name}:{number}: expected head, relation, tail, and in all lines or none a "
-                f"label; found {printable(line)}"
+                f"label, separated by {name}; found {printable(line)}"
             )
         facts.append((fields[0], fields[1], fields[2]))
         if len(fields) == 4:
@@ -197,4 +203,6 @@ def _read_facts(path: Path) -> tuple[list[tuple[str, str, str]], list[bool] | No
                     "write 1, 0, true or false"
                 )
             labels.append(_LABELS[label])
+    if not facts:
+        raise DataError(f"{path.name}: no facts after the names of columns")
     return facts, labels or None

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from allneg.errors import DataError, extra, printable
 from allneg.graph.blocks import BadRows, Block, Found, is_kept, problem_of
-from allneg.graph.lines import whole_lines
+from allneg.graph.lines import SKIP, whole_lines
 from allneg.recipe import Data
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -106,7 +106,7 @@ def read_n_triples(stream: IO[bytes], where: str, settings: Data, found: Found) 
                 terms.add(*triple)
             elif (text := text.strip()) and not text.startswith("#"):
                 reason = "not a line of N-Triples"
-                bad.skip(reason, f"{where}:{number}: {reason}: {printable(text)}")
+                bad.skip(reason, f"{where}:{number}: {reason}: {printable(text)}; {SKIP}")
         n_lines += block.count(b"\n")
         yield terms.block()
     terms.note(where)

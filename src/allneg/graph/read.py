@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from allneg.graph.mapped import cached_graph
 from allneg.graph.memory import object_files, read_given_ids
 from allneg.graph.number import read_files
 from allneg.graph.urls import fetched, is_url
-from allneg.recipe import Data
+from allneg.recipe import Data, Recipe
 
 _DEFAULTS = Data()
 _LARGE = 1 << 28  # bytes of text; larger texts are stored on disk by default
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
-def read_graph(source: Any, settings: Data = _DEFAULTS) -> Graph:
+def read_graph(
+    source: Any, settings: Data | Iterable[str] | Mapping[str, object] = _DEFAULTS
+) -> Graph:
     """The graph of a known name, a path, a URL, or triples in memory.
 
     A path is a folder, an archive, or one file of triples, in one of the FORMATS of
@@ -32,10 +35,13 @@ def read_graph(source: Any, settings: Data = _DEFAULTS) -> Graph:
     table, or a dict of those by split. One file, table or list is split by `settings`. Names are
     kept exactly; ids are in the order of first appearance, train first. A known name means that
     dataset; write ./NAME for a folder of the same name. The graph's `notes` report what was
-    changed or looks unusual. A `Graph` is returned as it is.
+    changed or looks unusual. A `Graph` is returned as it is. `settings` are those of `train` that
+    begin with data., such as {"data.columns": "who,what,whom"}.
     """
     if isinstance(source, Graph):
         return source
+    if not isinstance(settings, Data):
+        settings = Recipe().with_settings(settings).data
     try:
         if not isinstance(source, str | os.PathLike):
             return _read_object(source, settings)

@@ -39,7 +39,10 @@ def read_stream(source: Any, where: str, settings: Data, found: Found) -> Iterat
     """The names in an object with `__arrow_c_stream__`, such as a data frame."""
     with extra("tables", where):
         from pyarrow import RecordBatchReader
-    reader = RecordBatchReader.from_stream(source)
+    try:
+        reader = RecordBatchReader.from_stream(source)
+    except ValueError:  # ArrowInvalid: one column, such as a Series
+        raise DataError(f"{where}: not a table with columns of heads, relations, tails") from None
     yield from _blocks(reader.schema.names, reader, where, settings, found)
 
 

@@ -187,7 +187,12 @@ class Predictor:
     def score(self, triples: Iterable[tuple[str, str, str]]) -> list[float]:
         """The score of each triple (head, relation, tail), as that of the tail in `tails`."""
         names = self.graph.vocabulary
-        ids = [(names.entity(h), names.relation(r), names.entity(t)) for h, r, t in triples]
+        ids = []
+        for triple in triples:
+            if len(triple) != 3:
+                raise UsageError(f"expected (head, relation, tail), found {triple!r:.80}")
+            head, relation, tail = triple
+            ids.append((names.entity(head), names.relation(relation), names.entity(tail)))
         block = torch.tensor(ids, dtype=torch.int64).reshape(-1, 3).to(self.tables.device)
         found: list[float] = self.fact_scores(block, "tail").tolist()
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from filelock import Timeout
 
 from allneg.errors import DataError, Diverged, Interrupted, OutOfMemoryError, UsageError
 from allneg.evaluation import Report
-from allneg.graph import read_graph
 from allneg.graph.graph import Graph
+from allneg.graph.read import check_source, read_graph, source_name
 from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
-from allneg.recipe import Mesh
+from allneg.recipe import Mesh, merged
 from allneg.recipes import find_recipe
 from allneg.runs import plain
 from allneg.runs.checkpoint import State
@@ -35,6 +35,7 @@ _POLL_SECONDS = 0.5  # while other processes run the remaining trials
 
 def search(
     space: str | Path,
+    data: Any = None,
     *,
     out: str | Path,
     trials: int | None = None,
@@ -45,13 +46,18 @@ def search(
 ) -> Search:
     """Run a trial for every combination of the settings in [search] of `space`.
 
-    `space` is a file, or a shipped space such as search/paper-grid. If a setting has a range,
-    Optuna suggests as many as `trials`; `halving` stops bad ones early. Every trial runs once: the
-    same call continues an interrupted search, or shares one with other processes. The best trial
-    is the first of `statuses()` of the result; a search never ranks test. `progress` and
-    `stopped_by` are as in `train`.
+    `space` is a file, or a shipped space such as search/paper-grid. `data` replaces the data that
+    it names; it may be anything that `read_graph` takes. If a setting has a range, Optuna suggests
+    as many as `trials`; `halving` stops bad ones early. Every trial runs once: the same call
+    continues an interrupted search, or shares one with other processes. The best trial is the
+    first of `statuses()` of the result; a search never ranks test. `progress` and `stopped_by` are
+    as in `train`.
     """
-    made = Search(read_space(find_recipe(space), settings), Path(out), trials, halving)
+    found = read_space(find_recipe(space), settings)
+    if data is not None:
+        check_source(data)
+        found = replace(found, tables=merged(found.tables, {"data": {"name": source_name(data)}}))
+    made = Search(found, Path(out), trials, halving, data)
     with interruptible(stopped_by) as stop:
         on_poll = search_lines(made) if progress else lambda: None
         made.run(stop, on_poll)
@@ -82,6 +88,7 @@ class Search:
     out: Path
     n_trials: int | None = None  # for ranges: how many trials to run
     halving: bool = False
+    data: Any = None  # what to train on; None: the data that the space names
 
     def __post_init__(self) -> None:
         name, has_ranges = self.space.name, self.space.has_ranges
@@ -141,7 +148,7 @@ class Search:
             check_engine(hardware.engine, find_device(hardware.device))
             Mesh.of(hardware.mesh, 1)  # one process trains a trial
         data = self.space.recipe.data
-        graph = read_graph(data.name, data)
+        graph = read_graph(data.name if self.data is None else self.data, data)
         if not len(graph.valid):
             raise DataError(f"{graph.name}: valid has no triples; a search selects by valid MRR")
         with write_errors(self.out):

@@ -1,0 +1,141 @@
+"""A tiny graph and a run trained on it: a plugin that tests/conftest.py loads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from allneg.graph import Graph
+from allneg.graph.graph import Vocabulary
+from allneg.recipe import Recipe
+from allneg.runs import Run
+from allneg.training import fit
+from interpreter import interpreted
+
+interpreted("triton.language")
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+# 12 entities, 3 relations; every entity of valid and test is in train.
+TRIPLES = {
+    "train": """
+        France borders Spain
+        Spain borders France
+        Spain borders Portugal
+        Portugal borders Spain
+        France borders Italy
+        Paris capital_of France
+        Madrid capital_of Spain
+        Lisbon capital_of Portugal
+        Paris in France
+        Madrid in Spain
+        Lisbon in Portugal
+        Rome in Italy
+        Sicily in Italy
+        Corsica in France
+        France in Europe
+        Spain in Europe
+        Paris in Europe
+        Madrid in Europe
+        Europe in Earth
+        France in Earth
+    """,
+    "valid": """
+        Italy borders France
+        Italy in Europe
+    """,
+    "test": """
+        Rome capital_of Italy
+        Portugal in Europe
+        Sicily in Europe
+    """,
+}
+# A training of a fraction of a second.
+QUICK = (
+    "model.dim=4",
+    "training.batch_size=8",
+    "training.epochs=6",
+    "evaluation.every=2",
+    "hardware.device=cpu",
+    "hardware.threads=1",
+)
+
+
+@pytest.fixture(autouse=True)
+def plain_torch() -> Iterator[None]:
+    """One thread for tiny tensors; a test's settings of torch end with it."""
+    torch.set_num_threads(1)
+    yield
+    if torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def tiny_graph() -> Graph:
+    splits = {name: [line.split() for line in _lines(text)] for name, text in TRIPLES.items()}
+    triples = [triple for split in splits.values() for triple in split]
+    entities = tuple(dict.fromkeys(name for head, _, tail in triples for name in (head, tail)))
+    vocabulary = Vocabulary(entities, tuple(dict.fromkeys(relation for _, relation, _ in triples)))
+    ids = {
+        name: np.array(
+            [
+                (vocabulary.entity(head), vocabulary.relation(relation), vocabulary.entity(tail))
+                for head, relation, tail in split
+            ],
+            dtype=np.int64,
+        )
+        for name, split in splits.items()
+    }
+    return Graph("tiny", vocabulary, ids["train"], ids["valid"], ids["test"])
+
+
+@pytest.fixture
+def tiny_folder(tmp_path: Path) -> Path:
+    """The tiny graph as a folder of files."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for name, text in TRIPLES.items():
+        lines = ["\t".join(line.split()) + "\n" for line in _lines(text)]
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def quick() -> Callable[..., Recipe]:
+    """A small recipe with settings on top: `quick("model.name=transe")`."""
+    return lambda *settings: Recipe().with_settings([*QUICK, *settings])
+
+
+@pytest.fixture(scope="session")
+def toy_run(
+    tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """A finished run on the tiny graph, for reading only; tests may change `toy_copy`."""
+    folder = tmp_path_factory.mktemp("toy") / "run"
+    run = Run.create(folder, quick("training.epochs=30"), tiny_graph)
+    fit(run)
+    return run
+
+
+@pytest.fixture
+def toy_copy(toy_run: Run, tmp_path: Path) -> Run:
+    """A copy of the finished run."""
+    return Run.open(shutil.copytree(toy_run.folder, tmp_path / "copy"))
+
+
+@pytest.fixture
+def shared_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of published sets, where it is; runs find them by name."""
+    if not (SHARED / "wn18rr.tar.xz").exists():
+        pytest.skip("the published sets are not beside the repository (../shared/data)")
+    monkeypatch.setenv("ALLNEG_DATA", str(SHARED))
+    return SHARED
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
