@@ -23,14 +23,14 @@ from allneg.recipe.text import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 FUNCTIONS = (
-    "train", "resume", "load", "evaluate", "compare", "ensemble", "export", "push", "verify",
-    "tune", "search", "plan", "read_graph", "fit",
+    "train", "resume", "extend", "load", "evaluate", "compare", "ensemble", "export", "push",
+    "verify", "tune", "search", "plan", "read_graph", "fit",
 )  # fmt: skip
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
     "Run": (
         "folder", "recipe", "open", "graph", "model", "tables", "report", "has_report",
-        "finished", "status", "metrics", "environment",
+        "finished", "status", "metrics", "environment", "extend", "parents",
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",
