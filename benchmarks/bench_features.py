@@ -98,8 +98,10 @@ def rare(run: Run) -> npt.NDArray[np.bool_]:
     return few
 
 
-def mrr(run: Run, part: npt.NDArray[np.bool_]) -> float:
-    """The MRR of some triples of test, filtered by all facts."""
+def mrr(run: Run, part: npt.NDArray[np.bool_]) -> float | None:
+    """The MRR of some triples of test, filtered by all facts; None without triples."""
+    if not part.any():
+        return None
     graph, device = run.graph, find_device(run.recipe.hardware.device)
     valid = np.concatenate([graph.valid, graph.test])
     asked = replace(graph, valid=valid, test=graph.test[part])
