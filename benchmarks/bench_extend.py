@@ -201,13 +201,15 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     if not (again / "run.json").exists():
         allneg.train(graph, settings=settings, out=again, start=first)
     curves = [
-        [(m["seconds"], m["valid"]["mrr"]) for m in run.metrics() if "valid" in m]
+        [(m["valid"]["mrr"], m["seconds"], m["epoch"]) for m in run.metrics() if "valid" in m]
         for run in (fresh, Run.open(again))
     ]
-    best = max(value for _, value in curves[0])
-    seconds = [next((s for s, value in curve if value >= best), None) for curve in curves]
-    return {"mrr": best, "retrain_seconds": seconds[0], "seconds": seconds[1],
-            "best_mrr": max(value for _, value in curves[1])}  # fmt: skip
+    best = max(curves[0])[0]
+    reached = [next((at for at in curve if at[0] >= best), (None,) * 3) for curve in curves]
+    return {
+        "mrr": best, "retrain_seconds": reached[0][1], "retrain_epochs": reached[0][2],
+        "seconds": reached[1][1], "epochs": reached[1][2], "best_mrr": max(curves[1])[0],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
