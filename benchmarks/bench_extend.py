@@ -37,7 +37,6 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 
 MODELS = "transe,rotate,distmult,complex,simple"
-SHARE = 0.05  # of the entities
 TOUCH = {"extend": "new", "neighbours": "neighbours"}
 
 
@@ -47,6 +46,7 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--ways", default="extend,neighbours,retrain,warm")
     parser.add_argument("--facts", default="1,3,10,all")
+    parser.add_argument("--share", type=float, default=0.05, help="of the entities, held out")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--extend-set", dest="more", action="append", default=[])
@@ -77,15 +77,15 @@ def measured(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a dataset and a model that are not done yet."""
     settings, graph = [*args.settings, f"hardware.device={args.device}"], allneg.read_graph(data)
-    split, ways = held_out(graph), args.ways.split(",")
+    split, ways = held_out(graph, args.share), args.ways.split(",")
     for facts in args.facts.split(","):
         new = some_facts(split, None if facts == "all" else int(facts))
         for way in ways:
             about = {"data": data, "model": model, "way": way, "facts": facts}
             if key(about) in done or way == "warm":
                 continue
-            base = trained(split.base, model, settings, work / f"{data}-{model}")
-            out = work / f"{data}-{model}-{facts}-{way}"
+            base = trained(split.base, model, settings, work / f"{Path(data).name}-{model}")
+            out = work / f"{Path(data).name}-{model}-{facts}-{way}"
             began = time.perf_counter()
             if way == "retrain":
                 recipe = base.recipe
@@ -104,7 +104,7 @@ def measured(
             }  # fmt: skip
     if "warm" in ways and (data, model, "warm", "all") not in done:
         yield {"data": data, "model": model, "way": "warm", "facts": "all"} | warm(
-            graph, model, settings, work / f"{data}-{model}"
+            graph, model, settings, work / f"{Path(data).name}-{model}"
         )
 
 
@@ -128,10 +128,10 @@ class HeldOut:
     old: Triples  # facts of test without one
 
 
-def held_out(graph: Graph) -> HeldOut:
+def held_out(graph: Graph, share: float) -> HeldOut:
     order = np.random.default_rng(0).permutation(np.flatnonzero(graph.seen))
     is_new = np.zeros(graph.n_entities, dtype=np.bool_)
-    is_new[order[: max(1, int(SHARE * len(order)))]] = True
+    is_new[order[: max(1, int(share * len(order)))]] = True
     parts = {split: graph.split(split) for split in SPLITS}
     has_new = {split: is_new[some[:, [0, 2]]].any(1) for split, some in parts.items()}
     names = {split: named(some[~has_new[split]], graph) for split, some in parts.items()}
@@ -201,13 +201,15 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     if not (again / "run.json").exists():
         allneg.train(graph, settings=settings, out=again, start=first)
     curves = [
-        [(m["seconds"], m["valid"]["mrr"]) for m in run.metrics() if "valid" in m]
+        [(m["valid"]["mrr"], m["seconds"], m["epoch"]) for m in run.metrics() if "valid" in m]
         for run in (fresh, Run.open(again))
     ]
-    best = max(value for _, value in curves[0])
-    seconds = [next((s for s, value in curve if value >= best), None) for curve in curves]
-    return {"mrr": best, "retrain_seconds": seconds[0], "seconds": seconds[1],
-            "best_mrr": max(value for _, value in curves[1])}  # fmt: skip
+    best = max(curves[0])[0]
+    reached = [next((at for at in curve if at[0] >= best), (None,) * 3) for curve in curves]
+    return {
+        "mrr": best, "retrain_seconds": reached[0][1], "retrain_epochs": reached[0][2],
+        "seconds": reached[1][1], "epochs": reached[1][2], "best_mrr": max(curves[1])[0],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

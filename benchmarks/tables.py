@@ -156,16 +156,19 @@ def extensions(reports: list[Report]) -> str:
 
 def warm_starts(reports: list[Report]) -> str:
     """One line per graph and model: seconds to the same validation MRR from both starts."""
-    out = (
-        "\n| graph | model | machine | valid MRR | from the start: seconds | `--from`: seconds |\n"
-    )
-    out += "|---|---|---|---|---|---|\n"
+    out = "\n| graph | model | machine | valid MRR | at random: seconds, epochs "
+    out += "| `--from`: seconds, epochs | its best MRR |\n|---|---|---|---|---|---|---|\n"
     for report in reports:
         for row in report["rows"] if "extend" in report else ():
             if row["way"] == "warm":
-                warm = "not reached" if row["seconds"] is None else f"{row['seconds']:.3g}"
-                out += f"| {row['data']} | {row['model']} | {report['machine']} | "
-                out += f"{row['mrr']:.3f} | {row['retrain_seconds']:.3g} | {warm} |\n"
+                warm = "not reached"
+                if row["seconds"] is not None:
+                    warm = f"{row['seconds']:.3g}, {row['epochs']}"
+                out += (
+                    f"| {row['data']} | {row['model']} | {report['machine']} | {row['mrr']:.4f} | "
+                )
+                out += f"{row['retrain_seconds']:.3g}, {row['retrain_epochs']} | {warm} | "
+                out += f"{row['best_mrr']:.4f} |\n"
     return out + "\n"
 
 

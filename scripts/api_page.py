@@ -27,7 +27,7 @@ FUNCTIONS = (
 CLASSES = {
     "Run": (
         "folder", "recipe", "open", "graph", "model", "tables", "report", "has_report",
-        "finished", "status", "metrics", "environment",
+        "finished", "status", "metrics", "environment", "extend", "parents",
     ),
     "Report": (
         "metrics", "by_side", "by_relation", "by_category", "optimistic", "pessimistic", "unseen",

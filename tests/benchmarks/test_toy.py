@@ -111,6 +111,32 @@ def test_a_loop_benchmark_measures_every_way(program, key, home, tmp_path):
     assert all(row["seconds"] > 0 for row in report["rows"])
 
 
+def test_the_benchmark_of_extend_measures_every_way_once(home, tmp_path, tiny_folder):
+    out, rows = tmp_path / "result.json", []
+    for ways in ("extend,retrain", "extend,neighbours,retrain,warm"):
+        _run("bench_extend.py", str(tiny_folder), "--models", "complex", "--facts", "1", "--share",
+             "0.4", "--ways", ways, "--device", "cpu", "--set", "model.dim=4", "--set",
+             "training.epochs=2", "--extend-set", "training.epochs=1", "--out", str(out),
+             home=home)  # fmt: skip
+        before, rows = rows, json.loads(out.read_text())["rows"]
+        assert rows[: len(before)] == before
+    assert [row["way"] for row in rows] == ["extend", "retrain", "neighbours", "warm"]
+    assert [row["old_rows_unchanged"] for row in rows[:3]] == [True, False, False]
+    assert all(row["ranked"] and 0 < row["mrr"] <= 1 for row in rows[:3])
+
+
+def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_folder):
+    out, labels = tmp_path / "result.json", tmp_path / "labels.tsv"
+    labels.write_text("France\tthe French Republic\nSpain\tKingdom of Spain\n")
+    _run("bench_features.py", str(tiny_folder), str(labels), "--seeds", "0", "--device", "cpu",
+         "--set", "model.dim=4", "--set", "training.epochs=2", "--out", str(out),
+         home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["features"] for row in rows] == [False, True]
+    assert all(0 < row["rare"] <= 1 for row in rows)
+    assert rows[0]["rare"] != rows[1]["rare"]
+
+
 def test_the_loss_benchmark_measures_every_kernel_and_way(home, tmp_path):
     out = tmp_path / "result.json"
     _run("bench_loss.py", "--toy", "--device", "cpu", "--seconds", "0.01", "--out", str(out),

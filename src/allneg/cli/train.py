@@ -79,6 +79,8 @@ def train_command(
     flags |= {"data.keep_relations": keep, "data.weight": weight}
     given = options.with_flags(settings, flags)
     if print_recipe:
+        if start is not None and recipe is None and model is None:
+            recipe = str(start / "recipe.toml")
         plan = planned(data, model=model, recipe=recipe, settings=given)
         if recipe is None:
             graph = read_graph(data, plan.data)

@@ -39,8 +39,11 @@ class Parent:
         """A parent in run.json; a `TypeError`, `ValueError` or `KeyError` if it is none."""
         parent = cls(**content | {"removed": tuple(content["removed"])})
         counts = (parent.entities, parent.relations, parent.train, *parent.removed)
-        if parent.touch not in TOUCH or not all(type(n) is int and n >= 0 for n in counts):
+        are_counts = all(type(n) is int and n >= 0 for n in counts)
+        if parent.touch not in TOUCH or not isinstance(parent.name, str) or not are_counts:
             raise ValueError("not a parent")
+        if max(parent.removed, default=-1) >= parent.entities:
+            raise ValueError("an entity that the parent does not have")
         return parent
 
     def in_words(self) -> str:

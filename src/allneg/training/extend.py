@@ -75,6 +75,8 @@ def extend(
         growth.n_kept, growth.removed,
     )  # fmt: skip
     check_memory(recipe, graph, device, Mesh())
+    if not parent.finished:
+        own.on_message(f"{parent.folder} is not finished; its best weights so far are used")
     for line in _description(about, graph):
         own.on_message(line)
     start = _start(parent, recipe, graph, about)

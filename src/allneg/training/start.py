@@ -1,6 +1,7 @@
 """Where a run begins that does not begin at random: rows of an earlier run, by name."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -40,7 +41,13 @@ def begin(
             raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
     known = parent.graph.vocabulary.entity_ids
     is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
-    start = with_vectors(inherited(parent, recipe, graph), recipe, graph, is_new)
+    start = inherited(parent, recipe, graph)
+    # The optimizer starts anew: with AdaGrad's sums, the steps would be too small for new facts.
+    optimizer = {
+        name: tensor if name.startswith(PREFIX) else torch.zeros_like(tensor)
+        for name, tensor in start.optimizer.items()
+    }
+    start = with_vectors(replace(start, optimizer=optimizer), recipe, graph, is_new)
     about = Parent(parent.folder.resolve().name, parent.id, "start")
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
 

@@ -64,7 +64,7 @@ def train(
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     parent = start if isinstance(start, Run | None) else Run.open(start)
     if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
-        recipe = parent.recipe
+        recipe = parent.recipe.with_settings({"model.start": None})
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
