@@ -1,4 +1,4 @@
-"""Tables of large graphs, from bench_large.py, bench_reading.py and bench_fused_softmax.py."""
+"""Tables of bench_large.py, bench_reading.py, bench_fused_softmax.py and speedrun.py."""
 
 from __future__ import annotations
 
@@ -73,6 +73,22 @@ def _attention(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def _speedrun(reports: list[Report]) -> str:
+    out = ""
+    for report in reports:
+        if "speedrun" not in report:
+            continue
+        out += f"\n{_machine(report)}:\n\n"
+        out += "| graph | | seed | seconds | of them training | epochs | test MRR | goal |\n"
+        out += "|---|---|---|---|---|---|---|---|\n"
+        for row in report["rows"]:
+            cells = [row["data"], row["way"], row.get("seed", ""), f"{row['seconds']:.1f}"]
+            cells += [row.get("training_seconds", ""), row["epochs"], f"{row['mrr']:.4f}"]
+            cells += [f"{report['speedrun'].get(row['data'], 0):.3f}"]
+            out += "| " + " | ".join(map(str, cells)) + " |\n"
+    return (out or "\nNot measured yet.\n") + "\n"
+
+
 def _machine(report: Report) -> str:
     threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
     return f"{report['machine']}{threads}, torch {report['torch']}"
@@ -82,4 +98,9 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:,.1f}"
 
 
-TABLES = {"reading": _reading, "training": _training, "attention": _attention}
+TABLES = {
+    "reading": _reading,
+    "training": _training,
+    "attention": _attention,
+    "speedrun": _speedrun,
+}
