@@ -31,10 +31,11 @@ from torch import Tensor
 
 from allneg.hardware import prepare
 from allneg.kernels import dot
-from allneg.kernels.attention import Negatives, gpu
+from allneg.kernels.attention import Negatives, RowGradients, gpu
 from allneg.kernels.engines import using
 from allneg.kernels.fused import adagrad
 from allneg.recipe import Hardware, Loss
+from allneg.scoring import attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.losses import Softmax
 from allneg.scoring.negatives import Candidates
@@ -56,22 +57,19 @@ SIZES: list[Size] = [
 ]
 TOY_SIZES: list[Size] = [(3, 70, 4, "bf16"), (3, 70, 4, "tf32")]
 SMALL = 100_000  # rows; steps of smaller graphs are captured, as in training
+# No tile of these spills. Two programs of 4 warps fit on a multiprocessor; for W = 128, three.
 ATTEND = [
     gpu.Tile(128, 64, 8, 3),
-    gpu.Tile(128, 64, 8, 2),
-    gpu.Tile(128, 64, 8, 4),
     gpu.Tile(64, 64, 4, 2, resident=2),
     gpu.Tile(64, 64, 4, 3, resident=2),
-    gpu.Tile(64, 64, 4, 4, resident=2),
     gpu.Tile(64, 32, 4, 4, resident=2),
 ]
+NARROW = [gpu.Tile(64, 128, 4, 2, resident=2), gpu.Tile(64, 64, 4, 3, resident=3)]  # up to W = 128
 GRADIENTS = [
     gpu.Tile(64, 128, 8, 3),
-    gpu.Tile(64, 128, 8, 4),
-    gpu.Tile(32, 128, 8, 4),
+    gpu.Tile(128, 64, 4, 2),
     gpu.Tile(64, 64, 4, 2),
     gpu.Tile(64, 64, 4, 3),
-    gpu.Tile(64, 64, 4, 4),
     gpu.Tile(32, 64, 4, 4),
 ]
 TF32_ATTEND = [gpu.Tile(64, 32, 4, 2), gpu.Tile(128, 32, 8, 2)]
@@ -107,22 +105,32 @@ class Data:
         rows = self.table if self.copy is None else self.copy
         return self.query.to(rows.dtype), rows, Negatives(self.target, len(rows))
 
-    def step(self, by_attention: bool) -> None:
+    def step(self, way: str) -> None:
         """The loss, both gradients and the optimizer."""
-        (b, n), bf16 = (len(self.query), len(self.table)), self.copy is not None
-        loss = Softmax(Loss(), bf16)
-        _, _, d_rows = contrast(
-            dot, self.query, Candidates(self.table, self.target, n), loss, self.weight,
-            None if by_attention else block_rows(b, n, Loss().block),
-            bf16_copy=self.copy, by_attention=by_attention,
-        )  # fmt: skip
-        rate = torch.zeros((), device=d_rows.device)  # so that every step does the same
+        n, bf16 = len(self.table), self.copy is not None
+        candidates, loss = Candidates(self.table, self.target, n), Softmax(Loss(), bf16)
+        rate = torch.zeros((), device=self.table.device)  # so that every step does the same
+        if way == "fused":  # AdaGrad in the pass over the rows
+            deferred: list[RowGradients] = []
+            attention.contrast(
+                self.query, candidates, loss, self.weight, self.copy, defer=deferred.append
+            )
+            deferred[0].adagrad(self.table, self.squares, rate, 1e-10)
+            return
+        if way == "stored":
+            block = block_rows(len(self.query), n, Loss().block)
+            _, _, d_rows = contrast(
+                dot, self.query, candidates, loss, self.weight, block, self.copy
+            )
+        else:
+            _, _, d_rows = attention.contrast(self.query, candidates, loss, self.weight, self.copy)
         adagrad(self.table, d_rows, self.squares, rate, 1e-10, self.copy)
 
 
-def errors(data: Data, log_sum: Tensor, mean: Tensor, d_rows: Tensor) -> dict[str, float]:
+def errors(data: Data, state: Tensor, mean: Tensor, d_rows: Tensor) -> dict[str, float]:
     """Relative errors of a few queries and rows against float64, and whether all are finite."""
-    query, rows, _ = data.operands
+    (query, rows, _), log_sum = data.operands, state[1]
+    log_total = torch.logaddexp(log_sum, state[0]).double()
     some, n = slice(0, 16), len(rows)
     scores = torch.cat([query[some].double() @ part.double().T for part in rows.split(1 << 18)], 1)
     scores.scatter_(1, data.target[some].unsqueeze(1), -torch.inf)
@@ -132,7 +140,7 @@ def errors(data: Data, log_sum: Tensor, mean: Tensor, d_rows: Tensor) -> dict[st
     true_mean = sum(part @ few.double() for part, few in parts)
     few = torch.cat([data.target[:8], torch.arange(n - 8, n, device=rows.device)])
     pairs = query.double() @ rows[few].double().T
-    pairs = (pairs - log_sum.double().unsqueeze(1)).exp_() * data.weight.double().unsqueeze(1)
+    pairs = (pairs - log_total.unsqueeze(1)).exp_() * data.weight.double().unsqueeze(1)
     pairs.masked_fill_(few == data.target.unsqueeze(1), 0.0)
     return {
         "log_sum_error": _distance(log_sum[some], true_sum),
@@ -210,7 +218,7 @@ def measure_size(
     print(f"{b:,} queries × {n:,} rows × {width}, {precision}", flush=True)
     data = Data.random(size, device)
     operands, key = data.operands, gpu._key(data.operands[1])
-    attends, gradients = ATTEND, GRADIENTS
+    attends, gradients = [*ATTEND, *(NARROW if width <= 128 else [])], GRADIENTS
     if precision == "tf32":
         attends, gradients = TF32_ATTEND, TF32_GRADIENTS
     small = device.type == "cuda" and n <= SMALL
@@ -219,17 +227,18 @@ def measure_size(
     first, attend_ms, attend_rows = fastest(
         attends, lambda tile: gpu.attend(*operands, tile), device, seconds, small
     )
-    log_sum, mean = gpu.attend(*operands, first)
+    state, mean = gpu.attend(*operands, first)
+    _, _, shift = gpu.query_gradients(*operands, mean, state[1], state, data.weight)
     second, gradients_ms, gradient_rows = fastest(
         gradients,
-        lambda tile: gpu.row_gradients(*operands, log_sum, data.weight, tile),
+        lambda tile: gpu.row_gradients(*operands, shift, tile),
         device,
         seconds,
         small,
     )
     poison(data)
-    d_rows = gpu.row_gradients(*operands, log_sum, data.weight, second)
-    checked = errors(data, log_sum, mean, d_rows)
+    d_rows = gpu.row_gradients(*operands, shift, second)
+    checked = errors(data, state, mean, d_rows)
     print("   ", checked, flush=True)
     del d_rows
     gpu.ATTEND[key], gpu.GRADIENTS[key] = first, second
@@ -239,8 +248,8 @@ def measure_size(
         "gradients_tile": asdict(second), "attend": attend_rows, "row_gradients": gradient_rows,
         "floor_3_ms": 6e-9 * b * n * width / tflops, "floor_4_ms": 8e-9 * b * n * width / tflops,
     }  # fmt: skip
-    for name, by_attention in (("step", True), ("stored", False)):
-        step: Callable[[], object] = partial(data.step, by_attention)
+    for name in ("step", "stored", *["fused"][: precision == "bf16"]):
+        step: Callable[[], object] = partial(data.step, name)
         try:
             taken = measure(captured(step) if small else step, device, seconds)
             row |= {f"{name}_ms": taken.milliseconds, f"{name}_extra_mib": taken.extra_mib}
@@ -259,18 +268,19 @@ def measure_size(
 def table(rows: list[dict[str, Any]]) -> str:
     """One line per size; s/M is seconds per million queries."""
     lines = [
-        "B N W | attend ms, tile | row_gradients ms, tile | step ms, s/M | stored ms, s/M | "
+        "B N W | attend ms, tile | row_gradients ms, tile | step ms, s/M | "
+        "with AdaGrad in it | stored ms, s/M | "
         "floor 3, 4 products ms | AdaGrad ms | extra MiB | errors log_sum, mean, d_rows"
     ]
     for row in rows:
         tiles = (row["attend_tile"], row["gradients_tile"])
         first, second = ("/".join(str(int(v)) for v in tile.values()) for tile in tiles)
-        steps = (row["step_ms"], row["stored_ms"])
-        step, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in steps)
+        ways = (row["step_ms"], row.get("fused_ms", torch.nan), row["stored_ms"])
+        step, fused, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in ways)
         size = " ".join(str(row[name]) for name in ("b", "n", "width", "precision"))
         lines.append(
             f"{size} | {row['attend_ms']:.3f} {first} | "
-            f"{row['row_gradients_ms']:.3f} {second} | {step} | {stored} | "
+            f"{row['row_gradients_ms']:.3f} {second} | {step} | {fused} | {stored} | "
             f"{row['floor_3_ms']:.3f} {row['floor_4_ms']:.3f} | {row['adagrad_ms']:.3f} | "
             f"{row['step_extra_mib']:.0f} {row['stored_extra_mib']:.0f} | "
             f"{row['log_sum_error']:.1e} {row['mean_error']:.1e} {row['d_rows_error']:.1e}"

@@ -126,7 +126,7 @@ class KbcLoop(Loop):
         return done
 
     @torch.no_grad()
-    def rank(self, size: int = 500) -> float:
+    def rank(self, part: str = "test", size: int = 500) -> float:
         graph = self.task.graph
         if self.known is None:
             self.known = defaultdict(list)
@@ -134,7 +134,7 @@ class KbcLoop(Loop):
                 for head, relation, tail in self._doubled(split).tolist():
                     self.known[head, relation].append(tail)
         ranks = []
-        for batch in torch.from_numpy(self._doubled(graph.test)).split(size):
+        for batch in torch.from_numpy(self._doubled(getattr(graph, part))).split(size):
             head, relation, tail = batch.to(self.task.device).T
             query = self._query(self.entities(head), self.relations(relation))
             scores = query @ self.entities.weight.T

@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
+from allneg.cli import allneg
 from allneg.kernels.compiler import find_compiler
+from allneg.recipe import Recipe, load_tables
 from interpreter import interpreted, needs_triton
 from processes import forks
 
@@ -135,6 +138,34 @@ def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_
     assert [row["features"] for row in rows] == [False, True]
     assert all(0 < row["rare"] <= 1 for row in rows)
     assert rows[0]["rare"] != rows[1]["rare"]
+
+
+def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import speedrun
+
+    def in_this_process(command):
+        if command[:2] == ["-m", "allneg"]:
+            return 1e9, json.loads(CliRunner().invoke(allneg, command[2:]).stdout)
+        return 1.0, speedrun.kbc(command[2], torch.device("cpu"))
+
+    monkeypatch.setattr(speedrun, "timed", in_this_process)
+    out = tmp_path / "result.json"
+    options = ["--device", "cpu", "--data", "countries", "--recipe", "countries/complex", "--set"]
+    monkeypatch.setattr(
+        sys, "argv", ["", *options, "training.epochs=1", "--set", "model.dim=4", "--out", str(out)]
+    )
+    speedrun.main()
+    ours, kbc = json.loads(out.read_text())["rows"]
+    assert (ours["way"], kbc["way"]) == ("allneg", "kbc's loop")
+    assert ours["seconds"] > ours["training_seconds"] > 0
+    assert min(row["mrr"] for row in (ours, kbc)) > 0
+
+
+@pytest.mark.parametrize("name", ["fb15k-237", "wn18rr"])
+def test_the_recipes_of_the_speedrun_are_recipes(name):
+    recipe = Recipe.from_tables(load_tables(ROOT / "benchmarks" / "speedrun" / f"{name}.toml"), "")
+    assert recipe.data.name == name
 
 
 def test_the_loss_benchmark_measures_every_kernel_and_way(home, tmp_path):

@@ -16,8 +16,18 @@ from torch import Tensor
 
 from allneg.kernels import engines
 from allneg.kernels.attention import reference
+from allneg.kernels.fused import scatter_add
 
-__all__ = ["MOST_WIDTH", "PARTIAL_ROWS", "Negatives", "attend", "bit_mask", "row_gradients"]
+__all__ = [
+    "MOST_WIDTH",
+    "PARTIAL_ROWS",
+    "Negatives",
+    "RowGradients",
+    "attend",
+    "bit_mask",
+    "query_gradients",
+    "row_gradients",
+]
 
 MOST_WIDTH = 256  # of a row: its sums stay in registers
 PARTIAL_ROWS = 1 << 18  # of partial means; a query has one for each range of rows
@@ -35,20 +45,68 @@ class Negatives:
 
 
 def attend(query: Tensor, rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
-    """log Σ exp of each query's scores, and the mean of the rows by their softmax: (B,), (B, W).
+    """Each query's answer score and log Σ exp of the others, and the mean of the other rows by
+    their softmax: (2, B), (B, W).
 
-    Operands are bfloat16 or float32, sums float32. A query without negatives has -inf and 0.
+    Operands are bfloat16 or float32, sums float32. An answer that is not among the rows has the
+    score -inf; a query without negatives has the sum -inf and the mean 0.
     """
     out: tuple[Tensor, Tensor] = _engine(query).attend(query, rows, negatives)
     return out
 
 
-def row_gradients(
-    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor
-) -> Tensor:
-    """Σ_b weight_b · exp(score_bn - log_sum_b) · q_b over negatives n: (N, W), 0 for padding."""
-    out: Tensor = _engine(query).row_gradients(query, rows, negatives, log_sum, weight)
+def query_gradients(
+    query: Tensor,
+    rows: Tensor,
+    negatives: Negatives,
+    mean: Tensor,
+    log_sum: Tensor,
+    state: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of Σ_b weight_b · loss_b of queries and answers' rows, (B, W) each; `shift`.
+
+    `mean` and `log_sum` (B,) are of these rows, `state` of all: other processes may hold some. An
+    answer that is not among the rows has the gradient 0. `row_gradients` needs `shift`.
+    """
+    engine = _engine(query)
+    out: tuple[Tensor, Tensor, Tensor] = engine.query_gradients(
+        query, rows, negatives, mean, log_sum, state.contiguous(), weight.contiguous()
+    )
     return out
+
+
+def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
+    """Σ_b weight_b · share_bn · q_b over negatives n: (N, W), 0 for padding."""
+    out: Tensor = _engine(query).row_gradients(query, rows, negatives, shift)
+    return out
+
+
+@dataclass
+class RowGradients:
+    """The gradients of a table's rows that `row_gradients` would give, and some more of rows.
+
+    They are never stored: the optimizer's step computes and uses them.
+    """
+
+    query: Tensor
+    rows: Tensor  # a copy of the table
+    negatives: Negatives
+    shift: Tensor
+    more: list[tuple[Tensor, Tensor]]  # ids (B,) and gradients (B, W)
+
+    def adagrad(self, table: Tensor, squares: Tensor, rate: Tensor, eps: float) -> None:
+        """The step of `fused.adagrad`; the copy is updated, too."""
+        ids, grads = (torch.cat(parts) for parts in zip(*self.more, strict=True))
+        places = torch.full((len(table),), -1, device=ids.device)
+        # A row with several gradients has the place of any of them, and their sum is there.
+        places[ids] = torch.arange(len(ids), device=ids.device)
+        sums = torch.zeros_like(grads)
+        scatter_add(sums, places[ids], grads)
+        _engine(self.query).update_rows(
+            self.query, self.rows, self.negatives, self.shift, places, sums, table, squares, rate,
+            eps,
+        )  # fmt: skip
 
 
 def bit_mask(pairs: tuple[Tensor, Tensor], b: int, n: int) -> Tensor:
