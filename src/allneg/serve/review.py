@@ -19,8 +19,9 @@ from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 
 _MOST_PRODUCTS = 1 << 36  # of numbers, per request: some seconds on two cores
-_TEXTS = ("head", "relation", "tail", "expected", "reason")
-_NUMBERS = ("probability", "head_rank", "tail_rank")
+_COLUMNS = (
+    "head", "relation", "tail", "probability", "head_rank", "tail_rank", "expected", "reason",
+)  # fmt: skip
 
 
 def missing(
@@ -73,21 +74,22 @@ def suspicious(
 
 
 def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
-    """The facts in a file of `allneg audit`: JSON lines, or lines with tabs after a header."""
+    """The facts in a .tsv or .jsonl file of `allneg audit`."""
     with read_errors(path):
-        lines = read_text(path).removesuffix("\n").split("\n")
-    found, is_json = [], path.suffix == ".jsonl"
-    names = lines[0].split("\t")
-    for number, line in list(enumerate(lines, 1))[0 if is_json else 1 :]:
+        text = read_text(path)
+    found = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
         try:
-            fields = (
-                json.loads(line) if is_json else dict(zip(names, line.split("\t"), strict=True))
-            )
-            head, relation, tail, expected, reason = (str(fields[name]) for name in _TEXTS)
-            probability, *ranks = numbers = [float(fields[name]) for name in _NUMBERS]
-            if not all(map(math.isfinite, numbers)):
+            if path.suffix == ".jsonl":
+                row = json.loads(line)
+                values = [row[name] for name in _COLUMNS]
+            else:
+                values = line.split("\t")
+            head, relation, tail, *numbers, expected, reason = map(str, values)
+            probability, head_rank, tail_rank = map(float, numbers)
+            if not math.isfinite(probability + head_rank + tail_rank):
                 raise ValueError
-            fact = head, relation, tail, probability, ranks[0], ranks[1], expected, reason
+            fact = head, relation, tail, probability, head_rank, tail_rank, expected, reason
             found.append(schemas.SuspiciousFact(*fact))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
