@@ -39,7 +39,6 @@ QUICK = (
 )  # fmt: skip
 
 AUDIT = """\
-head\trelation\ttail\tprobability\thead_rank\ttail_rank\texpected\treason
 France\tborders\tParis\t0.001\t90\t123.5\tSpain\ta capital borders nothing
 <img src=x onerror=alert(1)>\tborders\t{long}\t0.002\t80\t12\t<b>Spain</b>\t<i>unseen</i>
 Kenya\tspeaks\tDanish\t0.003\t70\t1200\tSwahili\tno neighbour speaks it

@@ -168,6 +168,14 @@ def test_known_facts_are_certain_and_named(predictor: Predictor) -> None:
     assert all(step.known is None or step.probability == 1 for a in answers for step in a.steps)
 
 
+def test_a_beam_is_wider_where_many_entities_are_as_probable(predictor: Predictor) -> None:
+    question = "?x : in(?y, Europe), capital_of(?x, ?y)"
+    for beam in (1, 12):
+        answers = predictor.ask(question, k=12, beam=beam, facts=True)
+        certain = {answer.entity for answer in answers if answer.probability == 1}
+        assert certain == {"Paris", "Madrid", "Lisbon", "Rome"}
+
+
 def test_not_with_facts_excludes(predictor: Predictor) -> None:
     question = "?x : in(?x, Europe), not in(?x, Earth)"
     found = {answer.entity for answer in predictor.ask(question, k=12, facts=True)}

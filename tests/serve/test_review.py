@@ -50,8 +50,8 @@ def test_missing_facts_are_those_of_the_predictor(
 def test_a_request_asks_only_as_many_heads_as_its_work_allows(
     client, loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, width = loaded.graph, loaded.predictor.model.entity_width
-    monkeypatch.setattr(review, "_MOST_PRODUCTS", 5 * graph.n_entities * width)
+    graph, per_score = loaded.graph, loaded.predictor.model.entity_width + review._PER_SCORE
+    monkeypatch.setattr(review, "_MOST_PRODUCTS", 5 * graph.n_entities * per_score)
     parts, start, found = [], 0, []
     while start < graph.n_entities:
         data = client.get(f"/v1/missing?relation=in&start={start}&k=1000").json()
@@ -67,6 +67,14 @@ def test_a_request_asks_only_as_many_heads_as_its_work_allows(
     assert sorted(chain(*found)) == sorted((fact.head, "in", fact.tail) for fact in every)
     nothing = client.get(f"/v1/missing?relation=in&start={start}").json()
     assert (nothing["facts"], nothing["stop"]) == ([], start)
+
+
+def test_a_search_without_end_is_stopped(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/v1/missing?relation=in&k=1000").json()["exact"]
+    monkeypatch.setattr(review, "_MOST_SECONDS", -1)
+    data = client.get("/v1/missing?relation=in&k=1000").json()
+    assert (data["exact"], data["stop"]) == (False, data["heads"])
+    assert data["facts"]
 
 
 def test_missing_facts_never_open_a_file(client, tmp_path: Path) -> None:
@@ -127,8 +135,8 @@ def test_suspicious_facts_are_those_of_the_file(loaded: LoadedRun, tmp_path: Pat
     lines = tmp_path / "audit.jsonl"
     lines.write_text("".join(json.dumps(fact) + "\n" for fact in facts))
     table = tmp_path / "audit.tsv"
-    rows = [SUSPICIOUS.keys(), *(fact.values() for fact in facts)]
-    table.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    rows = ["\t".join(map(str, fact.values())) for fact in facts]
+    table.write_text("\n".join(rows) + "\n")
     found = read_suspicious(lines)
     assert [vars(fact) for fact in found] == facts
     assert read_suspicious(table) == found
@@ -145,11 +153,11 @@ def test_suspicious_facts_are_those_of_the_file(loaded: LoadedRun, tmp_path: Pat
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("a.tsv", "head\trelation\ttail\nFrance\tborders\tParis\n"),
-        ("a.tsv", "\t".join(SUSPICIOUS) + "\nFrance\tborders\n"),
+        ("a.tsv", "France\tborders\tParis\n"),
+        ("a.tsv", "\t".join(SUSPICIOUS) + "\n"),
         ("a.jsonl", json.dumps({**SUSPICIOUS, "probability": math.nan}) + "\n"),
         ("a.jsonl", "[1]\n"),
-        ("a.jsonl", ""),
+        ("a.jsonl", "\n"),
     ],
 )
 def test_another_file_is_no_audit(tmp_path: Path, name: str, text: str) -> None:

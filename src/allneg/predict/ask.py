@@ -2,12 +2,13 @@
 
 The probability of an answer is a t-norm of the probabilities of all links, for the entities of the
 other variables that make it highest. From each variable, only the `beam` most probable entities are
-followed; if these are all entities, the result is exact. The t-conorm joins alternatives.
-Values are logarithms of probabilities.
+followed, or more where many are about as probable; if these are all entities, the result is exact.
+The t-conorm joins alternatives. Values are logarithms of probabilities.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -25,6 +26,7 @@ NORMS = ("product", "minimum")
 SCORES = ("calibrated", "softmax")
 _BLOCK = {"cuda": 1 << 27}  # scores in memory at once
 _CPU_BLOCK = 1 << 22
+_NEAR, _WIDEST = -math.log(2), 8  # when the beam is wider, and how many times
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,15 @@ class Found:
     value: Tensor  # (B, N)
     best: Mapping[int, Tensor]  # int64 (B, N), by the number of the other variable
 
-    def repeat(self, times: int) -> Found:
-        """Each row several times."""
-        best = {v: part.repeat_interleave(times, 0) for v, part in self.best.items()}
-        return Found(self.value.repeat_interleave(times, 0), best)
+    def rows(self, index: Tensor) -> Found:
+        return Found(self.value[index], {v: part[index] for v, part in self.best.items()})
 
-    def best_of(self, other: Found) -> Found:
-        is_here = self.value >= other.value
-        best = {v: torch.where(is_here, part, other.best[v]) for v, part in self.best.items()}
-        return Found(torch.maximum(self.value, other.value), best)
+    def improve(self, index: Tensor, other: Found) -> None:
+        """Take what is better in another result for some rows."""
+        is_better = other.value > self.value[index]
+        self.value[index] = torch.maximum(self.value[index], other.value)
+        for v, part in self.best.items():
+            part[index] = torch.where(is_better, other.best[v], part[index])
 
 
 @dataclass(frozen=True)
@@ -187,24 +189,38 @@ class Search:
     def _follow(
         self, variable: int, here: Found, links: list[Link], ids: Tensor, given: Mapping[int, Found]
     ) -> Found:
-        """Solve links with a variable fixed to each entity of its beam, and keep the best."""
-        weight, beam = here.value.topk(min(self.beam, here.value.shape[1]))
+        """Solve links with a variable fixed to each entity of its beam, and keep the best.
+
+        The beam is up to eight times as wide where more entities are at least half as probable as
+        the best one. For example, a region has many cities.
+        """
+        weight, beam = here.value.topk(min(_WIDEST * self.beam, here.value.shape[1]))
+        is_near = weight >= weight[:, :1] + _NEAR
+        weight[:, self.beam :].masked_fill_(~is_near[:, self.beam :], -torch.inf)
         fixed = [i for i, link in enumerate(links) if link.source == variable]
         for i in fixed:
             links[i] = links[i]._replace(source=CONSTANT)
-        size, whole = self.size(len(ids)), None
+        size, whole = min(self.beam, self.size(len(ids))), None
         for entity, w in zip(beam.split(size, 1), weight.split(size, 1), strict=True):
+            left = ((w[:, 0] > -torch.inf) | (whole is None)).nonzero().squeeze(1)
+            if not len(left):
+                break
+            entity, w = entity[left], w[left]
             shape = (*entity.shape, -1)  # questions, entities of the beam
-            rows = ids.repeat_interleave(shape[1], 0)
+            repeated = left.repeat_interleave(shape[1])
+            rows = ids[repeated]
             rows[:, fixed, 1] = entity.reshape(-1, 1)
-            inner = self._solve(links, rows, {v: f.repeat(shape[1]) for v, f in given.items()})
+            inner = self._solve(links, rows, {v: f.rows(repeated) for v, f in given.items()})
             value, index = self._norm(inner.value.view(shape), w.unsqueeze(2)).max(1)
             best = {
                 v: part.view(shape).gather(1, index.unsqueeze(1)).squeeze(1)
                 for v, part in inner.best.items()
             }
             found = Found(value, {variable: entity.gather(1, index), **best})
-            whole = found if whole is None else whole.best_of(found)
+            if whole is None:
+                whole = found
+            else:
+                whole.improve(left, found)
         assert whole is not None  # a beam has at least one entity
         before = {v: part.gather(1, whole.best[variable]) for v, part in here.best.items()}
         return Found(whole.value, {**whole.best, **before})

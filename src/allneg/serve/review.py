@@ -18,9 +18,12 @@ from allneg.serve import schemas
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
 
-_MOST_PRODUCTS = 1 << 36  # of numbers, per request: some seconds on two cores
-_TEXTS = ("head", "relation", "tail", "expected", "reason")
-_NUMBERS = ("probability", "head_rank", "tail_rank")
+_MOST_PRODUCTS = 1 << 35  # of numbers, per request: some seconds on two cores
+_MOST_SECONDS = 10.0  # a model that has learned little takes longer
+_PER_SCORE = 256  # products that take as long as all else that is done with a score
+_COLUMNS = (
+    "head", "relation", "tail", "probability", "head_rank", "tail_rank", "expected", "reason",
+)  # fmt: skip
 
 
 def missing(
@@ -28,8 +31,8 @@ def missing(
 ) -> schemas.Missing:
     """The `k` most probable new facts with a relation and a probability of at least `least`.
 
-    The search is exact, but the work is bounded: only as many heads are asked as it allows, from
-    number `start` on. Heads with more known facts come first.
+    The work is bounded: only as many heads are asked as it allows, from number `start` on. Heads
+    with more known facts come first. The search is exact for them, unless time runs out.
     """
     began = time.perf_counter()
     r, predictor = run.relation_id(relation), run.predictor
@@ -37,16 +40,20 @@ def missing(
     heads = np.argsort(-run.facts.degree, kind="stable")
     if restriction is not None:
         heads = heads[restriction.allowed(1, r).cpu().numpy()[heads]]
-    size = max(1, _MOST_PRODUCTS // (len(run.facts.degree) * predictor.model.entity_width))
-    asked, facts = heads[start : start + size], []
+    per_head = len(run.facts.degree) * (predictor.model.entity_width + _PER_SCORE)
+    size = max(1, _MOST_PRODUCTS // per_head)
+    asked, facts, stop, exact = heads[start : start + size], [], start, True
     if len(asked):
-        of_heads = torch.from_numpy(asked.copy())
-        search = Completion(predictor, [r], k, least, restriction, of_heads)
-        search.run()
-        facts = list(search.facts())
+        search = Completion(predictor, [r], k, least, restriction, torch.from_numpy(asked))
+
+        def is_late() -> bool:
+            return search.done > 0 and time.perf_counter() - began > _MOST_SECONDS
+
+        exact = search.run(stopped_by=is_late)
+        facts, stop = list(search.facts()), start + search.done
     labels = run.labels_of(name for fact in facts for name in (fact.head, fact.tail))
     seconds = time.perf_counter() - began
-    return schemas.Missing(facts, labels, start, start + len(asked), len(heads), seconds)
+    return schemas.Missing(facts, labels, start, stop, len(heads), exact, seconds)
 
 
 def _within(run: LoadedRun, text: str) -> Within:
@@ -73,21 +80,22 @@ def suspicious(
 
 
 def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
-    """The facts in a file of `allneg audit`: JSON lines, or lines with tabs after a header."""
+    """The facts in a .tsv or .jsonl file of `allneg audit`."""
     with read_errors(path):
-        lines = read_text(path).removesuffix("\n").split("\n")
-    found, is_json = [], path.suffix == ".jsonl"
-    names = lines[0].split("\t")
-    for number, line in list(enumerate(lines, 1))[0 if is_json else 1 :]:
+        text = read_text(path)
+    found = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
         try:
-            fields = (
-                json.loads(line) if is_json else dict(zip(names, line.split("\t"), strict=True))
-            )
-            head, relation, tail, expected, reason = (str(fields[name]) for name in _TEXTS)
-            probability, *ranks = numbers = [float(fields[name]) for name in _NUMBERS]
-            if not all(map(math.isfinite, numbers)):
+            if path.suffix == ".jsonl":
+                row = json.loads(line)
+                values = [row[name] for name in _COLUMNS]
+            else:
+                values = line.split("\t")
+            head, relation, tail, *numbers, expected, reason = map(str, values)
+            probability, head_rank, tail_rank = map(float, numbers)
+            if not math.isfinite(probability + head_rank + tail_rank):
                 raise ValueError
-            fact = head, relation, tail, probability, ranks[0], ranks[1], expected, reason
+            fact = head, relation, tail, probability, head_rank, tail_rank, expected, reason
             found.append(schemas.SuspiciousFact(*fact))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(

@@ -221,6 +221,7 @@ class Missing(Schema):
     start: int  # the first head that was asked
     stop: int  # the head after the last one that was asked
     heads: int  # that may be asked
+    exact: bool  # else time ran out, and other facts may be as probable
     seconds: float
 
 

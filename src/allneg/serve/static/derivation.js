@@ -76,10 +76,11 @@ function layersOf(entity, steps) {
   return layers;
 }
 
-/** Steps between the same two entities are bent apart. */
+/** The distinct steps; those between the same two entities are bent apart. */
 function bends(steps) {
   const seen = new Map();
-  return steps.map((step) => {
+  const distinct = new Map(steps.map((step) => [JSON.stringify(step), step]));
+  return [...distinct.values()].map((step) => {
     const ends = JSON.stringify([step.head, step.tail].sort());
     const number = seen.get(ends) ?? 0;
     seen.set(ends, number + 1);

@@ -133,13 +133,14 @@ function page(here, data, list, card) {
 }
 
 /** What was computed. */
-function scope({ start, stop, heads }) {
+function scope({ start, stop, heads, exact }) {
   const [first, last, all] = [start + 1, stop, heads].map(numbers.count);
   const which =
     start === 0 && stop === heads
       ? `All ${all} possible heads were asked for every tail.`
       : `Heads ${first} to ${last} of ${all} were asked for every tail, those with most facts first.`;
-  return `${which} The probability is that of both directions; it is too high where most questions have no answer.`;
+  const late = exact ? "" : " Time ran out: other facts may be as probable.";
+  return `${which}${late} The probability is that of both directions; it is too high where most questions have no answer.`;
 }
 
 export function hideDecided(here) {

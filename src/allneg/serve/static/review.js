@@ -19,6 +19,7 @@ export function review({ store, verbs, columns, cells }) {
   let kept = decisions(store, "");
   let model = "";
   let rows = [];
+  let current = null;
   const body = el("tbody", { role: "rowgroup" });
   const totals = el("div", { class: "totals", role: "group", "aria-label": "Decisions" });
   const headings = ["fact", ...columns, "decision"];
@@ -46,12 +47,10 @@ export function review({ store, verbs, columns, cells }) {
 
   /** Only the controls of the current row are reached with Tab. */
   function choose(row, { focus = true } = {}) {
-    for (const other of rows) {
-      const index = other === row ? "0" : "-1";
-      for (const item of [other, ...other.querySelectorAll("a, button")])
-        item.setAttribute("tabindex", index);
-    }
-    if (focus && row) row.focus();
+    reach(current, "-1");
+    reach(row, "0");
+    current = row;
+    if (focus) row.focus();
   }
 
   function decide(row, verb) {
@@ -105,6 +104,7 @@ export function review({ store, verbs, columns, cells }) {
     );
     row.fact = fact;
     mark(row);
+    reach(row, "-1");
     return row;
   }
 
@@ -157,10 +157,17 @@ export function review({ store, verbs, columns, cells }) {
       rows = shown.map((fact) => drawRow(fact, labels));
       put(body, rows);
       drawTotals();
-      choose(rows[0], { focus: false });
+      current = null;
+      if (rows.length) choose(rows[0], { focus: false });
       return rows.length > 0 && [help, table];
     },
   };
+}
+
+/** Let Tab reach a row and its controls (0) or not (-1). */
+function reach(row, index) {
+  for (const item of row ? [row, ...row.querySelectorAll("a, button")] : [])
+    item.setAttribute("tabindex", index);
 }
 
 function relation(fact) {

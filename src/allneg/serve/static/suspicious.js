@@ -90,7 +90,7 @@ function page(here, data, list, card, relation) {
 function nothing() {
   const call = (text) => el("code", {}, text);
   return empty(
-    "No audit is loaded",
+    "No suspicious facts are loaded",
     el("p", {}, "Judge the facts of your data: ", call("allneg audit DATA --out suspicious.jsonl")),
     el("p", {}, "Then show them here: ", call("allneg explore RUN --audit suspicious.jsonl")),
   );
