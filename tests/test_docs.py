@@ -176,10 +176,10 @@ def test_the_story_of_complete_runs(
             if words[0] != "allneg":
                 subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
                 continue
-            if words[1] == "train":
+            if words[1] in ("train", "audit"):
                 words += ["--set", "training.epochs=2", "--set", "model.dim=16", "--device", "cpu"]
             cli.main(words[1:], standalone_mode=False)
-    assert n_commands == 13
+    assert n_commands == 15
     assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
     facts = (tmp_path / "facts.tsv").read_text().splitlines()
     assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()
