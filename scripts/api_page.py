@@ -24,7 +24,7 @@ from allneg.recipe.text import toml_value
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 FUNCTIONS = (
     "train", "resume", "load", "evaluate", "compare", "ensemble", "export", "push", "verify",
-    "tune", "search", "plan", "read_graph", "fit",
+    "tune", "search", "audit", "plan", "read_graph", "fit",
 )  # fmt: skip
 # The members of each class that users need; the others serve the package itself.
 CLASSES = {
