@@ -182,7 +182,7 @@ def test_the_story_of_complete_runs(
     assert n_commands == 15
     assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
     facts = (tmp_path / "facts.tsv").read_text().splitlines()
-    assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()
+    assert facts[-4:] == (tmp_path / "accepted.tsv").read_text().splitlines()
 
 
 @pytest.mark.usefixtures("quick_training")
