@@ -26,7 +26,7 @@ from measure import machine, write_rows
 from allneg.auditing.audit import judge, quick_plan
 from allneg.evaluation.calibration import Numbers
 from allneg.graph import Graph, read_graph
-from allneg.graph.graph import Triples, triple_keys
+from allneg.graph.graph import Triples, first_indices, triple_keys
 from allneg.hardware import find_device
 from allneg.predict.classify import Labels, typed_negatives
 from allneg.predict.lookup import Facts
@@ -69,17 +69,15 @@ def measured(data: str, typed: bool, folds: int, settings: list[str]) -> dict[st
 
 
 def planted(graph: Graph, typed: bool) -> tuple[Graph, Triples]:
-    """The graph with some facts replaced by wrong ones in the same split, and these."""
-    every = Facts.of(graph)
-    rng = np.random.default_rng(0)
-    rows = rng.choice(len(every.triples), round(SHARE * len(every.triples)), replace=False)
-    triples = every.triples.copy()
-    wrong = np.concatenate([typed_negatives(graph, triples[[i]], i, typed) for i in rows])
-    keys = triple_keys([triples, wrong], graph.n_entities, graph.n_relations)
-    triples = np.delete(triples, rows, axis=0)
-    split = np.delete(every.split, rows)
+    """The graph with some facts replaced by wrong ones, which are in train, and these."""
+    every, rng = Facts.of(graph), np.random.default_rng(0)
+    n = len(every.triples)
+    rows = rng.choice(n, round(SHARE * n), replace=False)
+    wrong = typed_negatives(graph, every.triples[rows], 0, typed)
+    (keys,) = triple_keys([wrong], graph.n_entities, graph.n_relations)
+    wrong = wrong[first_indices(keys)]
+    triples, split = np.delete(every.triples, rows, axis=0), np.delete(every.split, rows)
     train, valid, test = (triples[split == number] for number in range(3))
-    wrong = wrong[np.unique(keys[1], return_index=True)[1]]
     return replace(graph, train=np.concatenate([train, wrong]), valid=valid, test=test), wrong
 
 

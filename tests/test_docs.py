@@ -209,9 +209,9 @@ def run_page(page: str) -> int:
             if words[0] != "allneg":
                 subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
                 continue
-            if words[1] in ("train", "extend", "resume"):
+            if words[1] in ("train", "extend", "resume", "audit"):
                 words += ["--set", "training.epochs=2"]
-            if words[1] == "train":
+            if words[1] in ("train", "audit"):
                 words += ["--set", "model.dim=16", "--device", "cpu"]
             cli.main(words[1:], standalone_mode=False)
     return n_commands
@@ -233,10 +233,10 @@ def test_the_story_of_complete_runs(
 ) -> None:
     """Every command and every Python block of docs/complete.md, with smaller trainings."""
     monkeypatch.chdir(tmp_path)
-    assert run_page("docs/complete.md") == 13
+    assert run_page("docs/complete.md") == 15
     assert len((tmp_path / "new-2.tsv").read_text().splitlines()) == 500
     facts = (tmp_path / "facts.tsv").read_text().splitlines()
-    assert facts[-3:] == (tmp_path / "accepted.tsv").read_text().splitlines()
+    assert facts[-4:] == (tmp_path / "accepted.tsv").read_text().splitlines()
 
 
 @pytest.mark.usefixtures("quick_training")

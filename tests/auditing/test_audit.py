@@ -167,6 +167,17 @@ def test_near_duplicates_share_most_of_their_facts() -> None:
     assert [pair.similarity for pair in found] == sorted(pairs.values(), reverse=True)
 
 
+def test_entities_with_common_facts_only_are_no_duplicates() -> None:
+    """Ten towns of which the same three facts are known."""
+    names = Vocabulary(tuple(f"e{i}" for i in range(13)), ("r",))
+    facts = np.array([(town, 0, other) for town in range(10) for other in (10, 11, 12)])
+    graph = Graph("g", names, facts, facts[:0], facts[:0])
+    found = duplicates(graph, facts)
+    assert {(pair.first, pair.second) for pair in found} == {
+        ("e10", "e11"), ("e10", "e12"), ("e11", "e12")
+    }  # fmt: skip
+
+
 def test_random_negatives_take_any_entity() -> None:
     predictor: Predictor = make_predictor("complex", 5)
     graph = predictor.graph

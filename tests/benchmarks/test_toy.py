@@ -360,6 +360,27 @@ def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path
     assert [line[-1] for line in lines] == list("111000")
 
 
+def test_the_benchmark_of_audit_plants_errors(tiny_folder, home, tmp_path):
+    out = tmp_path / "result.json"
+    small = ("--folds", "2", "--set", "model.dim=4", "--set", "training.epochs=1")
+    _run("bench_audit.py", str(tiny_folder), "--device", "cpu", *small, "--out", str(out),
+         home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["errors"] for row in rows] == ["random", "typed"]
+    for row in rows:
+        assert (row["facts"], row["planted"]) == (25, 1)
+        assert all(0 < row[way]["ap"] <= 1 for way in ("audit", "degree", "frequency"))
+
+
+def test_the_scores_of_the_audit_benchmark_are_those_by_hand(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import bench_audit
+
+    wrong = np.array([True, False, True, False])
+    found = bench_audit.scores(np.array([0.1, 0.2, 0.3, 0.4]), wrong)
+    assert found == {"ap": pytest.approx((1 + 2 / 3) / 2), "at_planted": 0.5}
+
+
 def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import make_queries

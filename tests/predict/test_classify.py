@@ -19,6 +19,7 @@ from allneg.predict.classify import (
     area_under_curve,
     calibration_error,
     classify,
+    ids_of,
     typed_negatives,
 )
 from allneg.predict.predictor import load
@@ -37,7 +38,7 @@ def test_evidence_is_that_of_brute_force(
     facts = np.array([[h, 0, t] for h in range(n) for t in range(n)])
     found = Evidence.of(predictor, facts)
     probability = probabilities(predictor)
-    rates = agreed(predictor, found)
+    rates = agreed(predictor, found, facts[:, 1])
     assert rates is not None
     for i, (h, _, t) in enumerate(facts.tolist()):
         sides = [margins(predictor, "tail", h, 0), margins(predictor, "head", t, 0)]
@@ -133,8 +134,10 @@ def test_facts_get_score_probability_ranks_and_verdict(toy_run: Run) -> None:
         next(a for a in predictor.heads("Spain", "borders", 12) if a.entity == "France"),
     ]
     assert first.score == pytest.approx((sides[0].score + sides[1].score) / 2, rel=1e-5)
-    product = (sides[0].calibrated or 0) * (sides[1].calibrated or 0)
-    assert first.probability == pytest.approx(product, rel=1e-4)
+    ids = ids_of(predictor.graph, facts[:1])
+    rates = agreed(predictor, Evidence.of(predictor, ids), ids[:, 1])
+    assert rates is not None
+    assert first.probability == pytest.approx(float(rates[0]))
     assert "made by replacing one side" in found.protocol
 
 
@@ -157,7 +160,8 @@ def test_given_negatives_fit_probabilities(toy_run: Run) -> None:
 def test_without_valid_there_are_no_verdicts() -> None:
     predictor = make_predictor("complex", 1)
     graph = replace(predictor.graph, valid=predictor.graph.valid[:0])
-    none = replace(predictor, graph=graph, known={"train": predictor.known["train"]}, stored=None)
+    train = {"train": predictor.known["train"]}
+    none = replace(predictor, graph=graph, known=train, stored=None, fitted=None)
     found = classify(none, [("e0", "r0", "e1")], [True])
     assert (found.triples[0].verdict, found.triples[0].probability) == (None, None)
     assert found.metrics == {"auc": None}

@@ -10,7 +10,7 @@ from allneg.graph.graph import Graph, Triples
 
 _SIMILARITY = 0.8  # shared facts divided by the facts of both
 _LEAST = 3  # shared facts
-_CROWD = 50  # a fact that more entities share says little, and gives too many pairs
+_CROWD = 50  # what more entities share says little, and gives too many pairs
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,28 @@ def duplicates(graph: Graph, facts: Triples) -> list[Duplicate]:
 
 
 def _similar(owner: Triples, said: Triples) -> list[tuple[int, int, float, float]]:
-    """Pairs of owners (a < b) that say almost the same: a, b, similarity, what they share."""
+    """Pairs of owners (a < b) that say almost the same: a, b, similarity, what they share.
+
+    What n owners share counts 1 / (n - 1) for each pair; at least 1 is needed. So towns of which
+    only the country is known are not the same.
+    """
     total = np.bincount(owner)
     order = np.lexsort((owner, said))
     owner, said = owner[order], said[order]
     starts = np.flatnonzero(np.append(True, said[1:] != said[:-1]))
     sizes = np.diff(np.append(starts, len(said)))
-    keys = []
+    keys, rarity = [], []
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _CROWD)]).tolist():
         members = owner[starts[sizes == size][:, None] + np.arange(size)]
         one, other = np.triu_indices(size, 1)
         keys.append((members[:, one] * len(total) + members[:, other]).reshape(-1))
+        rarity.append(np.full(len(keys[-1]), 1 / (size - 1)))
     if not keys:
         return []
-    pairs, shared = np.unique(np.concatenate(keys), return_counts=True)
+    pairs, index, shared = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
+    rare = np.bincount(index, np.concatenate(rarity))
     a, b = pairs // len(total), pairs % len(total)
     similarity = shared / (total[a] + total[b] - shared)
-    kept = (similarity >= _SIMILARITY) & (shared >= _LEAST)
+    kept = (similarity >= _SIMILARITY) & (shared >= _LEAST) & (rare >= 1 - 1e-9)
     columns = (a, b, similarity, shared.astype(float))
     return list(zip(*(column[kept].tolist() for column in columns), strict=True))

@@ -55,34 +55,25 @@ class Agreement:
         budget = _N_SCORES.get(predictor.tables.device.type, 1 << 28) // graph.n_entities
         n_facts, n_questions = max(_LEAST, budget // 4), max(_LEAST, budget // 4 // (1 + _BEST))
         true = graph.valid[_spread(len(graph.valid), n_facts)]
-        parts = [true]
-        weights = [np.full(len(true), len(graph.valid) / len(true))]
-        for number in range(len(SIDES)):
-            false, weight = _best_others(predictor, number, n_questions)
-            parts.append(false)
-            weights.append(weight)
-        facts = np.concatenate(parts)
+        lists = [_best_others(predictor, side, n_questions) for side in range(len(SIDES))]
+        facts = np.concatenate([true, *(false for false, _ in lists)])
         evidence = Evidence.of(predictor, facts)
-        often = np.log(np.bincount(graph.valid[:, 1], minlength=graph.n_relations) + 0.5)
-        x = np.concatenate(
-            [
-                np.clip(evidence.margin, LOWEST, 0),
-                np.log1p(evidence.others),
-                often[facts[:, 1], None],
-                np.ones((len(facts), 1)),
-            ],
-            1,
+        # Facts stand for those that were not chosen. A false one may be in the list of either side.
+        weight = np.repeat(
+            [len(graph.valid) / len(true), *(share for _, share in lists)],
+            [len(true), *(len(false) for false, _ in lists)],
         )
-        # A false fact may be in the list of either side.
-        n_lists = np.maximum(1, (evidence.others > 0).sum(1))
-        n_lists[: len(true)] = 1
         label = np.arange(len(facts)) < len(true)
-        found = logistic(x, label, np.concatenate(weights) / n_lists)
+        weight /= np.where(label, 1, (evidence.others > 0).sum(1).clip(min=1))
+        often = np.log(np.bincount(graph.valid[:, 1], minlength=graph.n_relations) + 0.5)
+        said = [np.clip(evidence.margin, LOWEST, 0), np.log1p(evidence.others)]
+        x = np.column_stack([*said, often[facts[:, 1]], np.ones(len(facts))])
+        found = logistic(x, label, weight)
         return cls(np.maximum(found[:2], 0), found[2:4], found[4] * often + found[5])
 
 
-def _best_others(predictor: Predictor, side: int, most: int) -> tuple[Triples, Numbers]:
-    """The best answers to questions of train that are in no split, and the weight of each."""
+def _best_others(predictor: Predictor, side: int, most: int) -> tuple[Triples, float]:
+    """The best answers to questions of train that are in no split, and how many each stands for."""
     graph, train = predictor.graph, predictor.known["train"]
     first = int(torch.searchsorted(train.keys, graph.n_relations * graph.n_entities))
     keys = (train.keys[:first], train.keys[first:])[side]
@@ -98,8 +89,7 @@ def _best_others(predictor: Predictor, side: int, most: int) -> tuple[Triples, N
         row, column = best.isfinite().nonzero().unbind(1)
         ends = entity[row], answer[row, column]
         parts.append(torch.stack([ends[side], relation[row], ends[1 - side]], 1))
-    facts = torch.cat(parts).cpu().numpy()
-    return facts, np.full(len(facts), len(keys) / len(chosen))
+    return torch.cat(parts).cpu().numpy(), len(keys) / len(chosen)
 
 
 def _spread(total: int, most: int) -> Triples:

@@ -185,7 +185,7 @@ class Completion:
         prior, kept = self._prior(queries), self._allowed(queries)
         if count < self.n:  # the first time
             highest = weight * self.reach(queries).clamp(LOWEST, 0)
-            highest += prior + self.tail_prior[number].amax(1)
+            highest += prior + self.tail_prior.amax(1)[number]
             kept &= highest >= needed
             self.skipped += len(ids) - int(kept.sum())
         ids, number, queries, prior = ids[kept], number[kept], queries[kept], prior[kept]
