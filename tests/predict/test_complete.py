@@ -174,7 +174,9 @@ def test_pending_facts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_valid_there_is_nothing_to_calibrate_with() -> None:
     predictor = make_predictor("complex", 1)
-    none = replace(predictor, known={"train": predictor.known["train"]}, stored=None)
+    graph = replace(predictor.graph, valid=predictor.graph.valid[:0])
+    train = {"train": predictor.known["train"]}
+    none = replace(predictor, graph=graph, known=train, fitted=None)
     with pytest.raises(DataError, match="without valid there are no calibrated probabilities"):
         search(none, 3)
 
