@@ -142,7 +142,6 @@ def test_questions_that_cannot_reach_the_probability_are_skipped() -> None:
     strict = search(predictor, 3, min_probability=float(every.found.probability[0]) - 1e-6)
     strict.run()
     assert 0 < strict.skipped < strict.total
-    assert strict.n_again < every.n_again  # most are asked once
     assert strict.found.triples.tolist() == every.found.triples[:1].tolist()
 
 

@@ -3,7 +3,8 @@
 Every question (head, relation, ?) is scored against all entities. The log-odds of a fact are a sum,
 see `allneg.predict.agreement`: what the questions (head, relation, ?) and (?, relation, tail) say,
 and what the known facts say. Once `top` facts are found, a fact needs the log-odds of the last of
-them. The other question adds at most 0. So these bounds skip work without changing the result:
+them. First, every question (?, relation, tail) gives the most that it can say for any head. So
+these bounds skip work without changing the result:
 
 - A question is not scored if none of its answers can be probable enough. By Jensen's inequality,
   the margin of an answer is at most its distance to the mean score, less log(n) for n candidates.
@@ -11,7 +12,7 @@ them. The other question adds at most 0. So these bounds skip work without chang
   twice the largest distance to the mean row.
 - First, only the few best answers to each question are looked at. The next best bounds the others:
   most questions are not asked a second time, when many facts are found and more is needed.
-- The other question is scored only for tails of facts that can be probable enough after the first.
+- The head's margin is computed only for facts that can be probable enough after the first question.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from allneg.errors import DataError, UsageError, extra
 from allneg.evaluation.calibration import Numbers
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
-from allneg.graph.queries import SIDES, Queries
+from allneg.graph.queries import Queries
 from allneg.predict.agreement import LOWEST, Agreement
 from allneg.predict.predictor import Predictor, check_finite
 from allneg.runs import files, plain
@@ -126,11 +127,12 @@ class Completion:
         self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
         # The highest log-odds that answers to each question can have which were not looked at.
         self.next = torch.full((self.total,), -torch.inf, device=self.device)
-        # What other answers to (?, relation, tail) say for its tail: (number of relations, N).
-        self.tail_prior = torch.stack(list(map(self._tail_prior, self.relations)))
-        # Of the queries (?, relation, tail); NaN until one is needed.
-        n_queries = len(self.relations) * self.n
-        self.head_logsumexp = torch.full((n_queries,), torch.nan, device=self.device)
+        # The most that the queries (?, relation, tail) can say for a tail, and their logsumexp, or
+        # NaN until it is needed: (number of relations, N).
+        self.tail_prior = torch.zeros(len(self.relations), self.n, device=self.device)
+        self.head_highest = torch.zeros_like(self.tail_prior)
+        self.head_logsumexp = torch.full_like(self.tail_prior, torch.nan)
+        self.is_ready = False
 
     @property
     def total(self) -> int:
@@ -158,6 +160,8 @@ class Completion:
 
         Whether the search is done. Nothing is pending afterwards.
         """
+        if not self.is_ready and not self._prepare(stopped_by):
+            return False
         while self.done < self.total and not stopped_by():
             stop = min(self.done + self.block, self.total)
             self._ask(torch.arange(self.done, stop, device=self.device), self.n_best)
@@ -216,11 +220,36 @@ class Completion:
         known = self.predictor.known["train"].counts(queries).float()
         return of_relation[queries.relation] + float(self.agreement.others[0]) * known.log1p()
 
-    def _tail_prior(self, relation: int) -> Tensor:
-        every = torch.arange(self.n, device=self.device)
-        queries = Queries.for_side("head", every, torch.full_like(every, relation), every)
-        known = self.predictor.known["train"].counts(queries).float()
-        return float(self.agreement.others[1]) * known.log1p()
+    @torch.no_grad()
+    def _prepare(self, stopped_by: Callable[[], int]) -> bool:
+        """Find the most that (?, relation, tail) can say for each tail; whether it was not stopped.
+
+        The best head is looked for only if all heads are asked about: it takes as long as they do.
+        """
+        weights, every = self.agreement, torch.arange(self.n, device=self.device)
+        for row, relation in enumerate(self.relations):
+            for tail in every.split(self.block):
+                if stopped_by():
+                    return False
+                queries = Queries.for_side("head", tail, torch.full_like(tail, relation), tail)
+                known = self.predictor.known["train"].counts(queries).float()
+                self.tail_prior[row, tail] = float(weights.others[1]) * known.log1p()
+                if self.heads is None:
+                    values, logsumexp = self._scores(queries)
+                    highest = (values.amax(1) - logsumexp).nan_to_num(LOWEST).clamp(LOWEST, 0)
+                    self.head_logsumexp[row, tail] = logsumexp
+                    self.head_highest[row, tail] = highest
+        self.tail_prior += float(weights.margin[1]) * self.head_highest
+        self.is_ready = True
+        return True
+
+    def _find_logsumexp(self, number: Tensor, tail: Tensor) -> None:
+        """That of the queries (?, relation, tail), for relations by their number."""
+        key = number * self.n + tail
+        for some in key[self.head_logsumexp[number, tail].isnan()].unique().split(self.block):
+            row, tails = some // self.n, some % self.n
+            queries = Queries.for_side("head", tails, self._relations[row], tails)
+            self.head_logsumexp[row, tails] = self._scores(queries)[1]
 
     def _allowed(self, queries: Queries) -> Tensor:
         """The questions whose head may be an answer itself: bool (B,)."""
@@ -247,20 +276,21 @@ class Completion:
 
     @torch.no_grad()
     def _agree(self, triples: Tensor, log_odds: Tensor) -> None:
-        """`log_odds` lacks what the head's question says."""
+        """`log_odds` has the highest margin of any head instead of this one's."""
         kept = log_odds >= self.needed - _SLACK  # more may be needed by now
         triples, log_odds = triples[kept], log_odds[kept]
-        number = torch.searchsorted(self._relations, triples[:, 1].contiguous())
-        key = number * self.n + triples[:, 2]
-        asked = key.unique()
-        for some in asked[self.head_logsumexp[asked].isnan()].split(self.block):
-            tail, relation = some % self.n, self._relations[some // self.n]
-            queries = Queries.for_side("head", tail, relation, tail)
-            self.head_logsumexp[some] = self._scores(queries)[1]
-        tail_score, head_score = (self.predictor.fact_scores(triples, side) for side in SIDES)
-        margin = (head_score - self.head_logsumexp[key]).clamp(LOWEST, 0)
-        log_odds = log_odds + float(self.agreement.margin[1]) * margin
-        columns = (log_odds, (tail_score + head_score) / 2)
+        number, tails = (
+            torch.searchsorted(self._relations, triples[:, 1].contiguous()),
+            triples[:, 2],
+        )
+        self._find_logsumexp(number, tails)
+        head_score = self.predictor.fact_scores(triples, "head")
+        margin = (head_score - self.head_logsumexp[number, tails]).clamp(LOWEST, 0)
+        less = self.head_highest[number, tails]
+        log_odds = log_odds + float(self.agreement.margin[1]) * (margin - less)
+        kept = log_odds >= self.needed
+        triples, log_odds, head_score = triples[kept], log_odds[kept], head_score[kept]
+        columns = (log_odds, (self.predictor.fact_scores(triples, "tail") + head_score) / 2)
         more = Found(triples.cpu().numpy(), *(c.cpu().double().numpy() for c in columns))
         self.found = self.found.best(self.top, more[more.log_odds >= self.needed])
 
