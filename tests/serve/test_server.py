@@ -208,7 +208,7 @@ def test_a_client_that_does_not_read_is_disconnected(service: Service) -> None:
     with service.connect() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         request = b"GET /static/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         cut = False
         held.settimeout(2)
         while not cut and time.monotonic() < end:
