@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,17 +158,14 @@ def warm_starts(reports: list[Report]) -> str:
     """One line per graph and model: seconds to the same validation MRR from both starts."""
     out = "\n| graph | model | machine | valid MRR | at random: seconds, epochs "
     out += "| `--from`: seconds, epochs | its best MRR |\n|---|---|---|---|---|---|---|\n"
-    for report in reports:
-        for row in report["rows"] if "extend" in report else ():
-            if row["way"] == "warm":
-                warm = "not reached"
-                if row["seconds"] is not None:
-                    warm = f"{row['seconds']:.3g}, {row['epochs']}"
-                out += (
-                    f"| {row['data']} | {row['model']} | {report['machine']} | {row['mrr']:.4f} | "
-                )
-                out += f"{row['retrain_seconds']:.3g}, {row['retrain_epochs']} | {warm} | "
-                out += f"{row['best_mrr']:.4f} |\n"
+    for report, row in _rows(reports, "extend"):
+        if row["way"] == "warm":
+            warm = "not reached"
+            if row["seconds"] is not None:
+                warm = f"{row['seconds']:.3g}, {row['epochs']}"
+            out += f"| {row['data']} | {row['model']} | {report['machine']} | {row['mrr']:.4f} | "
+            out += f"{row['retrain_seconds']:.3g}, {row['retrain_epochs']} | {warm} | "
+            out += f"{row['best_mrr']:.4f} |\n"
     return out + "\n"
 
 
@@ -196,23 +193,21 @@ def completions(reports: list[Report]) -> str:
     """One line per run: seconds, and the precision of the first facts beside the baseline's."""
     out = "\n| graph | model | machine | questions | seconds | complete | `--within seen` "
     out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|\n"
-    for report in reports:
-        for row in report["rows"] if "complete" in report else ():
-            ways = ("precision", "precision_seen", "frequency")
-            cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
-            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
-            out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
+    for report, row in _rows(reports, "complete"):
+        ways = ("precision", "precision_seen", "frequency")
+        cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
+        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
+        out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
     return out + "\n"
 
 
 def classifications(reports: list[Report]) -> str:
     """One line per run."""
     out = "\n| graph | model | facts | accuracy | F1 | AUC | ECE |\n|---|---|--:|--:|--:|--:|--:|\n"
-    for report in reports:
-        for row in report["rows"] if "classification" in report else ():
-            cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
-            out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
-            out += " | ".join(cells) + " |\n"
+    for _, row in _rows(reports, "classification"):
+        cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
+        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
+        out += " | ".join(cells) + " |\n"
     return out + "\n"
 
 
@@ -222,14 +217,13 @@ def audits(reports: list[Report]) -> str:
         "\n| graph | errors | planted | model | machine | seconds | audit | degree | frequency |\n"
     )
     out += "|---|---|--:|---|---|--:|--:|--:|--:|\n"
-    for report in reports:
-        for row in report["rows"] if "audit" in report else ():
-            ways = (row[way] for way in ("audit", "degree", "frequency"))
-            cells = [f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways]
-            model = f"{row['model']}, dim {row['dim']:,}, {row['epochs']} epochs"
-            out += f"| {row['data']} | {row['errors']} | {row['planted']:,} of {row['facts']:,} "
-            out += f"| {model} | {report['machine']} | {row['seconds']:.0f} "
-            out += f"| {' | '.join(cells)} |\n"
+    for report, row in _rows(reports, "audit"):
+        ways = (row[way] for way in ("audit", "degree", "frequency"))
+        cells = [f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways]
+        model = f"{row['model']}, dim {row['dim']:,}, {row['epochs']} epochs"
+        out += f"| {row['data']} | {row['errors']} | {row['planted']:,} of {row['facts']:,} "
+        out += f"| {model} | {report['machine']} | {row['seconds']:.0f} "
+        out += f"| {' | '.join(cells)} |\n"
     return out + "\n"
 
 
@@ -313,19 +307,18 @@ def tunings(reports: list[Report]) -> str:
     """One line per tuning; its first trial is the best."""
     out = "\n| graph | machine | minutes | trials | best trial | valid MRR | test MRR |\n"
     out += "|---|---|--:|--:|---|--:|--:|\n"
-    for report in reports:
-        for row in report["rows"] if "tune" in report else ():
-            best, note = row["trials"][0], f" ({row['note']})" if row["note"] else ""
-            settings = ", ".join(f"{k} {v}" for k, v in best["settings"].items())
-            out += f"| {row['graph']} | {report['machine']}{note} | {row['seconds'] / 60:.1f} "
-            out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} "
-            out += f"| {row['mrr']:.4f} |\n"
+    for report, row in _rows(reports, "tune"):
+        best, note = row["trials"][0], f" ({row['note']})" if row["note"] else ""
+        settings = ", ".join(f"{k} {v}" for k, v in best["settings"].items())
+        out += f"| {row['graph']} | {report['machine']}{note} | {row['seconds'] / 60:.1f} "
+        out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} "
+        out += f"| {row['mrr']:.4f} |\n"
     return out + "\n"
 
 
 def filters(reports: list[Report]) -> str:
     """One column per graph."""
-    rows = [row for report in reports if "filter" in report for row in report["rows"]]
+    rows = [row for _, row in _rows(reports, "filter")]
     out = "\n| `evaluation.filter` | " + " | ".join(row["graph"] for row in rows) + " |\n"
     out += "|---" + "|--:" * len(rows) + "|\n"
     out += '| `"seen"` | ' + " | ".join(f"{row['mrr']:.3f}" for row in rows) + " |\n"
@@ -337,6 +330,11 @@ def _default_cell(row: dict[str, Any]) -> str:
         return str(row["problem"])
     ratio = f", {row['ratio']:.2f}" if "ratio" in row else ""
     return f"{row['mrr']:.3f}{ratio}, {row['seconds']:,.0f} s"
+
+
+def _rows(reports: list[Report], name: str) -> Iterator[tuple[Report, dict[str, Any]]]:
+    """The rows of all reports of one benchmark, each with its report."""
+    return ((report, row) for report in reports if name in report for row in report["rows"])
 
 
 def _by_size(

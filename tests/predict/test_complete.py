@@ -17,8 +17,10 @@ from allneg.graph.queries import Queries
 from allneg.models import MODELS
 from allneg.predict import complete as module
 from allneg.predict.agreement import Agreement
-from allneg.predict.complete import Completion, Found, NewFact, _Reach, check_new_file, write_rows
+from allneg.predict.complete import Completion, Found, NewFact
+from allneg.predict.fact_files import check_new_file, write_rows
 from allneg.predict.predictor import Predictor
+from allneg.predict.reach import Reach
 from brute_force import KINDS, known_facts, make_predictor, margins, probabilities
 
 IDENTITY = "this run, these options"
@@ -122,7 +124,7 @@ def test_facts_within_a_set_have_both_ends_in_it(name: str, seed: int, kind: str
 def test_no_margin_is_above_the_bound(name: str, reciprocal: bool) -> None:
     for seed in range(5):
         predictor = make_predictor(name, seed, reciprocal)
-        reach, n = _Reach(predictor), predictor.graph.n_entities
+        reach, n = Reach(predictor), predictor.graph.n_entities
         known = known_facts(predictor.graph)
         for h in range(n):
             found = margins(predictor, "tail", h, 0)

@@ -22,7 +22,7 @@ import numpy as np
 from allneg.auditing.duplicates import Duplicate, duplicates
 from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
-from allneg.evaluation.calibration import Numbers
+from allneg.evaluation.calibration import Numbers, probability_of
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.read import read_graph
 from allneg.predict.agreement import LOWEST, logistic
@@ -119,7 +119,7 @@ class Judged:
             for i in order[self.fold[order] == k].tolist():
                 (h, r, t), (tail_rank, head_rank) = self.facts[i].tolist(), self.rank[i].tolist()
                 named = self.names.entities[h], self.names.relations[r], self.names.entities[t]
-                probability = float((1 + np.tanh(self.log_odds[i] / 2)) / 2)
+                probability = float(probability_of(self.log_odds[i]))
                 why = reasons(h, r, t, tail_rank, head_rank)
                 found[i] = SuspiciousFact(*named, probability, head_rank, tail_rank, *why)
         return [found[i] for i in order.tolist()]

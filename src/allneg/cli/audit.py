@@ -50,7 +50,7 @@ def audit_command(
     from allneg.auditing.audit import SuspiciousFact, audit
     from allneg.auditing.duplicates import Duplicate
     from allneg.cli.reports import training_progress
-    from allneg.predict.complete import check_new_file, write_rows
+    from allneg.predict.fact_files import check_new_file, write_rows
 
     other = out.with_name(f"{out.stem}-duplicates{out.suffix}")
     for path in (out, other):

@@ -57,7 +57,8 @@ def complete_command(
     """
     from allneg.cli.reports import note_if_unfinished, stop_signal
     from allneg.evaluation.within import Within
-    from allneg.predict.complete import Completion, NewFact, check_new_file, write_rows
+    from allneg.predict.complete import Completion, NewFact
+    from allneg.predict.fact_files import check_new_file, write_rows
     from allneg.predict.predictor import Predictor
     from allneg.runs import Run, checkpoint
 

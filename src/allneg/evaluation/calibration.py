@@ -200,6 +200,11 @@ def calibrate(model: Model, tables: Tables, graph: Graph) -> Calibration | None:
         return Calibration.fit(lambda queries: scores(model, tables, queries).float(), graph, known)
 
 
+def probability_of(log_odds: Numbers) -> Numbers:
+    """The logistic function, without overflow."""
+    return np.asarray((1 + np.tanh(log_odds / 2)) / 2)
+
+
 def log_odds(log_share: npt.ArrayLike) -> Numbers:
     clipped = np.clip(np.asarray(log_share, dtype=np.float64), -_EDGE, 0)
     share = np.minimum(np.exp(clipped), _MAX_SHARE)
@@ -282,7 +287,7 @@ def _platt(right: Numbers, total: Numbers, at: Numbers) -> Curve:
     aim = right * (n_right + 1) / (n_right + 2) + (total - right) / (n_wrong + 2)
     slope, offset = 0.0, float(np.log((n_right + 1) / (n_wrong + 1)))
     for _ in range(100):
-        rate = (1 + np.tanh((slope * at + offset) / 2)) / 2  # the logistic function
+        rate = probability_of(slope * at + offset)
         error, weight = aim - total * rate, total * rate * (1 - rate)
         grad = np.array([(error * at).sum(), error.sum()])
         cross = (weight * at).sum()

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from allneg.evaluation.calibration import Numbers
+from allneg.evaluation.calibration import Numbers, probability_of
 from allneg.graph.graph import Triples
 from allneg.graph.queries import SIDES, Queries
 
@@ -102,7 +102,7 @@ def logistic(x: Numbers, label: npt.NDArray[np.bool_], weight: Numbers) -> Numbe
     centre[:2] = 1.0  # without data, the sum of both margins
     found, ridge = centre.copy(), _RIDGE * np.eye(x.shape[1])
     for _ in range(100):
-        rate = (1 + np.tanh((x @ found) / 2)) / 2
+        rate = probability_of(x @ found)
         grad = x.T @ (weight * (label - rate)) - ridge @ (found - centre)
         hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + ridge
         step = np.linalg.solve(hessian, grad)

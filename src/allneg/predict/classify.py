@@ -18,7 +18,13 @@ import numpy.typing as npt
 import torch
 
 from allneg.errors import DataError, counted
-from allneg.evaluation.calibration import Curve, Numbers, log_odds, reliability_table
+from allneg.evaluation.calibration import (
+    Curve,
+    Numbers,
+    log_odds,
+    probability_of,
+    reliability_table,
+)
 from allneg.evaluation.ranks import PROTOCOLS, count_candidates
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
@@ -201,7 +207,7 @@ def agreed(predictor: Predictor, evidence: Evidence, relation: Triples) -> Numbe
     if (agreement := predictor.agreement) is None:
         return None
     log_odds = agreement(evidence.margin, evidence.others, relation)
-    return np.asarray((1 + np.tanh(log_odds / 2)) / 2)
+    return probability_of(log_odds)
 
 
 def typed_negatives(graph: Graph, facts: Triples, seed: int = 0, typed: bool = True) -> Triples:

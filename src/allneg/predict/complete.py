@@ -18,9 +18,8 @@ these bounds skip work without changing the result:
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, UsageError, extra
-from allneg.evaluation.calibration import Numbers
+from allneg.errors import DataError, UsageError
+from allneg.evaluation.calibration import Numbers, probability_of
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
 from allneg.graph.queries import Queries
 from allneg.predict.agreement import LOWEST, Agreement
 from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.reach import Reach
 from allneg.runs import files, plain
-from allneg.scoring.scores import query_vectors
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
 _MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
@@ -70,7 +69,7 @@ class Found:
 
     @property
     def probability(self) -> Numbers:
-        return np.asarray((1 + np.tanh(self.log_odds / 2)) / 2)
+        return probability_of(self.log_odds)
 
     def best(self, count: int, more: Found) -> Found:
         """The `count` best of these and more, best first; equal ones by their ids."""
@@ -120,7 +119,7 @@ class Completion:
         self.agreement: Agreement = predictor.agreement
         self.n, self.device = predictor.graph.n_entities, predictor.tables.device
         self.block = max(1, _BLOCK.get(self.device.type, 1 << 24) // self.n)  # questions
-        self.reach = _Reach(predictor)
+        self.reach = Reach(predictor)
         heads = torch.arange(self.n) if self.heads is None else self.heads
         self._heads = heads.to(self.device)
         self._relations = torch.tensor(self.relations, device=self.device)
@@ -332,74 +331,3 @@ class Completion:
 
 def _digest(identity: str) -> Triples:
     return np.frombuffer(hashlib.sha256(identity.encode()).digest(), dtype=np.int64).copy()
-
-
-class _Reach:
-    """An upper bound of the margins of all answers to a question."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.kernel = predictor, predictor.model.kernel
-        rows = predictor.tables.entities.detach()[: predictor.graph.n_entities]
-        mean = rows.mean(0, keepdim=True)
-        self.radius = torch.tensor(torch.inf)
-        if self.kernel.name == "dot":
-            self.radius = (rows - mean).norm(dim=1).max()
-        elif self.kernel.name in ("l1", "l2", "modulus"):
-            self.radius = -self.kernel.scores(mean, rows).min()
-
-    def __call__(self, queries: Queries) -> Tensor:
-        """(B,). Known answers of train are no candidates."""
-        n_all = self.predictor.graph.n_entities
-        n = n_all - self.predictor.known["train"].counts(queries)
-        if self.kernel.name == "dot":
-            query = query_vectors(self.predictor.model, self.predictor.tables, queries)
-            # The mean of the candidates is up to (n_all - n) · radius / n from that of all rows.
-            spread = query.norm(dim=1) * self.radius * n_all / n.clamp(min=1)
-        else:
-            spread = 2 * self.radius.to(n.device)
-        return torch.where(n > 0, spread * (1 + 1e-4) + _SLACK - n.clamp(min=1).log(), -torch.inf)
-
-
-def write_rows(path: Path, kind: type, rows: Iterable[Any]) -> None:
-    """Write instances of a data class to a .tsv, .jsonl or .parquet file, which appears complete.
-
-    Fields are strings or floats.
-    """
-    values = (dict(vars(row)) for row in rows)
-    if path.suffix == ".parquet":
-        files.write_parts(path, _parquet(kind, list(values)))
-    elif path.suffix == ".jsonl":
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in values)
-        files.write_parts(path, (line.encode() for line in lines))
-    else:
-        lines = ("\t".join(map(str, row.values())) + "\n" for row in values)
-        files.write_parts(path, (line.encode() for line in lines))
-
-
-def check_new_file(path: Path) -> None:
-    """Raise a `UsageError` if rows cannot be written to a file, or it exists."""
-    if path.suffix not in (".tsv", ".jsonl", ".parquet"):
-        raise UsageError(f"{path}: write a .tsv, .jsonl or .parquet file")
-    if path.suffix == ".parquet":
-        _pyarrow()
-    if path.exists():
-        raise UsageError(f"{path}: already exists; choose another --out")
-    if not path.parent.is_dir():
-        where = path.parent
-        raise UsageError(f"{where}: there is no such folder; make it, or choose another --out")
-
-
-def _pyarrow() -> Any:
-    with extra("tables", "Parquet"):
-        import pyarrow
-        import pyarrow.parquet
-    return pyarrow
-
-
-def _parquet(kind: type, rows: list[dict[str, Any]]) -> Iterator[bytes]:
-    pyarrow = _pyarrow()
-    text, number = pyarrow.string(), pyarrow.float64()
-    types = {column.name: text if column.type == "str" else number for column in fields(kind)}
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(types)), sink)
-    yield sink.getvalue().to_pybytes()
