@@ -5,6 +5,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,7 @@ from allneg.serve.server import ApiError
 _MOST_PRODUCTS = 1 << 35  # of numbers, per request: some seconds on two cores
 _MOST_SECONDS = 10.0  # a model that has learned little takes longer
 _PER_SCORE = 256  # products that take as long as all else that is done with a score
-_COLUMNS = (
-    "head", "relation", "tail", "probability", "head_rank", "tail_rank", "expected", "reason",
-)  # fmt: skip
+_COLUMNS = tuple(field.name for field in fields(schemas.SuspiciousFact))
 
 
 def missing(

@@ -44,9 +44,8 @@ class PartialTrainer(Trainer):
             for name, table in tables.named_parameters()
         }
         facts = parent.facts(graph)
-        self._items = torch.from_numpy(facts).to(
-            device
-        )  # of an epoch: triples, or distinct queries
+        # Of an epoch: triples, or distinct queries.
+        self._items = torch.from_numpy(facts).to(device)
         if recipe.loss.grouped:
             sizes = graph.n_entities, graph.n_relations
             some = KnownAnswers.of([graph.train[facts]], *sizes, device)
