@@ -120,9 +120,10 @@ class Data:
         adagrad(self.table, d_rows, self.squares, rate, 1e-10, self.copy)
 
 
-def errors(data: Data, log_sum: Tensor, mean: Tensor, d_rows: Tensor) -> dict[str, float]:
+def errors(data: Data, state: Tensor, mean: Tensor, d_rows: Tensor) -> dict[str, float]:
     """Relative errors of a few queries and rows against float64, and whether all are finite."""
-    query, rows, _ = data.operands
+    (query, rows, _), log_sum = data.operands, state[1]
+    log_total = torch.logaddexp(log_sum, state[0]).double()
     some, n = slice(0, 16), len(rows)
     scores = torch.cat([query[some].double() @ part.double().T for part in rows.split(1 << 18)], 1)
     scores.scatter_(1, data.target[some].unsqueeze(1), -torch.inf)
@@ -132,7 +133,7 @@ def errors(data: Data, log_sum: Tensor, mean: Tensor, d_rows: Tensor) -> dict[st
     true_mean = sum(part @ few.double() for part, few in parts)
     few = torch.cat([data.target[:8], torch.arange(n - 8, n, device=rows.device)])
     pairs = query.double() @ rows[few].double().T
-    pairs = (pairs - log_sum.double().unsqueeze(1)).exp_() * data.weight.double().unsqueeze(1)
+    pairs = (pairs - log_total.unsqueeze(1)).exp_() * data.weight.double().unsqueeze(1)
     pairs.masked_fill_(few == data.target.unsqueeze(1), 0.0)
     return {
         "log_sum_error": _distance(log_sum[some], true_sum),
@@ -219,17 +220,18 @@ def measure_size(
     first, attend_ms, attend_rows = fastest(
         attends, lambda tile: gpu.attend(*operands, tile), device, seconds, small
     )
-    log_sum, mean = gpu.attend(*operands, first)
+    state, mean = gpu.attend(*operands, first)
+    _, _, shift = gpu.query_gradients(*operands, mean, state[1], state, data.weight)
     second, gradients_ms, gradient_rows = fastest(
         gradients,
-        lambda tile: gpu.row_gradients(*operands, log_sum, data.weight, tile),
+        lambda tile: gpu.row_gradients(*operands, shift, tile),
         device,
         seconds,
         small,
     )
     poison(data)
-    d_rows = gpu.row_gradients(*operands, log_sum, data.weight, second)
-    checked = errors(data, log_sum, mean, d_rows)
+    d_rows = gpu.row_gradients(*operands, shift, second)
+    checked = errors(data, state, mean, d_rows)
     print("   ", checked, flush=True)
     del d_rows
     gpu.ATTEND[key], gpu.GRADIENTS[key] = first, second

@@ -17,7 +17,15 @@ from torch import Tensor
 from allneg.kernels import engines
 from allneg.kernels.attention import reference
 
-__all__ = ["MOST_WIDTH", "PARTIAL_ROWS", "Negatives", "attend", "bit_mask", "row_gradients"]
+__all__ = [
+    "MOST_WIDTH",
+    "PARTIAL_ROWS",
+    "Negatives",
+    "attend",
+    "bit_mask",
+    "query_gradients",
+    "row_gradients",
+]
 
 MOST_WIDTH = 256  # of a row: its sums stay in registers
 PARTIAL_ROWS = 1 << 18  # of partial means; a query has one for each range of rows
@@ -35,19 +43,40 @@ class Negatives:
 
 
 def attend(query: Tensor, rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
-    """log Σ exp of each query's scores, and the mean of the rows by their softmax: (B,), (B, W).
+    """Each query's answer score and log Σ exp of the others, and the mean of the other rows by
+    their softmax: (2, B), (B, W).
 
-    Operands are bfloat16 or float32, sums float32. A query without negatives has -inf and 0.
+    Operands are bfloat16 or float32, sums float32. An answer that is not among the rows has the
+    score -inf; a query without negatives has the sum -inf and the mean 0.
     """
     out: tuple[Tensor, Tensor] = _engine(query).attend(query, rows, negatives)
     return out
 
 
-def row_gradients(
-    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor
-) -> Tensor:
-    """Σ_b weight_b · exp(score_bn - log_sum_b) · q_b over negatives n: (N, W), 0 for padding."""
-    out: Tensor = _engine(query).row_gradients(query, rows, negatives, log_sum, weight)
+def query_gradients(
+    query: Tensor,
+    rows: Tensor,
+    negatives: Negatives,
+    mean: Tensor,
+    log_sum: Tensor,
+    state: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of Σ_b weight_b · loss_b of queries and answers' rows, (B, W) each; `shift`.
+
+    `mean` and `log_sum` (B,) are of these rows, `state` of all: other processes may hold some. An
+    answer that is not among the rows has the gradient 0. `row_gradients` needs `shift`.
+    """
+    engine = _engine(query)
+    out: tuple[Tensor, Tensor, Tensor] = engine.query_gradients(
+        query, rows, negatives, mean, log_sum, state.contiguous(), weight.contiguous()
+    )
+    return out
+
+
+def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
+    """Σ_b weight_b · share_bn · q_b over negatives n: (N, W), 0 for padding."""
+    out: Tensor = _engine(query).row_gradients(query, rows, negatives, shift)
     return out
 
 

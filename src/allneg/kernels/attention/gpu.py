@@ -8,13 +8,11 @@ program keeps a tile of rows and goes through all queries. Neither uses atomic a
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 import triton
 from torch import Tensor
 
@@ -24,6 +22,7 @@ from allneg.kernels.attention import programs_gpu
 if TYPE_CHECKING:
     from allneg.kernels.attention import Negatives
 
+_MOST_QUERIES = 128  # of a tile
 _INTERPRETED = bool(triton.knobs.runtime.interpret)
 
 
@@ -58,42 +57,50 @@ GRADIENTS = {
 def attend(
     query: Tensor, rows: Tensor, negatives: Negatives, tile: Tile | None = None
 ) -> tuple[Tensor, Tensor]:
-    b, width = query.shape
+    (b, width), count = query.shape, negatives.count
     tile = tile or ATTEND[_key(rows)]
-    tiles, blocks = triton.cdiv(b, tile.queries), triton.cdiv(negatives.count, tile.rows)
+    tiles, blocks = triton.cdiv(b, tile.queries), triton.cdiv(count, tile.rows)
     slots = _multiprocessors(rows.device) * tile.resident
     part, parts = _split(tiles, blocks, slots, max(1, attention.PARTIAL_ROWS // max(1, b)))
-    log_sums = torch.empty(parts, b, dtype=torch.float32, device=rows.device)
-    means = torch.empty(parts, b, width, dtype=torch.float32, device=rows.device)
-    log_sum, mean = torch.empty_like(log_sums[0]), torch.empty_like(means[0])
+    log_sums, state, means, mean = (
+        torch.empty(shape, dtype=torch.float32, device=rows.device)
+        for shape in ((parts, b), (2, b), (parts, b, width), (b, width))
+    )
     if b:
         programs_gpu.attend[(tiles, parts)](
-            query, rows, *_pointers(negatives), log_sums, means, b, negatives.count,
-            part * tile.rows, **_options(rows, negatives, tile),
+            query, rows, *_pointers(negatives), log_sums, means, b, count, part * tile.rows,
+            **_options(rows, negatives, tile),
         )  # fmt: skip
-        block = triton.next_power_of_2(width)
         programs_gpu.merge[(b,)](
-            log_sums, means, log_sum, mean, b, parts, W=width, BLOCK=block, num_warps=1
-        )
-    return log_sum, mean
+            query, rows, negatives.target, log_sums, means, state, mean, b, parts, count, W=width,
+            BLOCK=triton.next_power_of_2(width), PARTS=8, num_warps=4,
+        )  # fmt: skip
+    return state, mean
+
+
+def query_gradients(
+    query: Tensor, rows: Tensor, negatives: Negatives, mean: Tensor, log_sum: Tensor,
+    state: Tensor, weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    (b, width), d_query, d_answers = query.shape, torch.empty_like(mean), torch.empty_like(mean)
+    # A thread of `row_gradients` needs the targets and shifts of many queries: packed, they are
+    # half as many loads. Padding has no target and the weight 0.
+    packed = negatives.target.new_empty(triton.cdiv(b, _MOST_QUERIES) * _MOST_QUERIES)
+    if b:
+        programs_gpu.query_gradients[(len(packed),)](
+            query, rows, negatives.target, state, log_sum, mean, weight, d_query, d_answers,
+            packed, b, negatives.count, W=width, BLOCK=triton.next_power_of_2(width), num_warps=1,
+        )  # fmt: skip
+    return d_query, d_answers, packed
 
 
 def row_gradients(
-    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor,
-    tile: Tile | None = None,
-) -> Tensor:  # fmt: skip
+    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, tile: Tile | None = None
+) -> Tensor:
     (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    # weight · exp(score - log_sum) = 2 ** (score · log2 e - shift): exact enough for shares that
-    # are rounded to bfloat16. For float32, the difference of score and log_sum comes first.
-    log_weight = weight.log2()
-    shift = log_sum if rows.dtype is torch.float32 else log_sum * math.log2(math.e) - log_weight
-    # A thread needs the targets and shifts of many queries: packed, they are half as many loads.
-    packed = F.pad(shift, (0, -b % tile.queries), value=torch.inf).view(torch.int32)
-    target = F.pad(negatives.target, (0, -b % tile.queries), value=-1)
-    packed = (target << 32) | (packed.to(torch.int64) & 0xFFFFFFFF)
     programs_gpu.row_gradients[(triton.cdiv(n, tile.rows),)](
-        query, rows, *_pointers(negatives)[1:], packed, log_weight, out, b, n, negatives.count,
+        query, rows, *_pointers(negatives)[1:], shift, out, b, n, negatives.count,
         **_options(rows, negatives, tile),
     )  # fmt: skip
     return out

@@ -120,31 +120,76 @@ def attend(
         _store(base, sum2 * share, lane, left, W, W0 + W1, W2)
 
 
-@triton.jit(do_not_specialize=["b", "parts"])
-def merge(log_sums, means, log_sum, mean, b, parts, W: tl.constexpr, BLOCK: tl.constexpr):
-    """The means of a query's ranges, weighted by their sums; log_sums are to the base 2."""
+@triton.jit(do_not_specialize=["b", "parts", "count"])
+def merge(
+    query, rows, target, log_sums, means, state, mean, b, parts, count,
+    W: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A query's answer score, its log Σ exp, and the mean of its ranges, weighted by their sums.
+
+    log_sums are to the base 2.
+    """
     q = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
+    column, lane = tl.arange(0, BLOCK), tl.arange(0, PARTS)
     inside = column < W
     anchor, total = float("-inf"), 0.0
     result = tl.zeros([BLOCK], tl.float32)
-    for part in range(parts):
-        place = part * b.to(tl.int64) + q
-        of_part = tl.load(log_sums + place)
-        largest = tl.maximum(anchor, of_part)
+    for first in range(0, parts, PARTS):
+        exists, place = first + lane < parts, (first + lane) * b.to(tl.int64) + q
+        of_parts = tl.load(log_sums + place, mask=exists, other=float("-inf"))
+        largest = tl.maximum(anchor, tl.max(of_parts, 0))
         finite = tl.where(largest == float("-inf"), 0.0, largest)
-        fade, share = tl.exp2(anchor - finite), tl.exp2(of_part - finite)
-        values = tl.load(means + place * W + column, mask=inside, other=0.0)
-        result = result * fade + values * share
-        total = total * fade + share
+        fade, shares = tl.exp2(anchor - finite), tl.exp2(of_parts - finite)
+        both = exists[:, None] & inside[None, :]
+        values = tl.load(means + place[:, None] * W + column[None, :], mask=both, other=0.0)
+        result = result * fade + tl.sum(values * shares[:, None], 0)
+        total = total * fade + tl.sum(shares, 0)
         anchor = largest
-    tl.store(log_sum + q, (anchor + tl.log2(total)) * _LN2)
+    own = tl.load(target + q)
+    held = (own >= 0) & (own < count)
+    a = tl.load(query + q * W + column, mask=inside, other=0.0).to(tl.float32)
+    known = column < tl.where(held, W, 0)
+    e = tl.load(rows + own * W + column, mask=known, other=0.0).to(tl.float32)
+    tl.store(state + q, tl.where(held, tl.sum(a * e, 0), float("-inf")))
+    tl.store(state + b + q, (anchor + tl.log2(total)) * _LN2)
     tl.store(mean + q * W + column, result / tl.where(total > 0, total, 1.0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["b", "count"])
+def query_gradients(
+    query, rows, target, state, log_sum, mean, weight, d_query, d_answers, packed, b, count,
+    W: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a query and of its answer's row, and what `row_gradients` needs of both."""
+    q = tl.program_id(0).to(tl.int64)
+    exists, column = q < b, tl.arange(0, BLOCK)
+    inside = column < tl.where(exists, W, 0)
+    own = tl.load(target + q, mask=exists, other=-1)
+    held = (own >= 0) & (own < count)
+    answer = tl.load(state + q, mask=exists, other=float("-inf"))
+    others = tl.load(state + b + q, mask=exists, other=float("-inf"))
+    here = tl.load(log_sum + q, mask=exists, other=float("-inf"))
+    its_weight = tl.load(weight + q, mask=exists, other=0.0)
+    apart = tl.where(answer == others, 0.0, tl.abs(answer - others))
+    log_total = tl.maximum(answer, others) + tl.log(1.0 + tl.exp(-apart))
+    # weight · exp(score - log_total) = 2 ** (score · log2 e - shift).
+    shift = log_total * _LOG2E - tl.log2(its_weight)
+    shift = tl.where((its_weight > 0) & (log_total > float("-inf")), shift, float("inf"))
+    bits = shift.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    tl.store(packed + q, (own << 32) | bits)
+    share = its_weight * tl.where(here == float("-inf"), 0.0, tl.exp(here - log_total))
+    slope = tl.where(held, -its_weight / (1.0 + tl.exp(answer - others)), 0.0)
+    a = tl.load(query + q * W + column, mask=inside, other=0.0).to(tl.float32)
+    known = column < tl.where(held, W, 0)
+    e = tl.load(rows + own * W + column, mask=known, other=0.0).to(tl.float32)
+    means = tl.load(mean + q * W + column, mask=inside, other=0.0)
+    tl.store(d_query + q * W + column, share * means + slope * e, mask=inside)
+    tl.store(d_answers + q * W + column, slope * a, mask=inside)
 
 
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def row_gradients(
-    query, rows, offset, bits, packed, log_weight, out, b, n, count,
+    query, rows, offset, bits, packed, out, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -177,11 +222,7 @@ def row_gradients(
             scores += offsets[:, None]
         both = tl.load(packed + q)
         own, less = (both >> 32).to(tl.int32), both.to(tl.int32).to(tl.float32, bitcast=True)
-        if e0.dtype == tl.float32:
-            plus = tl.load(log_weight + q, mask=q < b, other=float("-inf"))
-            shares = tl.exp2((scores - less[None, :]) * _LOG2E + plus[None, :])
-        else:
-            shares = tl.exp2(scores * _LOG2E - less[None, :])
+        shares = tl.exp2(scores * _LOG2E - less[None, :])
         counts = row[:, None] != own[None, :]
         if BITS:
             hidden = _masked(bits, q[None, :], (q < b)[None, :], r0, lane[:, None], b, R)

@@ -15,17 +15,32 @@ if TYPE_CHECKING:
 
 def attend(query: Tensor, rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
     scores = _scores(query, rows, negatives)
-    log_sum = scores.logsumexp(1)
+    log_sum, (held, answer) = scores.logsumexp(1), _answers(rows, negatives)
     share = (scores - log_sum.clamp(min=torch.finfo(scores.dtype).min).unsqueeze(1)).exp_()
-    return log_sum, share @ fp32(rows)
+    score = torch.where(held, (fp32(query) * answer).sum(1), -torch.inf)
+    return torch.stack([score, log_sum]), share @ fp32(rows)
 
 
-def row_gradients(
-    query: Tensor, rows: Tensor, negatives: Negatives, log_sum: Tensor, weight: Tensor
-) -> Tensor:
-    scores = _scores(query, rows, negatives)
-    share = scores.sub_(log_sum.unsqueeze(1)).exp_().mul_(weight.unsqueeze(1))
+def query_gradients(
+    query: Tensor, rows: Tensor, negatives: Negatives, mean: Tensor, log_sum: Tensor,
+    state: Tensor, weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    log_total, (held, answer) = torch.logaddexp(state[1], state[0]), _answers(rows, negatives)
+    share = weight * torch.where(log_sum.isneginf(), 0.0, (log_sum - log_total).exp())
+    slope = torch.where(held, -weight * torch.sigmoid(state[1] - state[0]), 0.0).unsqueeze(1)
+    shift = torch.where(log_total.isneginf(), torch.inf, log_total - weight.log())
+    return share.unsqueeze(1) * mean + slope * answer, slope * fp32(query), shift
+
+
+def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
+    share = _scores(query, rows, negatives).sub_(shift.unsqueeze(1)).exp_()
     return share.T @ fp32(query)
+
+
+def _answers(rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+    """Which answers are among the rows, and theirs, any row for the others: (B,), (B, W)."""
+    held = (negatives.target >= 0) & (negatives.target < negatives.count)
+    return held, fp32(rows[torch.where(held, negatives.target, 0)])
 
 
 def _scores(query: Tensor, rows: Tensor, negatives: Negatives) -> Tensor:
