@@ -31,10 +31,11 @@ from torch import Tensor
 
 from allneg.hardware import prepare
 from allneg.kernels import dot
-from allneg.kernels.attention import Negatives, gpu
+from allneg.kernels.attention import Negatives, RowGradients, gpu
 from allneg.kernels.engines import using
 from allneg.kernels.fused import adagrad
 from allneg.recipe import Hardware, Loss
+from allneg.scoring import attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.losses import Softmax
 from allneg.scoring.negatives import Candidates
@@ -107,16 +108,25 @@ class Data:
         rows = self.table if self.copy is None else self.copy
         return self.query.to(rows.dtype), rows, Negatives(self.target, len(rows))
 
-    def step(self, by_attention: bool) -> None:
+    def step(self, way: str) -> None:
         """The loss, both gradients and the optimizer."""
-        (b, n), bf16 = (len(self.query), len(self.table)), self.copy is not None
-        loss = Softmax(Loss(), bf16)
-        _, _, d_rows = contrast(
-            dot, self.query, Candidates(self.table, self.target, n), loss, self.weight,
-            None if by_attention else block_rows(b, n, Loss().block),
-            bf16_copy=self.copy, by_attention=by_attention,
-        )  # fmt: skip
-        rate = torch.zeros((), device=d_rows.device)  # so that every step does the same
+        n, bf16 = len(self.table), self.copy is not None
+        candidates, loss = Candidates(self.table, self.target, n), Softmax(Loss(), bf16)
+        rate = torch.zeros((), device=self.table.device)  # so that every step does the same
+        if way == "fused":  # AdaGrad in the pass over the rows
+            deferred: list[RowGradients] = []
+            attention.contrast(
+                self.query, candidates, loss, self.weight, self.copy, defer=deferred.append
+            )
+            deferred[0].adagrad(self.table, self.squares, rate, 1e-10)
+            return
+        if way == "stored":
+            block = block_rows(len(self.query), n, Loss().block)
+            _, _, d_rows = contrast(
+                dot, self.query, candidates, loss, self.weight, block, self.copy
+            )
+        else:
+            _, _, d_rows = attention.contrast(self.query, candidates, loss, self.weight, self.copy)
         adagrad(self.table, d_rows, self.squares, rate, 1e-10, self.copy)
 
 
@@ -241,8 +251,8 @@ def measure_size(
         "gradients_tile": asdict(second), "attend": attend_rows, "row_gradients": gradient_rows,
         "floor_3_ms": 6e-9 * b * n * width / tflops, "floor_4_ms": 8e-9 * b * n * width / tflops,
     }  # fmt: skip
-    for name, by_attention in (("step", True), ("stored", False)):
-        step: Callable[[], object] = partial(data.step, by_attention)
+    for name in ("step", "stored", *["fused"][: precision == "bf16"]):
+        step: Callable[[], object] = partial(data.step, name)
         try:
             taken = measure(captured(step) if small else step, device, seconds)
             row |= {f"{name}_ms": taken.milliseconds, f"{name}_extra_mib": taken.extra_mib}
@@ -261,18 +271,19 @@ def measure_size(
 def table(rows: list[dict[str, Any]]) -> str:
     """One line per size; s/M is seconds per million queries."""
     lines = [
-        "B N W | attend ms, tile | row_gradients ms, tile | step ms, s/M | stored ms, s/M | "
+        "B N W | attend ms, tile | row_gradients ms, tile | step ms, s/M | "
+        "with AdaGrad in it | stored ms, s/M | "
         "floor 3, 4 products ms | AdaGrad ms | extra MiB | errors log_sum, mean, d_rows"
     ]
     for row in rows:
         tiles = (row["attend_tile"], row["gradients_tile"])
         first, second = ("/".join(str(int(v)) for v in tile.values()) for tile in tiles)
-        steps = (row["step_ms"], row["stored_ms"])
-        step, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in steps)
+        ways = (row["step_ms"], row.get("fused_ms", torch.nan), row["stored_ms"])
+        step, fused, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in ways)
         size = " ".join(str(row[name]) for name in ("b", "n", "width", "precision"))
         lines.append(
             f"{size} | {row['attend_ms']:.3f} {first} | "
-            f"{row['row_gradients_ms']:.3f} {second} | {step} | {stored} | "
+            f"{row['row_gradients_ms']:.3f} {second} | {step} | {fused} | {stored} | "
             f"{row['floor_3_ms']:.3f} {row['floor_4_ms']:.3f} | {row['adagrad_ms']:.3f} | "
             f"{row['step_extra_mib']:.0f} {row['stored_extra_mib']:.0f} | "
             f"{row['log_sum_error']:.1e} {row['mean_error']:.1e} {row['d_rows_error']:.1e}"

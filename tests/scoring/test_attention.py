@@ -13,6 +13,7 @@ from torch import Tensor
 from allneg.kernels import dot
 from allneg.kernels.engines import using
 from allneg.recipe import Loss as Settings
+from allneg.scoring import attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.losses import loss_class
 from allneg.scoring.negatives import Candidates
@@ -86,7 +87,7 @@ def test_attention_is_no_less_exact_than_stored_scores(case: str, bf16: bool, de
     if candidates.masked is not None:
         moved["masked"] = tuple(x.to(device) for x in candidates.masked)
     there = replace(candidates, **moved)
-    found = contrast(dot, query.to(device), there, loss, weight.to(device), by_attention=True)
+    found = attention.contrast(query.to(device), there, loss, weight.to(device))
     # The interpreter rounds to bfloat16 towards 0, and sums products in a plain loop.
     allowed = (2**-7 if bf16 else 1e-5) if device == "cpu" else (2**-9 if bf16 else 1e-6)
     names = ("losses", "d_query", "d_rows")
@@ -101,8 +102,8 @@ def test_attention_is_no_less_exact_than_stored_scores(case: str, bf16: bool, de
 def test_a_copy_replaces_the_rows() -> None:
     query, candidates, weight = operands("plain")
     loss = loss_class(Settings())(Settings(), bf16=True)
-    found = contrast(dot, query, candidates, loss, weight, by_attention=True)
+    found = attention.contrast(query, candidates, loss, weight)
     copy = candidates.rows.bfloat16()
     other = replace(candidates, rows=torch.full_like(candidates.rows, torch.nan))
-    again = contrast(dot, query, other, loss, weight, bf16_copy=copy, by_attention=True)
+    again = attention.contrast(query, other, loss, weight, bf16_copy=copy)
     assert all(torch.equal(*pair) for pair in zip(again, found, strict=True))

@@ -143,6 +143,16 @@ def test_attention_works_with_other_options(settings: list[str]) -> None:
     assert decide(*LARGE, *settings, n=100_000, device=CUDA).by_attention
 
 
+def test_adagrad_computes_gradients_of_rows_where_one_pass_has_them_all() -> None:
+    assert decide(*LARGE, n=100_000, device=CUDA).defers_rows
+    for setting in (
+        "training.micro_batch=500", "loss.grouped=true", "loss.label_smoothing=0.1",
+        "optimizer.name=adam", "training.batch_size=100",
+    ):  # fmt: skip
+        assert not decide(*LARGE, setting, n=100_000, device=CUDA).defers_rows
+    assert not decide(*LARGE, n=100_000, device=CUDA, mesh=Mesh(rows=2)).defers_rows
+
+
 def test_an_engine_other_than_triton_stores_scores() -> None:
     with using("reference"):
         assert not decide(*LARGE, n=100_000, device=CUDA).by_attention

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from allneg.kernels.attention import Negatives, attend, bit_mask, query_gradients, row_gradients
+from allneg.kernels.attention import (
+    Negatives,
+    RowGradients,
+    attend,
+    bit_mask,
+    query_gradients,
+    row_gradients,
+)
 from allneg.kernels.fused import scatter_add
-from allneg.scoring.distributed import Group
+from allneg.scoring.distributed import NO_GROUP, Group
 from allneg.scoring.losses import Loss, Softmax
 from allneg.scoring.negatives import Candidates
 
 
 def contrast(
     query: Tensor,
-    rows: Tensor,
     candidates: Candidates,
     loss: Loss,
     weight: Tensor,
-    rows_group: Group,
-    batch_group: Group,
+    bf16_copy: Tensor | None = None,
+    rows_group: Group = NO_GROUP,
+    batch_group: Group = NO_GROUP,
+    defer: Callable[[RowGradients], None] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As contrast.py's, for a softmax; `rows` are those of the candidates, or a copy of them."""
+    """As contrast.py's, for a softmax of dot products.
+
+    With `defer`, which takes them uncomputed, the gradients of rows are empty: for a single process
+    without label smoothing.
+    """
     assert isinstance(loss, Softmax)
-    rows = rows.to(query.dtype)
+    query = query.bfloat16() if loss.bf16 else query
+    rows = (candidates.rows if bf16_copy is None else bf16_copy).to(query.dtype)
     target, count = candidates.columns(0)
     bits = None
     if candidates.masked is not None:
@@ -40,8 +55,11 @@ def contrast(
     d_query, d_answers, shift = query_gradients(
         query, rows, negatives, mean, here[1], state[:2], weight
     )
-    d_rows = row_gradients(query, rows, negatives, shift)
     column = target.clamp(0, len(rows) - 1)  # of an answer elsewhere: its gradient is 0
+    if defer is not None:
+        defer(RowGradients(query, rows, negatives, shift, [(column, d_answers)]))
+        return loss.value(state), d_query, d_query[:0]
+    d_rows = row_gradients(query, rows, negatives, shift)
     if smoothing:
         # The score of every candidate has this gradient, too, and that of the answer one more.
         flat, more = -weight * smoothing / (state[3] + 1), weight * smoothing * held

@@ -2,8 +2,8 @@
 
 If all scores fit into one block, they are kept and turned into gradients in place. Otherwise,
 blocks of rows are compared twice: once for the loss and once for the gradients. The results are
-the same up to rounding, and the memory is that of one block. On a GPU, scoring/attention.py
-computes a large softmax without scores in memory.
+the same up to rounding, and the memory is that of one block. scoring/attention.py has the same
+function for a large softmax on a GPU, without scores in memory.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from allneg.kernels import Kernel
 from allneg.kernels.fused import mask_out, put
-from allneg.scoring import attention
 from allneg.scoring.distributed import NO_GROUP, Group, Pending
 from allneg.scoring.losses import Loss
 from allneg.scoring.negatives import Candidates
@@ -30,21 +29,18 @@ def contrast(
     bf16_copy: Tensor | None = None,
     rows_group: Group = NO_GROUP,
     batch_group: Group = NO_GROUP,
-    by_attention: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each query, and the gradients of their weighted sum: (B,), (B, W), like rows.
 
-    Queries (B, W) are compared with `block` rows at a time, with all at once, or `by_attention`,
-    which stores no scores. `bf16_copy` may replace the rows in products. Processes of `rows_group`
-    hold other rows, those of `batch_group` other queries: row gradients of a block are summed over
-    the latter while the next block is compared.
+    Queries (B, W) are compared with `block` rows at a time, or with all at once; `bf16_copy` may
+    replace the rows in products. Processes of `rows_group` hold other rows, those of
+    `batch_group` other queries: the row gradients of a block are summed over the latter while
+    the next block is compared.
     """
     n = candidates.rows.shape[-2]
     is_whole, size = block is None or block >= n, block or n
     query = query.bfloat16() if loss.bf16 else query
     source = candidates.rows if bf16_copy is None else bf16_copy
-    if by_attention:
-        return attention.contrast(query, source, candidates, loss, weight, rows_group, batch_group)
     states, kept = [], None
     for start, rows in _blocks(source, size, query):
         kept = None  # before the next block's scores are made

@@ -17,11 +17,11 @@ from allneg.recipe import Loss as LossSettings
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
-from allneg.scoring import Shard, Tables
+from allneg.scoring import Shard, Tables, attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.distillation import divergences, pruned
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
-from allneg.scoring.groups import contrast_groups
+from allneg.scoring.groups import Compare, contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
 from allneg.scoring.regularizers import Share, make_regularizer
@@ -56,6 +56,13 @@ class Trainer:
             self.tables.keep_bf16_copy()
         self.kernel = self.model.kernel.bind(device)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
+        self._contrast: Compare = partial(contrast, self.kernel, block=self.plan.block)
+        if self.plan.by_attention:
+            defer = self.tables.defer if self.plan.defers_rows else None
+            self._contrast = partial(attention.contrast, defer=defer)
+        batch_group = world.batch if self.plan.overlaps_sums else NO_GROUP
+        groups = {"rows_group": world.rows, "batch_group": batch_group}
+        self._contrast = partial(self._contrast, loss=self.loss, **groups)
         self.regularizer = make_regularizer(recipe.regularizer, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         self.known: KnownAnswers | None = None  # answers known in train
@@ -90,8 +97,9 @@ class Trainer:
         """
         sample = NegativeSample()
         if self.plan.draws_sample:
-            n = self.tables.shard.total
-            sample = draw_sample(self.recipe, self.model, queries, n, generator)
+            sample = draw_sample(
+                self.recipe, self.model, queries, self.tables.shard.total, generator
+            )
         if self.plan.keeps_bf16_copy:
             self.tables.refresh_bf16_copy()
         # The last batch of an epoch may be smaller than the one that was captured.
@@ -152,12 +160,8 @@ class Trainer:
         query = self._query(rows, queries, sample)
         known = self.known if settings.mask_known else None
         candidates = find_candidates(tables, queries, sample, known, settings)
-        compare = partial(
-            contrast, self.kernel, loss=self.loss, block=self.plan.block,
-            bf16_copy=tables.bf16_copy if candidates.ids is None else None,
-            rows_group=self.world.rows, by_attention=self.plan.by_attention,
-            batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
-        )  # fmt: skip
+        bf16_copy = tables.bf16_copy if candidates.ids is None else None
+        compare = partial(self._contrast, bf16_copy=bf16_copy)
         if settings.grouped:
             assert self.known is not None
             losses, d_query, d_candidates = contrast_groups(
@@ -234,21 +238,17 @@ class Trainer:
         return factor * losses
 
     def _scatter(
-        self,
-        tables: Tables,
-        rows: BatchRows,
-        queries: Queries,
-        candidates: Tensor | None,
+        self, tables: Tables, rows: BatchRows, queries: Queries, candidates: Tensor | None,
         d_candidates: Tensor,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add the gradients of gathered rows and candidates to those of the tables.
 
         `candidates` are the entities of their rows; None for the whole table.
         """
-        if candidates is None:
-            _accumulate(tables.entities, d_candidates)
-        else:
+        if candidates is not None:
             tables.scatter(candidates, d_candidates)
+        elif tables.deferred is None:
+            _accumulate(tables.entities, d_candidates)
         for ids, grad in ((queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)):
             if grad is not None:
                 if self.plan.overlaps_sums:

@@ -97,13 +97,29 @@ def query_gradients(
 def row_gradients(
     query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, tile: Tile | None = None
 ) -> Tensor:
-    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    programs_gpu.row_gradients[(triton.cdiv(n, tile.rows),)](
-        query, rows, *_pointers(negatives)[1:], shift, out, b, n, negatives.count,
-        **_options(rows, negatives, tile),
-    )  # fmt: skip
+    # Without AdaGrad, nothing reads its arguments.
+    _each_row(query, rows, negatives, shift, (out, shift, out, out, out, 0.0), len(rows), tile)
     return out
+
+
+def update_rows(
+    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, places: Tensor, more: Tensor,
+    table: Tensor, squares: Tensor, rate: Tensor, eps: float, tile: Tile | None = None,
+) -> None:  # fmt: skip
+    adagrad = (table, places, more, squares, rate, eps)
+    _each_row(query, rows, negatives, shift, adagrad, negatives.count, tile, UPDATE=True)
+
+
+def _each_row(
+    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, adagrad: tuple[Any, ...],
+    n: int, tile: Tile | None, UPDATE: bool = False,
+) -> None:  # fmt: skip
+    tile = tile or GRADIENTS[_key(rows)]
+    programs_gpu.row_gradients[(triton.cdiv(n, tile.rows),)](
+        query, rows, *_pointers(negatives)[1:], shift, *adagrad, len(query), n, negatives.count,
+        **_options(rows, negatives, tile), UPDATE=UPDATE,
+    )  # fmt: skip
 
 
 def _key(rows: Tensor) -> tuple[int, bool]:

@@ -187,13 +187,47 @@ def query_gradients(
     tl.store(d_answers + q * W + column, slope * a, mask=inside)
 
 
+@triton.jit
+def _update(
+    grad, place, more, table, squares, copy, rate, eps, lane, left,
+    W: tl.constexpr, FIRST: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """AdaGrad for a chunk of the rows' columns; `more` at `place` is added to the gradient."""
+    if CHUNK > 64:  # in halves, whose numbers fit into registers beside the sums
+        halves = tl.reshape(grad, [lane.shape[0], 2, CHUNK // 2])
+        start, end = tl.split(tl.permute(halves, [0, 2, 1]))
+        _update(
+            start, place, more, table, squares, copy, rate, eps, lane, left, W, FIRST, CHUNK // 2
+        )
+        _update(
+            end, place, more, table, squares, copy, rate, eps, lane, left, W, FIRST + CHUNK // 2,
+            CHUNK // 2,
+        )  # fmt: skip
+    else:
+        column = FIRST + tl.arange(0, CHUNK)
+        inside = (lane < left)[:, None] & (column < W)[None, :]
+        others = more + place[:, None] * W + column[None, :]
+        grad += tl.load(others, mask=inside & (place >= 0)[:, None], other=0.0)
+        offset = lane[:, None] * W + column[None, :]
+        total = tl.load(squares + offset, mask=inside, other=0.0) + grad * grad
+        step = rate * grad / (tl.sqrt(total) + eps)
+        new = tl.load(table + offset, mask=inside, other=0.0) - step
+        tl.store(squares + offset, total, mask=inside)
+        tl.store(table + offset, new, mask=inside)
+        tl.store(copy + offset, new.to(copy.dtype.element_ty), mask=inside)
+
+
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def row_gradients(
-    query, rows, offset, bits, packed, out, b, n, count,
+    query, rows, offset, bits, packed, out, places, more, squares, rate, eps, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, UPDATE: tl.constexpr,
 ):  # fmt: skip
+    """The gradients of a tile of rows, in `out`; or with UPDATE, the step of AdaGrad.
+
+    Then, `out` is the table, `rows` a copy of it, and both are updated.
+    """
     r0, lane, query_lane = tl.program_id(0) * R, tl.arange(0, R), tl.arange(0, Q)
     row, left = r0 + lane, count - r0
     base = rows + r0.to(tl.int64) * W
@@ -233,10 +267,20 @@ def row_gradients(
             sum1 = _dot(shares, a1, sum1, PRECISION)
         if W2:
             sum2 = _dot(shares, a2, sum2, PRECISION)
-    counts = (lane < left)[:, None]
-    base = out + r0.to(tl.int64) * W
-    _store(base, tl.where(counts, sum0, 0.0), lane, n - r0, W, 0, W0)
-    if W1:
-        _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
-    if W2:
-        _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)
+    first_number = r0.to(tl.int64) * W
+    base = out + first_number
+    if UPDATE:
+        place, speed = tl.load(places + row, mask=lane < left, other=-1), tl.load(rate)
+        state, copy = squares + first_number, rows + first_number
+        _update(sum0, place, more, base, state, copy, speed, eps, lane, left, W, 0, W0)
+        if W1:
+            _update(sum1, place, more, base, state, copy, speed, eps, lane, left, W, W0, W1)
+        if W2:
+            _update(sum2, place, more, base, state, copy, speed, eps, lane, left, W, W0 + W1, W2)
+    else:
+        counts = (lane < left)[:, None]
+        _store(base, tl.where(counts, sum0, 0.0), lane, n - r0, W, 0, W0)
+        if W1:
+            _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
+        if W2:
+            _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)
