@@ -14,7 +14,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -29,7 +29,6 @@ from torch import Generator, Tensor, nn
 from allneg.evaluation import evaluate
 from allneg.graph import Graph, read_graph
 from allneg.graph.graph import Vocabulary
-from allneg.graph.queries import batches
 from allneg.hardware import prepare
 from allneg.recipe import Hardware, Model, Optimizer, Recipe, Regularizer, Training
 from allneg.runs.checkpoint import State
@@ -65,7 +64,7 @@ class Loop(ABC):
 
 
 class Ours(Loop):
-    def __init__(self, task: Task, precision: str) -> None:
+    def __init__(self, task: Task, precision: str, settings: Iterable[str] = ()) -> None:
         hardware = replace(Hardware(), device=str(task.device), precision=precision)
         recipe = Recipe(
             model=Model(dim=task.dim),
@@ -73,21 +72,22 @@ class Ours(Loop):
             optimizer=Optimizer(learning_rate=task.rate),
             training=Training(batch_size=task.batch),
             hardware=hardware,
-        )
+        ).with_settings(settings)
         self.task, self.device = task, prepare(hardware)
         self.trainer = Trainer(recipe, task.graph, self.device)
         self.trainer.set_rate(State())
         self.train = torch.from_numpy(task.graph.train).to(self.device)
-        self.generator = Generator(self.device)
+        self.generator, self.epochs = Generator(self.device), 0
 
     def steps(self, count: int) -> int:
-        done, total = 0, torch.zeros((), device=self.device, dtype=torch.float64)
-        order = Generator(self.device).manual_seed(0)
-        for queries in islice(batches(self.train, self.task.batch, order), count):
+        total, done = torch.zeros(2, device=self.device, dtype=torch.float64)
+        order = Generator(self.device).manual_seed(self.epochs)
+        self.epochs += 1
+        for queries in islice(self.trainer.batches(self.train, order)[1], count):
             total += self.trainer.step(queries, self.generator)
-            done += len(queries)
+            done += len(queries) if queries.weight is None else queries.weight.sum()
         assert math.isfinite(total)
-        return done
+        return int(done)
 
     def rank(self) -> float:
         return evaluate(self.trainer.model, self.trainer.tables, self.task.graph, "test").mrr

@@ -30,24 +30,57 @@ def test_grouped_batches_hold_every_query_once_with_all_answers() -> None:
     triples = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (0, 1, 2), (0, 1, 2)])
     known = KnownAnswers.of([triples], n_entities=4, n_relations=2)
     found, sizes = [], []
-    for queries in known.batches(2, Generator().manual_seed(0)):
-        first, group = queries.distinct()
-        sizes.append(len(first))
-        columns = queries.side, queries.entity, queries.relation
-        for i, rows in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            found.append((rows, int(queries.answer[i])))
-            # Equal queries are in one run.
-            assert rows == tuple(int(column[first[group[i]]]) for column in columns)
+    n_batches, batches = known.batches(2, Generator().manual_seed(0))
+    for queries in batches:
+        sizes.append(len(queries))
+        single = queries.single()
+        columns = single.side, single.entity, single.relation
+        found += zip(
+            zip(*(column.tolist() for column in columns), strict=True),
+            single.answer.tolist(),
+            strict=True,
+        )
+        assert queries[1:].single().answer.equal(queries.answer[queries.group == 1])
     assert sizes == [2, 2, 2]
+    assert n_batches == 3
     tails = {((0, h, r), t) for h, r, t in triples.tolist()}
     heads = {((1, t, r), h) for h, r, t in triples.tolist()}
     assert sorted(found) == sorted(tails | heads)
     orders = [
-        torch.cat([queries.answer for queries in known.batches(2, Generator().manual_seed(seed))])
+        torch.cat(
+            [queries.answer for queries in known.batches(2, Generator().manual_seed(seed))[1]]
+        )
         for seed in (0, 0, 1)
     ]
     assert orders[0].equal(orders[1])
     assert not orders[0].equal(orders[2])
+
+
+def test_a_query_with_very_many_answers_is_asked_several_times() -> None:
+    triples = np.array([(0, 0, tail) for tail in range(1, 301)])
+    known = KnownAnswers.of([triples], n_entities=301, n_relations=1)
+    n_batches, batches = known.batches(1, Generator().manual_seed(0))
+    tails = [queries for queries in batches if queries.side == 0]
+    assert n_batches == 303
+    assert sorted(len(queries.answer) for queries in tails) == [44, 128, 128]
+    assert torch.cat([queries.answer for queries in tails]).sort()[0].tolist() == list(
+        range(1, 301)
+    )
+
+
+def test_padding_has_no_weight_and_few_sizes() -> None:
+    sizes = set()
+    for n in range(1, 2000):
+        group = torch.arange(n) // 3
+        one = torch.zeros(int(group[-1]) + 1, dtype=torch.int64)
+        queries = Queries(one, one, one, torch.arange(n), torch.ones(n), group)
+        padded = queries.padded()
+        assert padded.answer[:n].equal(queries.answer)
+        assert padded.weight.sum() == n
+        assert (padded.group.diff() >= 0).all()
+        assert len(padded.answer) < n + max(16, n / 8)
+        sizes.add(len(padded.answer))
+    assert len(sizes) < 70
 
 
 def test_a_tail_query_has_the_head_and_a_head_query_the_tail() -> None:

@@ -69,17 +69,20 @@ def test_the_gradients_of_a_complex_product_are_autograds(rows, width, conjugate
 @pytest.mark.parametrize("axes", [1, 2, 4])
 @pytest.mark.parametrize("power", [2, 3, 4])
 @pytest.mark.parametrize("add", [True, False])
-def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power, add):
+@pytest.mark.parametrize("own", [True, False], ids=["weight per row", "one weight"])
+def test_powers_and_their_gradients_are_autograds(engine, device, rows, dim, axes, power, add, own):
     x = torch.randn(rows, axes, dim)
     x[0, :, 0] = 0.0  # the gradient at 0 is 0
-    weight, before = -0.7, torch.randn(rows, axes, dim)
+    weight = torch.randn(rows) if own else torch.tensor(-0.7)
+    before = torch.randn(rows, axes, dim)
     exact = x.double().requires_grad_()
     # A tiny number keeps autograd's gradient of the root finite at 0.
     moduli = exact.square().sum(1).add(1e-30).sqrt()
     truth = (moduli**power).sum(1)
-    (d_x,) = torch.autograd.grad(weight * truth.sum(), exact)
+    (d_x,) = torch.autograd.grad((weight * truth).sum(), exact)
     grad, found = before.clone().to(device), torch.ones(rows, device=device)
-    engine.power_gradients(x.to(device), grad, power, weight, found, add)
+    factor = weight.to(device) if own else weight.item()
+    engine.power_gradients(x.to(device), grad, power, factor, found, add)
     before *= add
     close(found, 1 + weight * truth.detach().float())
     close(grad, (before + d_x).float())
@@ -110,6 +113,25 @@ def test_a_transpose_is_contiguous(engine, device, shape):
     found = engine.transposed(x.to(device))
     assert found.is_contiguous()
     assert found.cpu().equal(x.T)
+
+
+@engines
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_at_pairs_are_read_and_subtracted(engine, device, dtype):
+    scores = torch.randn(3, 700).to(dtype)
+    query = torch.arange(3).repeat_interleave(100)
+    column = torch.cat([torch.randperm(702)[:100] - 1 for _ in range(3)])  # two are outside
+    values, inside = torch.rand(300), (column >= 0) & (column < 700)
+    query[-4:], column[-4:], values[-4:] = query[0], column[0], 0.0  # padding
+    there, pairs = scores.clone().to(device), (query.to(device), column.to(device))
+    inside[-4:] = inside[0]
+    truth = torch.where(inside, scores[query, column.clamp(0, 699)].float(), 0.0)
+    assert engine.values_at(there, *pairs).cpu().equal(truth)
+    engine.subtract_at(there, *pairs, values.to(device))
+    after = scores.float()
+    after[query[:-4][inside[:-4]], column[:-4][inside[:-4]]] -= values[:-4][inside[:-4]]
+    tolerance = 2**-7 if dtype is torch.bfloat16 else 1e-6
+    torch.testing.assert_close(there.float().cpu(), after, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("count", [300, 299, 171])

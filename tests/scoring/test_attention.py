@@ -16,7 +16,7 @@ from allneg.recipe import Loss as Settings
 from allneg.scoring import attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.losses import loss_class
-from allneg.scoring.negatives import Candidates
+from allneg.scoring.negatives import Answers, Candidates
 from interpreter import DEVICE, GPU, interpreted, needs_triton
 
 B, N, W, COUNT = 5, 130, 24, 121
@@ -48,7 +48,10 @@ def operands(case: str) -> tuple[Tensor, Candidates, Tensor]:
     target = torch.tensor([0, 63, 64, 120, 7])
     candidates = Candidates(rows, target, COUNT)
     if case == "grouped":
-        candidates = replace(candidates, target=torch.full((B,), -1))
+        column = torch.tensor([3, 120, 64, -1, 7, 9, 0, 5])  # another process has one of them
+        of_query = torch.tensor([0, 0, 1, 1, 2, 3, 4, 4])
+        answers = Answers(of_query, column, torch.rand(8, generator=generator))
+        candidates = replace(candidates, target=torch.full((B,), -1), answers=answers)
     if case == "masked":
         pairs = (torch.rand(B, COUNT, generator=generator) < 0.3).nonzero(as_tuple=True)
         candidates = replace(candidates, masked=(pairs[0], pairs[1]))
@@ -79,11 +82,16 @@ def test_attention_is_no_less_exact_than_stored_scores(case: str, bf16: bool, de
         candidates = replace(candidates, rows=rows)
     kind = loss_class(settings)
     exact = replace(candidates, rows=candidates.rows.double())
+    if exact.answers is not None:
+        of_scores = exact.answers.weight.double()
+        exact = replace(exact, answers=replace(exact.answers, weight=of_scores))
     truth = contrast(dot, query.double(), exact, kind(settings), weight.double())
     loss = kind(settings, bf16)
     with using("reference"):
         plain = contrast(dot, query, candidates, loss, weight)
     moved = {name: x.to(device) for name, x in vars(candidates).items() if isinstance(x, Tensor)}
+    if candidates.answers is not None:
+        moved["answers"] = Answers(*(x.to(device) for x in vars(candidates.answers).values()))
     if candidates.masked is not None:
         moved["masked"] = tuple(x.to(device) for x in candidates.masked)
     there = replace(candidates, **moved)

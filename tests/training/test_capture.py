@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from allneg.graph import read_graph
 from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
 from allneg.runs import make_model
-from allneg.scoring.negatives import draw_sample
+from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import optimizer_tensors
 from allneg.training.trainer import Trainer
@@ -103,12 +104,72 @@ def test_captured_steps_have_the_values_and_gradients_of_plain_ones(settings: li
     torch.testing.assert_close(*sums, rtol=1e-2, atol=1e-6)
 
 
+GROUPED = ["loss.grouped=true", "model.dim=8", "model.scale=0.5", "training.batch_size=40"]
+GROUPED_FORMS: list[list[str]] = [
+    [],
+    ["loss.name=logistic"],
+    ["loss.class_weights=true", "regularizer.name=dura"],
+    ["model.name=rotate"],
+]
+
+
+@pytest.mark.parametrize("settings", GROUPED_FORMS)
+def test_the_shapes_of_a_grouped_step_depend_on_the_number_of_answers(settings: list[str]) -> None:
+    recipe, graph = Recipe().with_settings([*GROUPED, *settings]), read_graph("countries")
+    trainer, generator = Trainer(recipe, graph, CPU), torch.Generator().manual_seed(0)
+    assert is_captured(recipe, CUDA)
+    seen: dict[int, set[tuple[Any, ...]]] = {}
+    for queries in trainer.batches(torch.from_numpy(graph.train), generator)[1]:
+        shapes = Shapes()
+        with shapes:
+            trainer.gradients(queries.padded(), NegativeSample())
+        assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & shapes.names
+        if len(queries) == 40:
+            seen.setdefault(len(queries.padded().answer), set()).add(tuple(shapes.shapes))
+    assert len(seen) > 1
+    assert all(len(shapes) == 1 for shapes in seen.values())
+
+
+def test_padding_changes_no_gradient() -> None:
+    recipe, graph = Recipe().with_settings(GROUPED), read_graph("countries")
+    trainer, generator = Trainer(recipe, graph, CPU), torch.Generator().manual_seed(0)
+    queries = next(trainer.batches(torch.from_numpy(graph.train), generator)[1])
+    found = []
+    for some in (queries, queries.padded()):
+        value = trainer.gradients(some, NegativeSample())
+        found.append([value, *(table.grad for table in trainer.tables.parameters())])
+    assert len(queries.padded().answer) > len(queries.answer)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("settings", GROUPED_FORMS)
+def test_captured_grouped_steps_have_the_values_and_gradients_of_plain_ones(
+    settings: list[str], precision: str
+) -> None:
+    tiny = ["optimizer.learning_rate=1e-9", f"hardware.precision={precision}"]
+    recipe, graph = Recipe().with_settings([*GROUPED, *tiny, *settings]), read_graph("countries")
+    values, sums = [], []
+    for captured in (True, False):
+        trainer, generator = Trainer(recipe, graph, CUDA), torch.Generator(CUDA).manual_seed(0)
+        batches = trainer.batches(torch.from_numpy(graph.train).to(CUDA), generator)[1]
+        take = trainer.step if captured else trainer._step
+        none = generator if captured else NegativeSample()
+        values.append([float(take(queries, none)) for queries in islice(batches, 40)])
+        sums.append(optimizer_tensors(trainer.optimizer, trainer.tables))
+        if captured:
+            assert trainer._captured is not None
+            assert len(trainer._captured._graphs) > 1
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
+    torch.testing.assert_close(*sums, rtol=1e-2, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "setting",
     [
         "training.micro_batch=10",
         "loss.mask_known=true",
-        "loss.grouped=true",
         "loss.distillation=1",
         "hardware.deterministic=true",
         "optimizer.name=sgd",

@@ -146,8 +146,8 @@ def test_attention_works_with_other_options(settings: list[str]) -> None:
 def test_adagrad_computes_gradients_of_rows_where_one_pass_has_them_all() -> None:
     assert decide(*LARGE, n=100_000, device=CUDA).defers_rows
     for setting in (
-        "training.micro_batch=500", "loss.grouped=true", "loss.label_smoothing=0.1",
-        "optimizer.name=adam", "training.batch_size=100",
+        "training.micro_batch=500", "loss.label_smoothing=0.1", "optimizer.name=adam",
+        "training.batch_size=100",
     ):  # fmt: skip
         assert not decide(*LARGE, setting, n=100_000, device=CUDA).defers_rows
     assert not decide(*LARGE, n=100_000, device=CUDA, mesh=Mesh(rows=2)).defers_rows

@@ -51,7 +51,7 @@ def after_steps(recipe: Recipe, graph: Graph, device: torch.device) -> Trainer:
     trainer.set_rate(State())
     train = torch.from_numpy(graph.train).to(device)
     for epoch in range(2):
-        for queries in batches(train, 8, Generator(device).manual_seed(epoch)):
+        for queries in trainer.batches(train, Generator(device).manual_seed(epoch))[1]:
             trainer.step(queries, Generator(device).manual_seed(2))
     return trainer
 

@@ -7,6 +7,7 @@ from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.types import Device
 
@@ -15,6 +16,7 @@ from allneg.graph.graph import Triples
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
 _GATHERED = 1 << 17  # queries gathered at once
+_MOST_ANSWERS = 128  # of a query in a batch; one with more is asked several times
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class Queries:
     side: Tensor  # int64 (B,): the side of the answer, 0 for tails, 1 for heads, as in SIDES
     entity: Tensor  # int64 (B,): the known entity
     relation: Tensor  # int64 (B,)
-    answer: Tensor  # int64 (B,)
-    weight: Tensor | None = None  # float32 (B,): of their triples, if these have weights
+    answer: Tensor  # int64 (B,), or (A,) with `group`
+    weight: Tensor | None = None  # float32, like `answer`: of their triples; 0 for padding
+    group: Tensor | None = None  # int64 (A,), ascending: the query of each answer, if grouped
 
     @classmethod
     def for_side(cls, side: Side, entity: Tensor, relation: Tensor, answer: Tensor) -> Self:
@@ -43,15 +46,48 @@ class Queries:
         return len(self.entity)
 
     def __getitem__(self, part: slice | Tensor) -> Self:
-        columns = (self.side, self.entity, self.relation, self.answer, self.weight)
-        return type(self)(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
+        answers = self.answers_of(part)
+        side, entity, relation = self.side[part], self.entity[part], self.relation[part]
+        weight = None if self.weight is None else self.weight[answers]
+        group = None
+        if self.group is not None:
+            assert isinstance(part, slice)
+            group = self.group[answers] - (part.start or 0)
+        return type(self)(side, entity, relation, self.answer[answers], weight, group)
 
-    def distinct(self) -> tuple[Tensor, Tensor]:
-        """Where each run of equal queries begins, (G,), and the run of each query, (B,)."""
-        columns = torch.stack([self.side, self.entity, self.relation])
-        is_first = torch.ones_like(self.entity, dtype=torch.bool)
-        is_first[1:] = (columns[:, 1:] != columns[:, :-1]).any(0)
-        return is_first.nonzero().squeeze(1), is_first.cumsum(0) - 1
+    def answers_of(self, part: slice | Tensor) -> slice | Tensor:
+        """Where the answers of some queries are."""
+        if self.group is None:
+            return part
+        assert isinstance(part, slice)
+        bounds = self.group.new_tensor(part.indices(len(self))[:2])
+        start, stop = torch.searchsorted(self.group, bounds).tolist()
+        return slice(start, stop)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum over each query's answers: (A,) -> (B,)."""
+        if self.group is None:
+            return values
+        return values.new_zeros(len(self)).index_add_(0, self.group, values)
+
+    def single(self) -> Self:
+        """One query for each answer."""
+        if self.group is None:
+            return self
+        side, entity, relation = (x[self.group] for x in (self.side, self.entity, self.relation))
+        return type(self)(side, entity, relation, self.answer, self.weight)
+
+    def padded(self) -> Self:
+        """The same with answers of weight 0 at the end, so that few numbers of answers occur."""
+        assert self.group is not None
+        assert self.weight is not None
+        more = -len(self.answer) % max(16, (1 << len(self.answer).bit_length()) >> 4)
+        return replace(
+            self,
+            answer=F.pad(self.answer, (0, more)),
+            weight=F.pad(self.weight, (0, more)),
+            group=F.pad(self.group, (0, more), value=len(self) - 1),
+        )
 
     def other_side(self) -> Self:
         """The queries for the other side of the same triples."""
@@ -116,23 +152,42 @@ class KnownAnswers:
         return self._pairs(*self._spans(queries))
 
     def batches(
-        self, size: int, generator: Generator, some: Tensor | None = None
-    ) -> Iterator[Queries]:
-        """Every distinct query once with all of its answers: `size` of them at a time.
+        self, size: int, generator: Generator, some: Tensor | None = None, padded: bool = False
+    ) -> tuple[int, Iterator[Queries]]:
+        """As `Trainer.batches`: every distinct query with all of its answers, `size` at a time.
 
-        A query is repeated for each answer, without other queries between. `some` are the indices
-        of the keys to take, if not all.
+        A query with very many answers is asked several times, with some of them each. `some` are
+        the indices of the keys to take, if not all. With `padded`, few numbers of answers occur.
         """
-        n, device = len(self.keys if some is None else some), self.keys.device
-        order = torch.randperm(n, generator=generator, device=device)
-        order = order if some is None else some[order]
-        for part in order.split(size):
-            first = self.starts[part]
-            query, answer = self._pairs(first, self.starts[part + 1] - first)
-            key = self.keys[part][query]
-            relation, entity = key // self.n_entities, key % self.n_entities
-            side = relation // self.n_relations
-            yield Queries(side, entity, relation % self.n_relations, answer)
+        device = self.keys.device
+        key = torch.arange(len(self.keys), device=device) if some is None else some
+        times = (self.starts[key + 1] - self.starts[key] - 1) // _MOST_ANSWERS + 1
+        turn = torch.arange(int(times.sum()), device=device)
+        turn -= (times.cumsum(0) - times).repeat_interleave(times)
+        key = key.repeat_interleave(times)
+        order = torch.randperm(len(key), generator=generator, device=device)
+        key, turn = key[order], turn[order]
+        first = self.starts[key] + turn * _MOST_ANSWERS
+        count = (self.starts[key + 1] - first).clamp(max=_MOST_ANSWERS)
+        return -(-len(key) // size), self._batches(size, key, first, count, padded)
+
+    def _batches(
+        self, size: int, key: Tensor, first: Tensor, count: Tensor, padded: bool
+    ) -> Iterator[Queries]:
+        many = size * max(1, _GATHERED // size)
+        for spans in zip(*(column.split(many) for column in (key, first, count)), strict=True):
+            keys = self.keys[spans[0]]
+            relation, entity = keys // self.n_entities, keys % self.n_entities
+            side, relation = relation // self.n_relations, relation % self.n_relations
+            query, answer = self._pairs(*spans[1:])
+            weight = torch.ones(len(answer), device=answer.device)
+            counts = F.pad(spans[2], (0, -len(keys) % size)).view(-1, size)
+            sizes = counts.sum(1).tolist()  # waits for the device, once for many batches
+            columns = (column.split(size) for column in (side, entity, relation))
+            pairs = (column.split(sizes) for column in (answer, weight, query))
+            for i, (*parts, group) in enumerate(zip(*columns, *pairs, strict=True)):
+                queries = replace(Queries(*parts), group=group - i * size)
+                yield queries.padded() if padded else queries
 
     def _pairs(self, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         """The answers in some spans, each with the number of its span."""

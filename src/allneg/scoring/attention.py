@@ -17,8 +17,9 @@ from allneg.kernels.attention import (
 )
 from allneg.kernels.fused import scatter_add
 from allneg.scoring.distributed import NO_GROUP, Group
+from allneg.scoring.groups import answers_part
 from allneg.scoring.losses import Loss, Softmax
-from allneg.scoring.negatives import Candidates
+from allneg.scoring.negatives import Answers, Candidates
 
 
 def contrast(
@@ -55,10 +56,15 @@ def contrast(
     d_query, d_answers, shift = query_gradients(
         query, rows, negatives, mean, here[1], state[:2], weight
     )
+    losses = loss.value(state)
     column = target.clamp(0, len(rows) - 1)  # of an answer elsewhere: its gradient is 0
+    if candidates.answers is not None:
+        answers = candidates.answers
+        column, scores, d_answers = _grouped_answers(answers, query, rows, count, d_query)
+        losses -= answers_part(loss, answers, [scores], weight, rows_group)
     if defer is not None:
         defer(RowGradients(query, rows, negatives, shift, [(column, d_answers)]))
-        return loss.value(state), d_query, d_query[:0]
+        return losses, d_query, d_query[:0]
     d_rows = row_gradients(query, rows, negatives, shift)
     if smoothing:
         # The score of every candidate has this gradient, too, and that of the answer one more.
@@ -70,4 +76,19 @@ def contrast(
     sums = [rows_group.start_sum(d_query), batch_group.start_sum(d_rows)]
     for pending in sums:
         pending.wait()
-    return loss.value(state), d_query, d_rows
+    return losses, d_query, d_rows
+
+
+def _grouped_answers(
+    answers: Answers, query: Tensor, rows: Tensor, count: int, d_query: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of the answers of grouped queries, their scores and gradients: (A,), (A,), (A, W).
+
+    Adds the gradients of the queries to `d_query`.
+    """
+    held = (answers.column >= 0) & (answers.column < count)
+    column, slope = torch.where(held, answers.column, 0), torch.where(held, -answers.weight, 0.0)
+    vectors, own = query[answers.query].to(d_query.dtype), rows[column].to(d_query.dtype)
+    d_query.index_add_(0, answers.query, slope.unsqueeze(1) * own)
+    scores = torch.where(held, (vectors * own).sum(1), 0.0)
+    return column, scores, slope.unsqueeze(1) * vectors

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from allneg.kernels import Kernel
-from allneg.kernels.fused import mask_out, put
+from allneg.kernels.fused import mask_out, put, subtract_at, values_at
 from allneg.scoring.distributed import NO_GROUP, Group, Pending
+from allneg.scoring.groups import answers_part
 from allneg.scoring.losses import Loss
 from allneg.scoring.negatives import Candidates
 from allneg.scoring.streaming import GradientBlocks, stream
@@ -41,10 +42,12 @@ def contrast(
     is_whole, size = block is None or block >= n, block or n
     query = query.bfloat16() if loss.bf16 else query
     source = candidates.rows if bf16_copy is None else bf16_copy
-    states, kept = [], None
+    states, of_answers, kept, answers = [], [], None, candidates.answers
     for start, rows in _blocks(source, size, query):
         kept = None  # before the next block's scores are made
         kept = _scores(kernel, query, rows, candidates, start)
+        if answers is not None:
+            of_answers.append(values_at(kept[0], answers.query, answers.column - start))
         states.append(loss.scan(kept[0], *candidates.columns(start)))
     state = states[0] if is_whole else loss.merge(torch.stack(states))
     if rows_group.size > 1:
@@ -58,6 +61,8 @@ def contrast(
             kept = _scores(kernel, query, rows, candidates, start)
         assert kept is not None
         d_scores = loss.grad_scores(state, kept[0], *candidates.columns(start), weight)
+        if answers is not None:
+            subtract_at(d_scores, answers.query, answers.column - start, answers.weight)
         d_part, d_rows = kernel.gradients(d_scores, query, rows, kept[1])
         d_query = d_part if d_query is None else d_query.add_(d_part)
         d_rows = d_rows.contiguous() if d_blocks is None else d_blocks.write(start, d_rows)
@@ -72,7 +77,10 @@ def contrast(
         d_rows = d_blocks.whole()
     for pending in sums:
         pending.wait()
-    return loss.value(state), d_query, d_rows.to(candidates.rows.device)
+    losses = loss.value(state)
+    if answers is not None:
+        losses -= answers_part(loss, answers, of_answers, weight, rows_group)
+    return losses, d_query, d_rows.to(candidates.rows.device)
 
 
 def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -17,15 +17,25 @@ _NOT_HERE = -1  # the column of an answer that another process holds
 
 
 @dataclass(frozen=True)
+class Answers:
+    """The answers of grouped queries; their scores are subtracted from the loss."""
+
+    query: Tensor  # int64 (A,)
+    column: Tensor  # int64 (A,)
+    weight: Tensor  # float32 (A,): of the score; 0 for padding, which may name any pair
+
+
+@dataclass(frozen=True)
 class Candidates:
     """Rows to compare with a batch of queries, and what the columns of their scores mean."""
 
     rows: Tensor  # (n, W): a table, or (B, K, W): each query's own rows
-    target: Tensor  # int64 (B,): the column of each query's answer
+    target: Tensor  # int64 (B,): the column of each query's answer; (A,) of all, before `grouped`
     count: int  # columns; rows beyond are padding
     masked: tuple[Tensor, Tensor] | None = None  # (query, column) pairs that are not negatives
     offset: Tensor | None = None  # (columns,) or (B, columns): added to negatives' scores
     ids: Tensor | None = None  # the entities of the rows; None where they are the whole table
+    answers: Answers | None = None  # of grouped queries, which have no `target`
 
     def columns(self, start: int) -> tuple[Tensor, int]:
         """`target` and `count`, seen from a block that begins at a column."""

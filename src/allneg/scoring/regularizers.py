@@ -40,18 +40,24 @@ class Regularizer(ABC):
     def backward(
         self, model: Model, rows: BatchRows, queries: Queries, share: Share, losses: Tensor
     ) -> None:
-        """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients."""
-        head, tail = rows.entity, rows.answer
+        """Add `share` times the weighted penalties to `losses` (B,); also give rows gradients.
+
+        Grouped queries have a penalty for each answer.
+        """
+        head, relation, tail, side = rows.entity, rows.relation, rows.answer, queries.side
+        if queries.group is not None:
+            head, relation, side = (
+                x.index_select(0, queries.group) for x in (head, relation, side)
+            )
         if not self.reciprocal:
-            tails = queries.side.unsqueeze(1) == 0
+            tails = side.unsqueeze(1) == 0
             head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
-        relation = rows.relation
         if self.uses_queries and rows.shared is not None:
             relation = model.combine(relation, rows.shared)
         penalty = self.penalty(model, head, relation, tail)
         factor = torch.zeros_like(penalty) + share * self.weight
         penalty.backward(factor)
-        losses.add_(factor * penalty.detach())
+        losses.add_(queries.sums(factor * penalty.detach()))
 
 
 class PowerSum(Regularizer):
@@ -68,7 +74,7 @@ class PowerSum(Regularizer):
     def backward(
         self, model: Model, rows: BatchRows, queries: Queries, share: Share, losses: Tensor
     ) -> None:
-        if isinstance(share, Tensor) or (model.separate_roles and not self.reciprocal):
+        if model.separate_roles and not self.reciprocal:
             super().backward(model, rows, queries, share, losses)
             return
         head, relation, tail = rows.entity, rows.relation, rows.answer
@@ -78,9 +84,16 @@ class PowerSum(Regularizer):
         if not add:
             tail.grad = torch.empty_like(tail)
         *grads, last_grad = model.factors(_grad(head), _grad(relation), _grad(tail))
+        weight, out = share * self.weight, losses
+        if queries.group is not None:
+            out = losses.new_zeros(len(tail))
+        power_gradients(last, last_grad, self.power, weight, out, add)
+        if isinstance(weight, Tensor):
+            weight = queries.sums(weight)
         for factor, grad in zip(factors, grads, strict=True):
-            power_gradients(factor, grad, self.power, share * self.weight, losses, add=True)
-        power_gradients(last, last_grad, self.power, share * self.weight, losses, add)
+            power_gradients(factor, grad, self.power, weight, losses, add=True)
+        if out is not losses:
+            losses.add_(queries.sums(out))
 
 
 def _grad(row: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,17 +11,15 @@ from allneg.graph.queries import Queries
 from allneg.scoring.negatives import NegativeSample
 
 _Inputs = TypeVar("_Inputs", Queries, NegativeSample)
-_WARM_UP = 3  # ordinary steps before the capture, so that everything is compiled and allocated
+_WARM_UP = 3  # ordinary steps before the first capture
 
 
 class CapturedStep:
-    """Steps on batches of one size; the value of a step is overwritten by the next."""
+    """Steps on batches of a few sizes; the value of a step is overwritten by the next."""
 
     def __init__(self) -> None:
-        self._inputs: tuple[Queries, NegativeSample] | None = None
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._value = torch.empty(())
-        self._done = 0
+        self._done: dict[int, int] = {}  # steps by number of answers
+        self._graphs: dict[int, _Graph] = {}
 
     def __call__(
         self,
@@ -29,17 +27,35 @@ class CapturedStep:
         queries: Queries,
         sample: NegativeSample,
     ) -> Tensor:
-        self._done += 1
-        if self._done <= _WARM_UP:
+        size = len(queries.answer)
+        done = self._done[size] = self._done.get(size, 0) + 1
+        # Everything is compiled and allocated before; other sizes need little more.
+        if sum(self._done.values()) <= _WARM_UP or done == 1:
             return step(queries, sample)
-        if self._inputs is None:
-            self._inputs = _copied(queries), _copied(sample)
+        if size not in self._graphs:
+            memory = next((graph.memory for graph in self._graphs.values()), None)
+            self._graphs[size] = _Graph(step, queries, sample, memory)
+        return self._graphs[size](queries, sample)
+
+
+class _Graph:
+    """Recording computes nothing. Graphs share memory, as each is done before the next begins."""
+
+    def __init__(
+        self,
+        step: Callable[[Queries, NegativeSample], Tensor],
+        queries: Queries,
+        sample: NegativeSample,
+        memory: Any,
+    ) -> None:
+        self._inputs = _copied(queries), _copied(sample)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=memory):
+            self._value = step(*self._inputs)
+        self.memory = self._graph.pool()
+
+    def __call__(self, queries: Queries, sample: NegativeSample) -> Tensor:
         torch._foreach_copy_(_tensors(*self._inputs), _tensors(queries, sample))
-        if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            # Recording computes nothing: the replay below is this step.
-            with torch.cuda.graph(self._graph):
-                self._value = step(*self._inputs)
         self._graph.replay()
         return self._value
 

@@ -66,7 +66,7 @@ class ExecutionPlan:
         )
         whole = per_query or by_attention
         stays_on_gpu = is_cuda and not host_table
-        varies = loss.grouped or (loss.mask_known and not per_query)  # how many answers there are
+        varies = loss.mask_known and not per_query  # how many answers there are
         has_fixed_shapes = recipe.training.micro_batch is None and not varies
         # Distillation may begin after a step was captured.
         can_capture = stays_on_gpu and optimizer.capturable and not loss.distillation
@@ -76,7 +76,7 @@ class ExecutionPlan:
         once_per_query = loss.grouped and loss_class(loss).once_per_query
         dropout = recipe.model.entity_dropout or recipe.model.relation_dropout
         keeps_copy = stays_on_gpu and bf16 and all_entities and optimizer.updates_bf16_copy
-        splits_batch = queries < batch or loss.grouped
+        splits_batch = queries < batch
         at_once = not splits_batch and mesh.size == 1 and not loss.label_smoothing
         return cls(
             device=device,

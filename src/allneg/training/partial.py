@@ -26,6 +26,8 @@ class PartialTrainer(Trainer):
     changes nothing. Checkpoints have the state that the parent left for these rows.
     """
 
+    needs_gradients = True
+
     def __init__(
         self, recipe: Recipe, graph: Graph, device: torch.device, world: World, parent: Parent
     ) -> None:
@@ -66,7 +68,7 @@ class PartialTrainer(Trainer):
         others = torch.randint(n, (count,), generator=generator, device=self._items.device)
         some = torch.cat([self._items, others]).unique()
         if groups is not None:
-            return -(-len(some) // size), groups.batches(size, generator, some)
+            return groups.batches(size, generator, some, padded=self.plan.is_captured)
         weights = None if self.weights is None else self.weights[some]
         return -(-2 * len(some) // size), batches(triples[some], size, generator, weights)
 

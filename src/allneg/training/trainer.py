@@ -1,8 +1,10 @@
 """The training step: gather, contrast, backward, scatter, update."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +23,7 @@ from allneg.scoring import Shard, Tables, attention
 from allneg.scoring.contrast import contrast
 from allneg.scoring.distillation import divergences, pruned
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
-from allneg.scoring.groups import Compare, contrast_groups
+from allneg.scoring.groups import grouped
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
 from allneg.scoring.regularizers import Share, make_regularizer
@@ -40,6 +42,8 @@ from allneg.training.optimizers import (
 class Trainer:
     """Takes training steps, and can be saved in a checkpoint and restored."""
 
+    needs_gradients: ClassVar[bool] = False  # of entity rows, before the optimizer's step
+
     def __init__(
         self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
     ) -> None:
@@ -48,6 +52,8 @@ class Trainer:
         shard = Shard.of(graph.n_entities, world)
         mesh = Mesh(world.rows.size, world.batch.size)
         self.plan = ExecutionPlan.decide(recipe, self.model, len(shard), device, mesh)
+        if self.needs_gradients:
+            self.plan = replace(self.plan, defers_rows=False)
         reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
         tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, seed)
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
@@ -56,7 +62,9 @@ class Trainer:
             self.tables.keep_bf16_copy()
         self.kernel = self.model.kernel.bind(device)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
-        self._contrast: Compare = partial(contrast, self.kernel, block=self.plan.block)
+        self._contrast: Callable[..., tuple[Tensor, Tensor, Tensor]] = partial(
+            contrast, self.kernel, block=self.plan.block
+        )
         if self.plan.by_attention:
             defer = self.tables.defer if self.plan.defers_rows else None
             self._contrast = partial(attention.contrast, defer=defer)
@@ -86,7 +94,7 @@ class Trainer:
         size = self.recipe.training.batch_size
         if self.recipe.loss.grouped:
             assert self.known is not None
-            return math.ceil(len(self.known.keys) / size), self.known.batches(size, generator)
+            return self.known.batches(size, generator, padded=self.plan.is_captured)
         n_batches = math.ceil(2 * len(triples) / size)
         return n_batches, batches(triples, size, generator, self.weights)
 
@@ -97,9 +105,8 @@ class Trainer:
         """
         sample = NegativeSample()
         if self.plan.draws_sample:
-            sample = draw_sample(
-                self.recipe, self.model, queries, self.tables.shard.total, generator
-            )
+            n = self.tables.shard.total
+            sample = draw_sample(self.recipe, self.model, queries, n, generator)
         if self.plan.keeps_bf16_copy:
             self.tables.refresh_bf16_copy()
         # The last batch of an epoch may be smaller than the one that was captured.
@@ -137,12 +144,13 @@ class Trainer:
         start, stop = self.world.batch.part(n)
         if start == stop:
             # With fewer queries than processes, this process joins all sums with weight 0.
-            start, stop, weight, share = 0, 1, torch.zeros_like(weight), 0.0
+            start, stop, weight, share = 0, 1, torch.zeros_like(weight), share * 0.0
         values = []
         for first in range(start, stop, size):
             part = slice(first, min(first + size, stop))
-            some = queries[part], sample[part], weight[part]
-            of_part = share[part] if isinstance(share, Tensor) else share
+            answers = queries.answers_of(part)
+            some = queries[part], sample[part], weight[answers]
+            of_part = share[answers] if isinstance(share, Tensor) else share
             values.append(self._add_gradients(self.tables, *some, of_part))
         total = torch.stack(values).sum()
         if self.world.batch.size > 1:
@@ -154,30 +162,27 @@ class Trainer:
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
-        `weight` (B,) is that of each query's loss, and `share` that of its penalty.
+        `weight` (B,) is that of each query's loss, and `share` that of its penalty. Grouped queries
+        have those of each answer.
         """
         settings, rows = self.recipe.loss, tables.gather(queries)
         query = self._query(rows, queries, sample)
         known = self.known if settings.mask_known else None
         candidates = find_candidates(tables, queries, sample, known, settings)
-        bf16_copy = tables.bf16_copy if candidates.ids is None else None
-        compare = partial(self._contrast, bf16_copy=bf16_copy)
+        bf16_copy, of_query = tables.bf16_copy if candidates.ids is None else None, weight
         if settings.grouped:
             assert self.known is not None
-            losses, d_query, d_candidates = contrast_groups(
-                compare, self.kernel, self.loss, query.detach(), rows.answer, queries, self.known,
-                candidates, weight,
-            )  # fmt: skip
-        else:
-            losses, d_query, d_candidates = compare(query.detach(), candidates, weight=weight)
+            candidates, of_query = grouped(candidates, queries, self.loss, self.known, weight)
+        given = query.detach(), candidates
+        losses, d_query, d_candidates = self._contrast(*given, weight=of_query, bf16_copy=bf16_copy)
         if self.model.bias and self.loss.shift_invariant:
             # The bias of the query shifts all its scores, so its gradient is 0. AdaGrad would turn
             # the rounding error of this 0 into a full step.
             d_query[:, -1] = 0.0
+        losses = of_query * losses
         if settings.relation_weight:
-            losses = losses + self._relation_loss(tables, rows, queries, weight)
+            losses += queries.sums(weight * self._relation_loss(tables, rows, queries, weight))
         query.backward(d_query)
-        losses = weight * losses
         if self.regularizer is not None:
             self.regularizer.backward(self.model, rows, queries, share, losses)
         self._scatter(tables, rows, queries, candidates.ids, d_candidates)
@@ -220,15 +225,17 @@ class Trainer:
     def _relation_loss(
         self, tables: Tables, rows: BatchRows, queries: Queries, weight: Tensor
     ) -> Tensor:
-        """The weighted loss of (head, ?, tail) against all relations, with its gradients: (B,)."""
+        """The loss of (head, ?, tail) against all relations, with its gradients: like `weight`."""
         factor = self.recipe.loss.relation_weight
-        head, tail = rows.entity, rows.answer
+        head, tail, ids, side = rows.entity, rows.answer, rows.relation_ids, queries.side
+        if queries.group is not None:
+            head, ids, side = (x.index_select(0, queries.group) for x in (head, ids, side))
         if not tables.reciprocal:  # a reciprocal relation also leads from the entity to the answer
-            tails = queries.side.unsqueeze(1) == 0
+            tails = side.unsqueeze(1) == 0
             head, tail = torch.where(tails, head, tail), torch.where(tails, tail, head)
         query = self.model.relation_query(head, tail)
         table = tables.relations.detach().to(query.device)
-        candidates = Candidates(table, rows.relation_ids, len(table))
+        candidates = Candidates(table, ids, len(table))
         loss = Softmax(LossSettings())
         losses, d_query, d_relations = contrast(
             dot, query.detach(), candidates, loss, factor * weight
@@ -277,7 +284,8 @@ class Trainer:
             pending.wait()
 
     def query_weights(self, queries: Queries) -> Tensor:
-        """Each query's share of the batch's loss, where they differ: (B,), with sum 1."""
+        """Each answer's share of the batch's loss, where they differ: (A,), with sum 1."""
+        queries = queries.single()
         if self.class_weights is not None:
             weight = self.class_weights.index_select(0, queries.answer)
         elif self.recipe.loss.grouped and self.loss.once_per_query:

@@ -22,7 +22,9 @@ __all__ = [
     "put",
     "scatter_add",
     "softmax_gradient",
+    "subtract_at",
     "transposed",
+    "values_at",
 ]
 
 
@@ -57,12 +59,12 @@ class _ComplexMul(torch.autograd.Function):
 
 
 def power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
+    factor: Tensor, grad: Tensor, power: int, weight: float | Tensor, out: Tensor, add: bool
 ) -> None:
     """Add `weight` · Σ_k |x_k|^power of each row to `out`; write or add its gradient to `grad`.
 
     `factor` and `grad` are (B, axes, D), maybe views of wider rows; `power` is at least 2. |x_k| is
-    the norm over the axes. The gradient at 0 is 0.
+    the norm over the axes. The gradient at 0 is 0. A tensor has a weight for each row.
     """
     _engine(factor.device).power_gradients(factor, grad, power, weight, out, add)
 
@@ -111,6 +113,17 @@ def exp_weights(scores: Tensor, total: Tensor, weight: Tensor) -> Tensor:
     finite = torch.where(total > -torch.inf, total, 0.0)
     state = torch.stack([torch.full_like(total, -torch.inf), finite])
     return softmax_gradient(scores, none, scores.shape[1], state, weight)
+
+
+def values_at(scores: Tensor, query: Tensor, column: Tensor) -> Tensor:
+    """The scores at some queries and columns, 0 where there is no such column: (B, N) -> (A,)."""
+    out: Tensor = _engine(scores.device).values_at(scores, query, column)
+    return out
+
+
+def subtract_at(scores: Tensor, query: Tensor, column: Tensor, values: Tensor) -> None:
+    """scores[query, column] -= values, where there is such a column; no pair with a value twice."""
+    _engine(scores.device).subtract_at(scores, query, column, values)
 
 
 def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None) -> Tensor:

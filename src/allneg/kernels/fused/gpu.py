@@ -44,7 +44,7 @@ def complex_mul_gradients(
 
 
 def power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
+    factor: Tensor, grad: Tensor, power: int, weight: float | Tensor, out: Tensor, add: bool
 ) -> None:
     b, axes, dim = factor.shape
     plain = factor.stride(2) == 1 and grad.stride() == factor.stride() and factor.numel()
@@ -52,8 +52,9 @@ def power_gradients(
         reference.power_gradients(factor, grad, power, weight, out, add)
         return
     _power_gradients[(b,)](
-        factor, grad, weight, out, ROW=factor.stride(0), AXIS=factor.stride(1), DIM=dim,
-        AXES=axes, POWER=power, ADD=add, BLOCK=_COORDINATES, num_warps=8,
+        factor, grad, weight, out, OWN=isinstance(weight, Tensor), ROW=factor.stride(0),
+        AXIS=factor.stride(1), DIM=dim, AXES=axes, POWER=power, ADD=add, BLOCK=_COORDINATES,
+        num_warps=8,
     )  # fmt: skip
 
 
@@ -99,6 +100,26 @@ def softmax_gradient(
             scores.stride(0), out.stride(0), BLOCK=_COLUMNS, num_warps=4,
         )  # fmt: skip
     return out
+
+
+def values_at(scores: Tensor, query: Tensor, column: Tensor) -> Tensor:
+    out = torch.empty(len(query), dtype=torch.float32, device=scores.device)
+    _at_pairs(scores, query, column, out, SUBTRACT=False)
+    return out
+
+
+def subtract_at(scores: Tensor, query: Tensor, column: Tensor, values: Tensor) -> None:
+    _at_pairs(scores, query, column, values.contiguous(), SUBTRACT=True)
+
+
+def _at_pairs(
+    scores: Tensor, query: Tensor, column: Tensor, values: Tensor, SUBTRACT: bool
+) -> None:
+    if len(query):
+        _at[(triton.cdiv(len(query), 128),)](
+            scores, query.contiguous(), column.contiguous(), values, len(query), *scores.shape[1:],
+            *scores.stride(), SUBTRACT=SUBTRACT, BLOCK=128, num_warps=4,
+        )  # fmt: skip
 
 
 def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Tensor:
@@ -164,10 +185,13 @@ def _complex_mul_gradients(
 
 @triton.jit
 def _power_gradients(
-    factor, grad, weight, out, ROW: tl.constexpr, AXIS: tl.constexpr, DIM: tl.constexpr,
-    AXES: tl.constexpr, POWER: tl.constexpr, ADD: tl.constexpr, BLOCK: tl.constexpr,
+    factor, grad, weight, out, OWN: tl.constexpr, ROW: tl.constexpr, AXIS: tl.constexpr,
+    DIM: tl.constexpr, AXES: tl.constexpr, POWER: tl.constexpr, ADD: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
+    if OWN:  # each row has a weight
+        weight = tl.load(weight + row)
     total = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, DIM, BLOCK):
         column = first + tl.arange(0, BLOCK)
@@ -253,6 +277,27 @@ def _softmax_gradient(
     grad = tl.where(column == tl.load(target + row), of_answer, grad)
     grad = tl.where(column < count, grad, 0.0)
     tl.store(out + row * out_stride + column, grad.to(out.dtype.element_ty), mask=column < n)
+
+
+@triton.jit
+def _at(
+    scores, query, column, values, pairs, n, row_stride, stride, SUBTRACT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = pair < pairs
+    at = tl.load(column + pair, mask=inside, other=-1)
+    exists = inside & (at >= 0) & (at < n)
+    place = scores + tl.load(query + pair, mask=inside, other=0) * row_stride + at * stride
+    if SUBTRACT:
+        less = tl.load(values + pair, mask=exists, other=0.0)
+        # Padding may name a pair that another program changes; it has the value 0.
+        exists = exists & (less != 0)
+        old = tl.load(place, mask=exists, other=0.0).to(tl.float32)
+        tl.store(place, (old - less).to(scores.dtype.element_ty), mask=exists)
+    else:
+        found = tl.load(place, mask=exists, other=0.0).to(tl.float32)
+        tl.store(values + pair, found, mask=inside)
 
 
 @triton.jit

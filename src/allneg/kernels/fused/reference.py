@@ -18,15 +18,16 @@ def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
 
 
 def power_gradients(
-    factor: Tensor, grad: Tensor, power: int, weight: float, out: Tensor, add: bool
+    factor: Tensor, grad: Tensor, power: int, weight: float | Tensor, out: Tensor, add: bool
 ) -> None:
     squares = factor.square().sum(1)
     # The root of a cube by itself: a general power is several times slower.
     slope = squares.sqrt() if power == 3 else squares.pow(power / 2 - 1)
+    slope *= weight.unsqueeze(1) if isinstance(weight, Tensor) else weight
     if not add:
         grad.zero_()
-    grad.addcmul_(slope.unsqueeze(1), factor, value=power * weight)
-    out.add_((squares * slope).sum(1), alpha=weight)
+    grad.addcmul_(slope.unsqueeze(1), factor, value=power)
+    out.add_((squares * slope).sum(1))
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -57,6 +58,18 @@ def put(grad: Tensor, target: Tensor, values: Tensor) -> None:
     column = target.clamp(0, grad.shape[1] - 1).unsqueeze(1)
     new = torch.where(inside, values.to(grad.dtype), grad.gather(1, column).squeeze(1))
     grad.scatter_(1, column, new.unsqueeze(1))
+
+
+def values_at(scores: Tensor, query: Tensor, column: Tensor) -> Tensor:
+    inside = (column >= 0) & (column < scores.shape[1])
+    found = torch.where(inside, scores[query, torch.where(inside, column, 0)], 0.0)
+    return found.float() if found.dtype is torch.bfloat16 else found
+
+
+def subtract_at(scores: Tensor, query: Tensor, column: Tensor, values: Tensor) -> None:
+    inside = (column >= 0) & (column < scores.shape[1])
+    values = torch.where(inside, -values, 0.0).to(scores.dtype)
+    scores.index_put_((query, torch.where(inside, column, 0)), values, accumulate=True)
 
 
 def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
