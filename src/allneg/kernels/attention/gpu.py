@@ -35,6 +35,7 @@ class Tile:
     warps: int
     stages: int  # tiles that are loaded ahead
     resident: int = 1  # programs that a multiprocessor holds
+    hits: bool = True  # hide answers in tiles that have one only; else compare all pairs
 
 
 # The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
@@ -67,8 +68,10 @@ def attend(
         for shape in ((parts, b), (2, b), (parts, b, width), (b, width))
     )
     if b:
+        own = torch.arange(b, device=rows.device) // tile.queries * (blocks + 1)
+        hits = _hits(negatives, tile, own, tiles * (blocks + 1))
         programs_gpu.attend[(tiles, parts)](
-            query, rows, *_pointers(negatives), log_sums, means, b, count, part * tile.rows,
+            query, rows, *_pointers(negatives), hits, log_sums, means, b, count, part * tile.rows,
             **_options(rows, negatives, tile),
         )  # fmt: skip
         programs_gpu.merge[(b,)](
@@ -116,9 +119,11 @@ def _each_row(
     n: int, tile: Tile | None, UPDATE: bool = False,
 ) -> None:  # fmt: skip
     tile = tile or GRADIENTS[_key(rows)]
-    programs_gpu.row_gradients[(triton.cdiv(n, tile.rows),)](
-        query, rows, *_pointers(negatives)[1:], shift, *adagrad, len(query), n, negatives.count,
-        **_options(rows, negatives, tile), UPDATE=UPDATE,
+    blocks = triton.cdiv(n, tile.rows)
+    hits = _hits(negatives, tile, 0, blocks)
+    programs_gpu.row_gradients[(blocks,)](
+        query, rows, *_pointers(negatives)[1:], hits, shift, *adagrad, len(query), n,
+        negatives.count, **_options(rows, negatives, tile), UPDATE=UPDATE,
     )  # fmt: skip
 
 
@@ -132,6 +137,16 @@ def _pointers(negatives: Negatives) -> tuple[Tensor, Tensor, Tensor]:
     return target, target if offset is None else offset, target if bits is None else bits
 
 
+def _hits(negatives: Negatives, tile: Tile, own: Tensor | int, size: int) -> Tensor:
+    """Which tiles have answers, one byte each, where tiles of other rows need no comparisons."""
+    target, count = negatives.target, negatives.count
+    if not tile.hits or negatives.bits is not None:
+        return target  # not read
+    # An answer elsewhere hits any tile, which does no harm.
+    place = own + target.clamp(0, max(0, count - 1)) // tile.rows
+    return torch.zeros(size, dtype=torch.int8, device=target.device).index_fill_(0, place, 1)
+
+
 def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
     width = rows.shape[1]
     first, second, third = chunks(width)
@@ -140,6 +155,7 @@ def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
         "W": width, "W0": first, "W1": second, "W2": third, "Q": tile.queries, "R": tile.rows,
         "OFFSET": negatives.offset is not None, "BITS": negatives.bits is not None,
         "PRECISION": "interpreted" if _INTERPRETED else precision,
+        "HITS": tile.hits and negatives.bits is None,
         "num_warps": tile.warps, "num_stages": tile.stages,
     }  # fmt: skip
 

@@ -49,11 +49,12 @@ def _masked(bits, query, inside, first, lane, b, R: tl.constexpr):
 
 @triton.jit(do_not_specialize=["b", "count", "part"])
 def attend(
-    query, rows, target, offset, bits, log_sums, means, b, count, part,
+    query, rows, target, offset, bits, hits, log_sums, means, b, count, part,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, HITS: tl.constexpr,
 ):  # fmt: skip
+    """With HITS, `hits` tells which tiles of rows have answers of these queries."""
     q0, lane, row_lane = tl.program_id(0) * Q, tl.arange(0, Q), tl.arange(0, R)
     left = b - q0
     own = tl.load(target + q0 + lane, mask=lane < left, other=-1).to(tl.int32)
@@ -71,6 +72,9 @@ def attend(
     total = tl.zeros([Q], tl.float32)
     start = tl.program_id(1) * part
     stop = tl.minimum(start + part, count)
+    if HITS:
+        hits += tl.program_id(0).to(tl.int64) * (tl.cdiv(count, R) + 1) + start // R
+        hit = tl.load(hits)  # one tile ahead
     for first in tl.range(start, stop, R):
         row = first + row_lane
         base = rows + tl.cast(first, tl.int64) * W
@@ -84,12 +88,20 @@ def attend(
             scores = _dot(a2, tl.trans(e2), scores, PRECISION)
         if OFFSET:
             scores += tl.load(offset + row, mask=row < stop, other=0.0)[None, :]
-        counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
-        if BITS:
-            inside = (lane < left)[:, None]
-            hidden = _masked(bits, (q0 + lane)[:, None], inside, first, row_lane[None, :], b, R)
-            counts = counts & (hidden == 0)
-        scores = tl.where(counts, scores, float("-inf"))
+        if HITS:
+            masked = (hit != 0) | (first + R > stop)
+            hits += 1
+            hit = tl.load(hits)
+            if masked:
+                counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
+                scores = tl.where(counts, scores, float("-inf"))
+        else:
+            counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
+            if BITS:
+                inside = (lane < left)[:, None]
+                hidden = _masked(bits, (q0 + lane)[:, None], inside, first, row_lane[None, :], b, R)
+                counts = counts & (hidden == 0)
+            scores = tl.where(counts, scores, float("-inf"))
         # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
         # it, the difference of equal ones would not be 0.
         largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
@@ -219,14 +231,15 @@ def _update(
 
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def row_gradients(
-    query, rows, offset, bits, packed, out, places, more, squares, rate, eps, b, n, count,
+    query, rows, offset, bits, hits, packed, out, places, more, squares, rate, eps, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr, UPDATE: tl.constexpr,
+    PRECISION: tl.constexpr, HITS: tl.constexpr, UPDATE: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a tile of rows, in `out`; or with UPDATE, the step of AdaGrad.
 
-    Then, `out` is the table, `rows` a copy of it, and both are updated.
+    Then, `out` is the table, `rows` a copy of it, and both are updated. With HITS, `hits` tells
+    which tiles of rows have answers.
     """
     r0, lane, query_lane = tl.program_id(0) * R, tl.arange(0, R), tl.arange(0, Q)
     row, left = r0 + lane, count - r0
@@ -241,6 +254,9 @@ def row_gradients(
         sum2 = tl.zeros([R, W2], tl.float32)
     if OFFSET:
         offsets = tl.load(offset + row, mask=lane < left, other=0.0)
+    masked = True
+    if HITS:
+        masked = tl.load(hits + tl.program_id(0)) != 0
     for first in tl.range(0, b, Q):
         q = first + query_lane
         base = query + tl.cast(first, tl.int64) * W
@@ -257,11 +273,13 @@ def row_gradients(
         both = tl.load(packed + q)
         own, less = (both >> 32).to(tl.int32), both.to(tl.int32).to(tl.float32, bitcast=True)
         shares = tl.exp2(scores * _LOG2E - less[None, :])
-        counts = row[:, None] != own[None, :]
-        if BITS:
-            hidden = _masked(bits, q[None, :], (q < b)[None, :], r0, lane[:, None], b, R)
-            counts = counts & (hidden == 0)
-        shares = tl.where(counts, shares, 0.0).to(e0.dtype)
+        if masked:
+            counts = row[:, None] != own[None, :]
+            if BITS:
+                hidden = _masked(bits, q[None, :], (q < b)[None, :], r0, lane[:, None], b, R)
+                counts = counts & (hidden == 0)
+            shares = tl.where(counts, shares, 0.0)
+        shares = shares.to(e0.dtype)
         sum0 = _dot(shares, a0, sum0, PRECISION)
         if W1:
             sum1 = _dot(shares, a1, sum1, PRECISION)
