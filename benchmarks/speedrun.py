@@ -28,7 +28,7 @@ from allneg.graph import read_graph
 HERE = Path(__file__).parent
 GOALS = {"fb15k-237": 0.36, "wn18rr": 0.48}
 # dim, batch, weight of N3, epochs, and epochs between two rankings of valid
-KBC = {"fb15k-237": (1000, 1000, 0.05, 50, 10), "wn18rr": (1000, 1000, 0.1, 50, 10)}
+KBC = {"fb15k-237": (1000, 1000, 0.05, 20, 10), "wn18rr": (1000, 250, 0.1, 20, 10)}
 TOY = (4, 5000, 0.01, 1, 1)
 
 

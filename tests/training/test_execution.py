@@ -10,6 +10,9 @@ from allneg.kernels.engines import using
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.training.execution import ExecutionPlan
+from allneg.training.features import FeatureTrainer
+from allneg.training.partial import PartialTrainer
+from allneg.training.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
@@ -151,6 +154,11 @@ def test_adagrad_computes_gradients_of_rows_where_one_pass_has_them_all() -> Non
     ):  # fmt: skip
         assert not decide(*LARGE, setting, n=100_000, device=CUDA).defers_rows
     assert not decide(*LARGE, n=100_000, device=CUDA, mesh=Mesh(rows=2)).defers_rows
+
+
+@pytest.mark.parametrize("kind", [PartialTrainer, FeatureTrainer])
+def test_trainers_that_change_gradients_store_them(kind: type[Trainer]) -> None:
+    assert kind.needs_gradients
 
 
 def test_an_engine_other_than_triton_stores_scores() -> None:

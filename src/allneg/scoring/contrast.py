@@ -33,10 +33,9 @@ def contrast(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each query, and the gradients of their weighted sum: (B,), (B, W), like rows.
 
-    Queries (B, W) are compared with `block` rows at a time, or with all at once; `bf16_copy` may
-    replace the rows in products. Processes of `rows_group` hold other rows, those of
-    `batch_group` other queries: the row gradients of a block are summed over the latter while
-    the next block is compared.
+    Queries (B, W) are compared with `block` rows at a time, or with all; `bf16_copy` may replace
+    the rows in products. Processes of `rows_group` hold other rows, those of `batch_group` other
+    queries: row gradients of a block are summed over the latter while the next is compared.
     """
     n = candidates.rows.shape[-2]
     is_whole, size = block is None or block >= n, block or n

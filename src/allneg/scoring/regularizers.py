@@ -84,12 +84,10 @@ class PowerSum(Regularizer):
         if not add:
             tail.grad = torch.empty_like(tail)
         *grads, last_grad = model.factors(_grad(head), _grad(relation), _grad(tail))
-        weight, out = share * self.weight, losses
-        if queries.group is not None:
-            out = losses.new_zeros(len(tail))
+        weight = share * self.weight
+        out = losses if queries.group is None else losses.new_zeros(len(tail))
         power_gradients(last, last_grad, self.power, weight, out, add)
-        if isinstance(weight, Tensor):
-            weight = queries.sums(weight)
+        weight = queries.sums(weight) if isinstance(weight, Tensor) else weight
         for factor, grad in zip(factors, grads, strict=True):
             power_gradients(factor, grad, self.power, weight, losses, add=True)
         if out is not losses:

@@ -162,8 +162,7 @@ class Trainer:
     ) -> Tensor:
         """Add the gradients of some queries to those of the tables; returns loss plus penalty.
 
-        `weight` (B,) is that of each query's loss, and `share` that of its penalty. Grouped queries
-        have those of each answer.
+        `weight` is that of each answer's loss, and `share` that of its penalty.
         """
         settings, rows = self.recipe.loss, tables.gather(queries)
         query = self._query(rows, queries, sample)
