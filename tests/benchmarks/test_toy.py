@@ -140,6 +140,16 @@ def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_
     assert rows[0]["rare"] != rows[1]["rare"]
 
 
+@pytest.mark.parametrize("more, key", [([], "seconds"), (["--train", "0.01"], "best")])
+def test_grouped_queries_are_measured_beside_single_ones(more, key, home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_grouped.py", "--device", "cpu", "--data", "countries", "--dim", "4", "--steps", "2",
+         "--precisions", "float32", *more, "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["grouped"] for row in rows] == [False, True, True, True]
+    assert all(row[key] > 0 for row in rows)
+
+
 def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import speedrun
