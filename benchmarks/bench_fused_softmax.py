@@ -31,7 +31,7 @@ from torch import Tensor
 
 from allneg.hardware import prepare
 from allneg.kernels import dot
-from allneg.kernels.attention import Negatives, RowGradients, gpu
+from allneg.kernels.attention import Negatives, gpu
 from allneg.kernels.engines import using
 from allneg.kernels.fused import adagrad
 from allneg.recipe import Hardware, Loss
@@ -61,14 +61,12 @@ SMALL = 100_000  # rows; steps of smaller graphs are captured, as in training
 ATTEND = [
     gpu.Tile(128, 64, 8, 3),
     gpu.Tile(64, 64, 4, 3, resident=2),
-    gpu.Tile(64, 64, 4, 3, resident=2, hits=False),
     gpu.Tile(128, 128, 8, 2),
 ]
 NARROW = [gpu.Tile(64, 128, 4, 2, resident=2), gpu.Tile(64, 64, 4, 3, resident=3)]  # up to W = 128
 GRADIENTS = [
     gpu.Tile(64, 128, 8, 3),
     gpu.Tile(64, 64, 4, 3),
-    gpu.Tile(64, 64, 4, 3, hits=False),
     gpu.Tile(128, 128, 8, 2),
 ]
 TF32_ATTEND = [gpu.Tile(64, 32, 4, 2), gpu.Tile(128, 32, 8, 2)]
@@ -104,34 +102,17 @@ class Data:
         rows = self.table if self.copy is None else self.copy
         return self.query.to(rows.dtype), rows, Negatives(self.target, len(rows))
 
-    def update(self, shift: Tensor, tile: gpu.Tile) -> None:
-        """The pass over the rows with AdaGrad in it, for an answer per query and nothing more."""
-        n, device = len(self.table), self.table.device
-        places = torch.full((n,), -1, device=device)
-        places[self.target] = torch.arange(len(self.target), device=device)
-        rate = torch.zeros((), device=device)
-        optimizer = places, self.query, self.table, self.squares, rate, 1e-10
-        gpu.update_rows(*self.operands, shift, *optimizer, tile)
-
-    def step(self, way: str) -> None:
+    def step(self, by_attention: bool) -> None:
         """The loss, both gradients and the optimizer."""
         n, bf16 = len(self.table), self.copy is not None
         candidates, loss = Candidates(self.table, self.target, n), Softmax(Loss(), bf16)
         rate = torch.zeros((), device=self.table.device)  # so that every step does the same
-        if way == "fused":  # AdaGrad in the pass over the rows
-            deferred: list[RowGradients] = []
-            attention.contrast(
-                self.query, candidates, loss, self.weight, self.copy, defer=deferred.append
-            )
-            deferred[0].adagrad(self.table, self.squares, rate, 1e-10)
-            return
-        if way == "stored":
-            block = block_rows(len(self.query), n, Loss().block)
-            _, _, d_rows = contrast(
-                dot, self.query, candidates, loss, self.weight, block, self.copy
-            )
+        given = self.query, candidates, loss, self.weight
+        if by_attention:
+            _, _, d_rows = attention.contrast(*given, self.copy)
         else:
-            _, _, d_rows = attention.contrast(self.query, candidates, loss, self.weight, self.copy)
+            block = block_rows(len(self.query), n, Loss().block)
+            _, _, d_rows = contrast(dot, *given, block, self.copy)
         adagrad(self.table, d_rows, self.squares, rate, 1e-10, self.copy)
 
 
@@ -249,27 +230,15 @@ def measure_size(
     checked = errors(data, state, mean, d_rows)
     print("   ", checked, flush=True)
     del d_rows
-    updates: list[dict[str, Any]] = []
-    update_tile, update_ms = second, torch.nan
-    if precision == "bf16":
-        update_tile, update_ms, updates = fastest(
-            gradients,
-            lambda tile: data.update(shift, tile),
-            device,
-            seconds,
-            small,
-        )
     gpu.ATTEND[key], gpu.GRADIENTS[key] = first, second
     row: dict[str, Any] = {
         "b": b, "n": n, "width": width, "precision": precision, **checked, "attend_ms": attend_ms,
         "row_gradients_ms": gradients_ms, "attend_tile": asdict(first),
         "gradients_tile": asdict(second), "attend": attend_rows, "row_gradients": gradient_rows,
-        "update_ms": update_ms, "update_tile": asdict(update_tile), "update_rows": updates,
         "floor_3_ms": 6e-9 * b * n * width / tflops, "floor_4_ms": 8e-9 * b * n * width / tflops,
     }  # fmt: skip
-    for name in ("step", "stored", *["fused"][: precision == "bf16"]):
-        gpu.GRADIENTS[key] = update_tile if name == "fused" else second
-        step: Callable[[], object] = partial(data.step, name)
+    for name, by_attention in (("step", True), ("stored", False)):
+        step: Callable[[], object] = partial(data.step, by_attention)
         try:
             taken = measure(captured(step) if small else step, device, seconds)
             row |= {f"{name}_ms": taken.milliseconds, f"{name}_extra_mib": taken.extra_mib}
@@ -288,20 +257,18 @@ def measure_size(
 def table(rows: list[dict[str, Any]]) -> str:
     """One line per size; s/M is seconds per million queries."""
     lines = [
-        "B N W | attend ms, tile | row_gradients ms, tile | with AdaGrad ms, tile | step ms, s/M | "
-        "with AdaGrad in it | stored ms, s/M | "
+        "B N W | attend ms, tile | row_gradients ms, tile | step ms, s/M | stored ms, s/M | "
         "floor 3, 4 products ms | AdaGrad ms | extra MiB | errors log_sum, mean, d_rows"
     ]
     for row in rows:
-        tiles = (row["attend_tile"], row["gradients_tile"], row["update_tile"])
-        first, second, third = ("/".join(str(int(v)) for v in tile.values()) for tile in tiles)
-        ways = (row["step_ms"], row.get("fused_ms", torch.nan), row["stored_ms"])
-        step, fused, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in ways)
+        tiles = (row["attend_tile"], row["gradients_tile"])
+        first, second = ("/".join(str(int(v)) for v in tile.values()) for tile in tiles)
+        steps = (row["step_ms"], row["stored_ms"])
+        step, stored = (f"{ms:.3f} {1000 * ms / row['b']:.2f}" for ms in steps)
         size = " ".join(str(row[name]) for name in ("b", "n", "width", "precision"))
         lines.append(
             f"{size} | {row['attend_ms']:.3f} {first} | "
-            f"{row['row_gradients_ms']:.3f} {second} | {row['update_ms']:.3f} {third} | {step} | "
-            f"{fused} | {stored} | "
+            f"{row['row_gradients_ms']:.3f} {second} | {step} | {stored} | "
             f"{row['floor_3_ms']:.3f} {row['floor_4_ms']:.3f} | {row['adagrad_ms']:.3f} | "
             f"{row['step_extra_mib']:.0f} {row['stored_extra_mib']:.0f} | "
             f"{row['log_sum_error']:.1e} {row['mean_error']:.1e} {row['d_rows_error']:.1e}"

@@ -56,22 +56,17 @@ def _attention(reports: list[Report]) -> str:
         out += f"\n{_machine(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
         out += (
             "| operands | B | N | W | attention, ms | `attend` | `row_gradients` | AdaGrad "
-            "| AdaGrad in the pass | stored scores, ms | seconds per million queries "
-            "| with stored scores | extra MiB | with stored scores |\n"
+            "| stored scores, ms | seconds per million queries | with stored scores "
+            "| extra MiB | with stored scores |\n"
         )
-        out += "|---" * 14 + "|\n"
+        out += "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
         for row in report["rows"]:
-            fused = row.get("fused_ms", row["step_ms"])
-            steps = (fused, row["stored_ms"])
+            steps = (row["step_ms"], row["stored_ms"])
             parts = (row["attend_ms"], row["row_gradients_ms"], row["adagrad_ms"])
-            times = [f"{ms:.3g}" for ms in (row["step_ms"], *parts, *steps)]
+            times = [f"{ms:.3g}" for ms in (steps[0], *parts, steps[1])]
             rates = (f"{1000 * ms / row['b']:.3g}" for ms in steps)
-            extra = (row.get("fused_extra_mib", row["step_extra_mib"]), row["stored_extra_mib"])
-            memory = [f"{mib:,.0f}" for mib in extra]
-            if "fused_ms" not in row:
-                times[4] = "-"
-            # A captured step starts its parts faster than Python.
-            if sum(parts) > row["step_ms"]:
+            memory = [f"{row[name]:,.0f}" for name in ("step_extra_mib", "stored_extra_mib")]
+            if sum(parts) > steps[0]:  # a captured step: it starts its parts faster than Python
                 times[1:4], memory = ["-"] * 3, ["-"] * 2
             sizes = (f"{row[name]:,}" for name in ("b", "n", "width"))
             out += f"| {row['precision']} | {' | '.join([*sizes, *times, *rates, *memory])} |\n"

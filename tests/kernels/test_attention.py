@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from allneg.kernels.attention import MOST_WIDTH, Negatives, RowGradients, bit_mask, reference
-from allneg.kernels.engines import using
-from allneg.kernels.fused.reference import adagrad
+from allneg.kernels.attention import MOST_WIDTH, Negatives, bit_mask, reference
 from interpreter import DEVICE, GPU, interpreted, needs_triton
 
 gpu: Any = interpreted("allneg.kernels.attention.gpu")
@@ -137,35 +135,6 @@ def test_a_query_without_negatives_has_minus_infinity_and_zeros(masked: bool) ->
         assert found["log_sum"].isneginf().all()
         assert found["answer"].isfinite().tolist() == [masked, False]
         assert not any(found[name].any() for name in ("mean", "d_query", "d_answers", "d_rows"))
-
-
-@pytest.mark.parametrize("width", [20, 200])
-def test_adagrad_uses_the_gradients_of_rows_at_once(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tables, sums of squares and the copy are those of AdaGrad with stored gradients."""
-    monkeypatch.setenv("TRITON_INTERPRET", "0" if GPU else "1")
-    n, count = 150, 140
-    table = torch.randn(n, width, device=DEVICE)
-    table[count:] = 0.0
-    copy, query = table.bfloat16(), torch.randn(5, width, device=DEVICE).bfloat16()
-    negatives = Negatives(torch.tensor([0, 3, 3, 139, 64], device=DEVICE), count)
-    state, mean = gpu.attend(query, copy, negatives)
-    weight = torch.rand(5, device=DEVICE)
-    _, answers, shift = gpu.query_gradients(query, copy, negatives, mean, state[1], state, weight)
-    ids, more = torch.tensor([7, 3, 7], device=DEVICE), torch.randn(3, width, device=DEVICE)
-    squares, rate = torch.rand(n, width, device=DEVICE), torch.tensor(0.1, device=DEVICE)
-    grad = gpu.row_gradients(query, copy, negatives, shift)
-    grad.index_add_(0, negatives.target, answers).index_add_(0, ids, more)
-    expected = table.clone(), squares.clone(), copy.clone()
-    adagrad(expected[0], grad, expected[1], rate, 1e-10, expected[2])
-    parts = [(negatives.target, answers), (ids, more)]
-    with using("gpu"):
-        RowGradients(query, copy, negatives, shift, parts).adagrad(table, squares, rate, 1e-10)
-    for found, true in zip((table, squares), expected, strict=False):
-        torch.testing.assert_close(found, true, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(copy, table.bfloat16(), rtol=2**-7, atol=0)  # rounded towards 0
-    assert not table[count:].any()
 
 
 def test_no_queries_are_no_work() -> None:

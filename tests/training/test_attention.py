@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -13,8 +9,7 @@ from torch import Generator, Tensor
 from allneg.graph import Graph
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
-from allneg.scoring import Tables
-from allneg.training import execution, optimizers
+from allneg.training import execution
 from allneg.training.trainer import Trainer
 from interpreter import DEVICE, GPU, interpreted, needs_triton
 
@@ -44,44 +39,6 @@ def two_steps(graph: Graph, settings: tuple[str, ...]) -> tuple[bool, list[Tenso
     _, batches = trainer.batches(train, order)
     losses = [trainer.step(next(batches), Generator(device).manual_seed(i)) for i in range(2)]
     return not trainer.plan.by_attention, [torch.stack(losses), *trainer.tables.weights().values()]
-
-
-@pytest.mark.parametrize("regularizer", ["none", "n3"])
-@pytest.mark.parametrize("engine", ["reference", pytest.param("gpu", marks=needs_triton)])
-def test_a_step_of_adagrad_without_stored_gradients_is_the_same(
-    engine: str, regularizer: str, tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = (
-        "optimizer.name=adagrad", "optimizer.learning_rate=0.1", "hardware.precision=bf16",
-        f"regularizer.name={regularizer}",
-    )  # fmt: skip
-    monkeypatch.setattr(execution, "attention_pays", lambda *_: True)
-    decide = execution.ExecutionPlan.decide
-
-    ways, defer, deferred = iter((False, True)), Tables.defer, []
-
-    def one_way(*arguments: Any) -> execution.ExecutionPlan:
-        return replace(decide(*arguments), keeps_bf16_copy=True, defers_rows=next(ways))
-
-    monkeypatch.setattr(execution.ExecutionPlan, "decide", one_way)
-    monkeypatch.setattr(Tables, "defer", lambda *given: deferred.append(defer(*given)))
-    # As on a GPU, the rate is a tensor.
-    monkeypatch.setattr(optimizers.Adagrad, "step", with_tensor_rate(optimizers.Adagrad.step))
-    if engine == "gpu" and not GPU:
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-    with using(engine):
-        results = [two_steps(tiny_graph, settings)[1] for _ in range(2)]
-    assert len(deferred) == 2  # steps
-    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
-
-
-def with_tensor_rate(step: Callable[[optimizers.Adagrad], None]) -> Any:
-    def stepped(self: optimizers.Adagrad) -> None:
-        (group,) = self.param_groups
-        group["lr"] = torch.as_tensor(group["lr"])
-        step(self)
-
-    return stepped
 
 
 @needs_triton

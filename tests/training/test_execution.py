@@ -10,9 +10,6 @@ from allneg.kernels.engines import using
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.training.execution import ExecutionPlan
-from allneg.training.features import FeatureTrainer
-from allneg.training.partial import PartialTrainer
-from allneg.training.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = "hardware.precision=bf16"
@@ -144,21 +141,6 @@ def test_what_attention_cannot_do_stores_scores(settings: list[str]) -> None:
 )
 def test_attention_works_with_other_options(settings: list[str]) -> None:
     assert decide(*LARGE, *settings, n=100_000, device=CUDA).by_attention
-
-
-def test_adagrad_computes_gradients_of_rows_where_one_pass_has_them_all() -> None:
-    assert decide(*LARGE, n=100_000, device=CUDA).defers_rows
-    for setting in (
-        "training.micro_batch=500", "loss.label_smoothing=0.1", "optimizer.name=adam",
-        "training.batch_size=100",
-    ):  # fmt: skip
-        assert not decide(*LARGE, setting, n=100_000, device=CUDA).defers_rows
-    assert not decide(*LARGE, n=100_000, device=CUDA, mesh=Mesh(rows=2)).defers_rows
-
-
-@pytest.mark.parametrize("kind", [PartialTrainer, FeatureTrainer])
-def test_trainers_that_change_gradients_store_them(kind: type[Trainer]) -> None:
-    assert kind.needs_gradients
 
 
 def test_an_engine_other_than_triton_stores_scores() -> None:

@@ -158,15 +158,12 @@ def test_a_size_beyond_a_floats_digits_is_counted_exactly() -> None:
 
 def test_attention_needs_no_memory_for_scores() -> None:
     """2.5 million rows of 200 numbers, of which 8,000 queries would have 80 GB of scores."""
-    cuda = torch.device("cuda")
     settings = ["training.batch_size=8000", "hardware.precision=bf16"]
     counts = Counts(2_500_000, relations=500, train=1000)
-    made = plan(Recipe().with_settings(settings), counts, cuda)
+    made = plan(Recipe().with_settings(settings), counts, torch.device("cuda"))
     table = made.kept["tables"]
     assert sum(made.training.values()) < 1 << 30
-    assert made.peak < 2.6 * table + (1 << 30)  # tables, copy and AdaGrad's sum, but no gradient
-    parts = plan(Recipe().with_settings([*settings, "training.micro_batch=4000"]), counts, cuda)
-    assert parts.kept["gradients"] == table
+    assert made.peak < 3.5 * table + (1 << 30)  # tables, copy, gradient and AdaGrad's sum
     masked = [*settings, "loss.mask_known=true", f"loss.block={1 << 30}"]
-    bits = plan(Recipe().with_settings(masked), counts, cuda).training["scores"]
+    bits = plan(Recipe().with_settings(masked), counts, torch.device("cuda")).training["scores"]
     assert bits - made.training["scores"] == 8000 * 2_500_032 // 8

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from allneg.kernels.attention import (
-    Negatives,
-    RowGradients,
-    attend,
-    bit_mask,
-    query_gradients,
-    row_gradients,
-)
+from allneg.kernels.attention import Negatives, attend, bit_mask, query_gradients, row_gradients
 from allneg.kernels.fused import scatter_add
 from allneg.scoring.distributed import NO_GROUP, Group
 from allneg.scoring.groups import answers_part
@@ -30,13 +21,8 @@ def contrast(
     bf16_copy: Tensor | None = None,
     rows_group: Group = NO_GROUP,
     batch_group: Group = NO_GROUP,
-    defer: Callable[[RowGradients], None] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As contrast.py's, for a softmax of dot products.
-
-    With `defer`, which takes them uncomputed, the gradients of rows are empty: for a single process
-    without label smoothing.
-    """
+    """As contrast.py's, for a softmax of dot products."""
     assert isinstance(loss, Softmax)
     query = query.bfloat16() if loss.bf16 else query
     rows = (candidates.rows if bf16_copy is None else bf16_copy).to(query.dtype)
@@ -62,9 +48,6 @@ def contrast(
         answers = candidates.answers
         column, scores, d_answers = _grouped_answers(answers, query, rows, count, d_query)
         losses -= answers_part(loss, answers, [scores], weight, rows_group)
-    if defer is not None:
-        defer(RowGradients(query, rows, negatives, shift, [(column, d_answers)]))
-        return losses, d_query, d_query[:0]
     d_rows = row_gradients(query, rows, negatives, shift)
     if smoothing:
         # The score of every candidate has this gradient, too, and that of the answer one more.

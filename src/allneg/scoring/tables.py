@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from allneg.graph.queries import Queries
-from allneg.kernels.attention import RowGradients
 from allneg.kernels.fused import scatter_add
 from allneg.models import Model
 from allneg.scoring.distributed import Shard
@@ -55,7 +54,6 @@ class Tables(nn.Module):
         self.is_sharded = shard.is_part
         self.reciprocal = reciprocal
         self.n_relations = len(relations) // (2 if reciprocal else 1)
-        self.deferred: RowGradients | None = None  # instead of the entities' gradient
         self.bf16_copy: Tensor | None = None  # of the entities, where a plan keeps one
         self._copied_version = -1  # the entities' version at the last copy
         self._device = device
@@ -145,15 +143,8 @@ class Tables(nn.Module):
             None if shared is None else shared.requires_grad_(),
         )
 
-    def defer(self, gradients: RowGradients) -> None:
-        """Leave the gradient of the entities to the optimizer's step."""
-        self.deferred = gradients
-
     def scatter(self, ids: Tensor, rows: Tensor) -> None:
         """Add gradients of entity rows to the table's, where this process holds the rows."""
-        if self.deferred is not None:
-            self.deferred.more.append((ids, rows))
-            return
         if self.entities.grad is None:
             self.entities.grad = torch.zeros_like(self.entities)
         ids, rows = ids.flatten(), rows.flatten(0, -2)

@@ -28,7 +28,6 @@ class ExecutionPlan:
     columns: int  # candidates per query
     block: int | None  # columns compared at once; None for all
     by_attention: bool  # a softmax without scores in memory
-    defers_rows: bool  # the optimizer's step computes the gradients of entity rows, unstored
     negatives: str
     kernel: str
     bf16: bool  # matrix products of bfloat16 operands
@@ -76,15 +75,12 @@ class ExecutionPlan:
         once_per_query = loss.grouped and loss_class(loss).once_per_query
         dropout = recipe.model.entity_dropout or recipe.model.relation_dropout
         keeps_copy = stays_on_gpu and bf16 and all_entities and optimizer.updates_bf16_copy
-        splits_batch = queries < batch
-        at_once = not splits_batch and mesh.size == 1 and not loss.label_smoothing
         return cls(
             device=device,
             queries=queries,
             columns=columns,
             block=None if whole else block_rows(queries, columns, loss.block),
             by_attention=by_attention,
-            defers_rows=by_attention and keeps_copy and at_once,
             negatives=loss.negatives,
             kernel=kernel,
             bf16=bf16,
@@ -92,7 +88,7 @@ class ExecutionPlan:
             host_table=host_table,
             is_captured=can_capture and has_fixed_shapes and never_waits,
             overlaps_sums=mesh.batch > 1 and all_entities and queries == share and not loss.grouped,
-            splits_batch=splits_batch,
+            splits_batch=queries < batch,
             draws_sample=not all_entities or dropout > 0,
             weighs_queries=loss.class_weights or loss.subsampling or once_per_query,
             needs_known=loss.mask_known or loss.subsampling or loss.grouped,

@@ -105,8 +105,6 @@ class FeatureTrainer(Trainer):
     map gets featuresᵀ g. Each has its own optimizer state.
     """
 
-    needs_gradients = True
-
     def restore(self, saved: Checkpoint) -> None:
         own, mine = split_features(saved.optimizer)
         table, settings = self.tables.entities, self.recipe.optimizer

@@ -94,20 +94,17 @@ def plan(
     n = -(-counts.entities // mesh.rows)  # a float would round a large number
     padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
     execution = ExecutionPlan.decide(recipe, model, padded, device, mesh)
-    entities, others = padded * model.entity_width, _other_parameters(recipe, model, counts)
-    table = _FLOAT * (entities + others)
-    # The place of a row among the few that a batch looks up is instead of its gradient.
-    deferred = _FLOAT * others + _ID * padded
+    table = _FLOAT * (padded * model.entity_width + _other_parameters(recipe, model, counts))
     on_host = execution.host_table and device.type != "cpu"
     learnt = {
         "tables": _pinned(table) if on_host else table,
-        "gradients": deferred if execution.defers_rows else _pinned(table) if on_host else table,
+        "gradients": _pinned(table) if on_host else table,
         "optimizer": OPTIMIZERS[recipe.optimizer.name].state_tables * table,
         "best tables": table if counts.valid else 0,
         "averaged tables": table if recipe.training.average else 0,
     }
     known, row = 2 * counts.train * 3 * _ID, model.entity_width * _FLOAT
-    copy = _BF16 * entities if execution.keeps_bf16_copy else 0
+    copy = _BF16 * padded * model.entity_width if execution.keeps_bf16_copy else 0
     return MemoryPlan(
         device=str(device),
         path=str(execution),

@@ -46,18 +46,13 @@ class Adagrad(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         for table in self._tables.parameters():
             table.grad = None
-        self._tables.deferred = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         (group,) = self.param_groups
         for table in group["params"]:
-            state = self.state[table]["sum"], group["lr"], group["eps"]
-            is_entities = table is self._tables.entities
-            if is_entities and self._tables.deferred is not None:
-                self._tables.deferred.adagrad(table, *state)
-            else:
-                adagrad(table, table.grad, *state, self._tables.bf16_copy if is_entities else None)
+            copy = self._tables.bf16_copy if table is self._tables.entities else None
+            adagrad(table, table.grad, self.state[table]["sum"], group["lr"], group["eps"], copy)
 
 
 def _adam(tables: Tables, rate: float | Tensor) -> torch.optim.Optimizer:

@@ -26,8 +26,6 @@ class PartialTrainer(Trainer):
     changes nothing. Checkpoints have the state that the parent left for these rows.
     """
 
-    needs_gradients = True
-
     def __init__(
         self, recipe: Recipe, graph: Graph, device: torch.device, world: World, parent: Parent
     ) -> None:

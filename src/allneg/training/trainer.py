@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +40,6 @@ from allneg.training.optimizers import (
 class Trainer:
     """Takes training steps, and can be saved in a checkpoint and restored."""
 
-    needs_gradients: ClassVar[bool] = False  # of entity rows, before the optimizer's step
-
     def __init__(
         self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
     ) -> None:
@@ -52,8 +48,6 @@ class Trainer:
         shard = Shard.of(graph.n_entities, world)
         mesh = Mesh(world.rows.size, world.batch.size)
         self.plan = ExecutionPlan.decide(recipe, self.model, len(shard), device, mesh)
-        if self.needs_gradients:
-            self.plan = replace(self.plan, defers_rows=False)
         reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
         tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, seed)
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
@@ -62,15 +56,14 @@ class Trainer:
             self.tables.keep_bf16_copy()
         self.kernel = self.model.kernel.bind(device)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
-        self._contrast: Callable[..., tuple[Tensor, Tensor, Tensor]] = partial(
-            contrast, self.kernel, block=self.plan.block
-        )
-        if self.plan.by_attention:
-            defer = self.tables.defer if self.plan.defers_rows else None
-            self._contrast = partial(attention.contrast, defer=defer)
+        # Queries, candidates, `weight` and `bf16_copy` to losses and both gradients.
+        self.contrast: Callable[..., tuple[Tensor, Tensor, Tensor]] = attention.contrast
+        if not self.plan.by_attention:
+            self.contrast = partial(contrast, self.kernel, block=self.plan.block)
         batch_group = world.batch if self.plan.overlaps_sums else NO_GROUP
-        groups = {"rows_group": world.rows, "batch_group": batch_group}
-        self._contrast = partial(self._contrast, loss=self.loss, **groups)
+        self.contrast = partial(
+            self.contrast, loss=self.loss, rows_group=world.rows, batch_group=batch_group
+        )
         self.regularizer = make_regularizer(recipe.regularizer, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         self.known: KnownAnswers | None = None  # answers known in train
@@ -173,7 +166,7 @@ class Trainer:
             assert self.known is not None
             candidates, of_query = grouped(candidates, queries, self.loss, self.known, weight)
         given = query.detach(), candidates
-        losses, d_query, d_candidates = self._contrast(*given, weight=of_query, bf16_copy=bf16_copy)
+        losses, d_query, d_candidates = self.contrast(*given, weight=of_query, bf16_copy=bf16_copy)
         if self.model.bias and self.loss.shift_invariant:
             # The bias of the query shifts all its scores, so its gradient is 0. AdaGrad would turn
             # the rounding error of this 0 into a full step.
@@ -251,10 +244,10 @@ class Trainer:
 
         `candidates` are the entities of their rows; None for the whole table.
         """
-        if candidates is not None:
-            tables.scatter(candidates, d_candidates)
-        elif tables.deferred is None:
+        if candidates is None:
             _accumulate(tables.entities, d_candidates)
+        else:
+            tables.scatter(candidates, d_candidates)
         for ids, grad in ((queries.entity, rows.entity.grad), (queries.answer, rows.answer.grad)):
             if grad is not None:
                 if self.plan.overlaps_sums:

@@ -16,13 +16,11 @@ from torch import Tensor
 
 from allneg.kernels import engines
 from allneg.kernels.attention import reference
-from allneg.kernels.fused import scatter_add
 
 __all__ = [
     "MOST_WIDTH",
     "PARTIAL_ROWS",
     "Negatives",
-    "RowGradients",
     "attend",
     "bit_mask",
     "query_gradients",
@@ -80,33 +78,6 @@ def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tens
     """Σ_b weight_b · share_bn · q_b over negatives n: (N, W), 0 for padding."""
     out: Tensor = _engine(query).row_gradients(query, rows, negatives, shift)
     return out
-
-
-@dataclass
-class RowGradients:
-    """The gradients of a table's rows that `row_gradients` would give, and some more of rows.
-
-    They are never stored: the optimizer's step computes and uses them.
-    """
-
-    query: Tensor
-    rows: Tensor  # a copy of the table
-    negatives: Negatives
-    shift: Tensor
-    more: list[tuple[Tensor, Tensor]]  # ids (B,) and gradients (B, W)
-
-    def adagrad(self, table: Tensor, squares: Tensor, rate: Tensor, eps: float) -> None:
-        """The step of `fused.adagrad`; the copy is updated, too."""
-        ids, grads = (torch.cat(parts) for parts in zip(*self.more, strict=True))
-        places = torch.full((len(table),), -1, device=ids.device)
-        # A row with several gradients has the place of any of them, and their sum is there.
-        places[ids] = torch.arange(len(ids), device=ids.device)
-        sums = torch.zeros_like(grads)
-        scatter_add(sums, places[ids], grads)
-        _engine(self.query).update_rows(
-            self.query, self.rows, self.negatives, self.shift, places, sums, table, squares, rate,
-            eps,
-        )  # fmt: skip
 
 
 def bit_mask(pairs: tuple[Tensor, Tensor], b: int, n: int) -> Tensor:

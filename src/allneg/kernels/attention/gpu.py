@@ -35,7 +35,6 @@ class Tile:
     warps: int
     stages: int  # tiles that are loaded ahead
     resident: int = 1  # programs that a multiprocessor holds
-    hits: bool = True  # hide answers in tiles that have one only; else compare all pairs
 
 
 # The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
@@ -100,31 +99,14 @@ def query_gradients(
 def row_gradients(
     query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, tile: Tile | None = None
 ) -> Tensor:
+    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    # Without AdaGrad, nothing reads its arguments.
-    _each_row(query, rows, negatives, shift, (out, shift, out, out, out, 0.0), len(rows), tile)
-    return out
-
-
-def update_rows(
-    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, places: Tensor, more: Tensor,
-    table: Tensor, squares: Tensor, rate: Tensor, eps: float, tile: Tile | None = None,
-) -> None:  # fmt: skip
-    adagrad = (table, places, more, squares, rate, eps)
-    _each_row(query, rows, negatives, shift, adagrad, negatives.count, tile, UPDATE=True)
-
-
-def _each_row(
-    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, adagrad: tuple[Any, ...],
-    n: int, tile: Tile | None, UPDATE: bool = False,
-) -> None:  # fmt: skip
-    tile = tile or GRADIENTS[_key(rows)]
     blocks = triton.cdiv(n, tile.rows)
-    hits = _hits(negatives, tile, 0, blocks)
     programs_gpu.row_gradients[(blocks,)](
-        query, rows, *_pointers(negatives)[1:], hits, shift, *adagrad, len(query), n,
-        negatives.count, **_options(rows, negatives, tile), UPDATE=UPDATE,
+        query, rows, *_pointers(negatives)[1:], _hits(negatives, tile, 0, blocks), shift, out, b, n,
+        negatives.count, **_options(rows, negatives, tile),
     )  # fmt: skip
+    return out
 
 
 def _key(rows: Tensor) -> tuple[int, bool]:
@@ -138,9 +120,9 @@ def _pointers(negatives: Negatives) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _hits(negatives: Negatives, tile: Tile, own: Tensor | int, size: int) -> Tensor:
-    """Which tiles have answers, one byte each, where tiles of other rows need no comparisons."""
+    """Which tiles have answers, one byte each: the others need no comparisons with targets."""
     target, count = negatives.target, negatives.count
-    if not tile.hits or negatives.bits is not None:
+    if negatives.bits is not None:
         return target  # not read
     # An answer elsewhere hits any tile, which does no harm.
     place = own + target.clamp(0, max(0, count - 1)) // tile.rows
@@ -155,7 +137,6 @@ def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
         "W": width, "W0": first, "W1": second, "W2": third, "Q": tile.queries, "R": tile.rows,
         "OFFSET": negatives.offset is not None, "BITS": negatives.bits is not None,
         "PRECISION": "interpreted" if _INTERPRETED else precision,
-        "HITS": tile.hits and negatives.bits is None,
         "num_warps": tile.warps, "num_stages": tile.stages,
     }  # fmt: skip
 

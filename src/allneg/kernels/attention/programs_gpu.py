@@ -52,9 +52,9 @@ def attend(
     query, rows, target, offset, bits, hits, log_sums, means, b, count, part,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr, HITS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """With HITS, `hits` tells which tiles of rows have answers of these queries."""
+    """Without BITS, `hits` tells which tiles of rows have answers of these queries."""
     q0, lane, row_lane = tl.program_id(0) * Q, tl.arange(0, Q), tl.arange(0, R)
     left = b - q0
     own = tl.load(target + q0 + lane, mask=lane < left, other=-1).to(tl.int32)
@@ -72,7 +72,7 @@ def attend(
     total = tl.zeros([Q], tl.float32)
     start = tl.program_id(1) * part
     stop = tl.minimum(start + part, count)
-    if HITS:
+    if not BITS:
         hits += tl.program_id(0).to(tl.int64) * (tl.cdiv(count, R) + 1) + start // R
         hit = tl.load(hits)  # one tile ahead
     for first in tl.range(start, stop, R):
@@ -88,20 +88,18 @@ def attend(
             scores = _dot(a2, tl.trans(e2), scores, PRECISION)
         if OFFSET:
             scores += tl.load(offset + row, mask=row < stop, other=0.0)[None, :]
-        if HITS:
+        if BITS:
+            inside = (lane < left)[:, None]
+            hidden = _masked(bits, (q0 + lane)[:, None], inside, first, row_lane[None, :], b, R)
+            counts = (row[None, :] != own[:, None]) & (row < stop)[None, :] & (hidden == 0)
+            scores = tl.where(counts, scores, float("-inf"))
+        else:
             masked = (hit != 0) | (first + R > stop)
             hits += 1
             hit = tl.load(hits)
             if masked:
                 counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
                 scores = tl.where(counts, scores, float("-inf"))
-        else:
-            counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
-            if BITS:
-                inside = (lane < left)[:, None]
-                hidden = _masked(bits, (q0 + lane)[:, None], inside, first, row_lane[None, :], b, R)
-                counts = counts & (hidden == 0)
-            scores = tl.where(counts, scores, float("-inf"))
         # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
         # it, the difference of equal ones would not be 0.
         largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
@@ -199,48 +197,14 @@ def query_gradients(
     tl.store(d_answers + q * W + column, slope * a, mask=inside)
 
 
-@triton.jit
-def _update(
-    grad, place, more, table, squares, copy, rate, eps, lane, left,
-    W: tl.constexpr, FIRST: tl.constexpr, CHUNK: tl.constexpr,
-):  # fmt: skip
-    """AdaGrad for a chunk of the rows' columns; `more` at `place` is added to the gradient."""
-    if CHUNK > 64:  # in halves, whose numbers fit into registers beside the sums
-        halves = tl.reshape(grad, [lane.shape[0], 2, CHUNK // 2])
-        start, end = tl.split(tl.permute(halves, [0, 2, 1]))
-        _update(
-            start, place, more, table, squares, copy, rate, eps, lane, left, W, FIRST, CHUNK // 2
-        )
-        _update(
-            end, place, more, table, squares, copy, rate, eps, lane, left, W, FIRST + CHUNK // 2,
-            CHUNK // 2,
-        )  # fmt: skip
-    else:
-        column = FIRST + tl.arange(0, CHUNK)
-        inside = (lane < left)[:, None] & (column < W)[None, :]
-        others = more + place[:, None] * W + column[None, :]
-        grad += tl.load(others, mask=inside & (place >= 0)[:, None], other=0.0)
-        offset = lane[:, None] * W + column[None, :]
-        total = tl.load(squares + offset, mask=inside, other=0.0) + grad * grad
-        step = rate * grad / (tl.sqrt(total) + eps)
-        new = tl.load(table + offset, mask=inside, other=0.0) - step
-        tl.store(squares + offset, total, mask=inside)
-        tl.store(table + offset, new, mask=inside)
-        tl.store(copy + offset, new.to(copy.dtype.element_ty), mask=inside)
-
-
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def row_gradients(
-    query, rows, offset, bits, hits, packed, out, places, more, squares, rate, eps, b, n, count,
+    query, rows, offset, bits, hits, packed, out, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr, HITS: tl.constexpr, UPDATE: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a tile of rows, in `out`; or with UPDATE, the step of AdaGrad.
-
-    Then, `out` is the table, `rows` a copy of it, and both are updated. With HITS, `hits` tells
-    which tiles of rows have answers.
-    """
+    """Without BITS, `hits` tells which tiles of rows have answers."""
     r0, lane, query_lane = tl.program_id(0) * R, tl.arange(0, R), tl.arange(0, Q)
     row, left = r0 + lane, count - r0
     base = rows + r0.to(tl.int64) * W
@@ -255,7 +219,7 @@ def row_gradients(
     if OFFSET:
         offsets = tl.load(offset + row, mask=lane < left, other=0.0)
     masked = True
-    if HITS:
+    if not BITS:
         masked = tl.load(hits + tl.program_id(0)) != 0
     for first in tl.range(0, b, Q):
         q = first + query_lane
@@ -285,20 +249,10 @@ def row_gradients(
             sum1 = _dot(shares, a1, sum1, PRECISION)
         if W2:
             sum2 = _dot(shares, a2, sum2, PRECISION)
-    first_number = r0.to(tl.int64) * W
-    base = out + first_number
-    if UPDATE:
-        place, speed = tl.load(places + row, mask=lane < left, other=-1), tl.load(rate)
-        state, copy = squares + first_number, rows + first_number
-        _update(sum0, place, more, base, state, copy, speed, eps, lane, left, W, 0, W0)
-        if W1:
-            _update(sum1, place, more, base, state, copy, speed, eps, lane, left, W, W0, W1)
-        if W2:
-            _update(sum2, place, more, base, state, copy, speed, eps, lane, left, W, W0 + W1, W2)
-    else:
-        counts = (lane < left)[:, None]
-        _store(base, tl.where(counts, sum0, 0.0), lane, n - r0, W, 0, W0)
-        if W1:
-            _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
-        if W2:
-            _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)
+    counts = (lane < left)[:, None]
+    base = out + r0.to(tl.int64) * W
+    _store(base, tl.where(counts, sum0, 0.0), lane, n - r0, W, 0, W0)
+    if W1:
+        _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
+    if W2:
+        _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from allneg.kernels.distances import fp32
-from allneg.kernels.fused.reference import adagrad
 
 if TYPE_CHECKING:
     from allneg.kernels.attention import Negatives
@@ -36,15 +35,6 @@ def query_gradients(
 def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
     share = _scores(query, rows, negatives).sub_(shift.unsqueeze(1)).exp_()
     return share.T @ fp32(query)
-
-
-def update_rows(
-    query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, places: Tensor, more: Tensor,
-    table: Tensor, squares: Tensor, rate: Tensor, eps: float,
-) -> None:  # fmt: skip
-    grad, some = row_gradients(query, rows, negatives, shift), places >= 0
-    grad[some] += more[places[some]]
-    adagrad(table, grad, squares, rate, eps, rows)
 
 
 def _answers(rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
