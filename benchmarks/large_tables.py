@@ -56,17 +56,17 @@ def _attention(reports: list[Report]) -> str:
         out += f"\n{_machine(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
         out += (
             "| operands | B | N | W | attention, ms | `attend` | `row_gradients` | AdaGrad "
-            "| stored scores, ms | seconds per million queries | with stored scores "
-            "| extra MiB | with stored scores |\n"
+            "| four products | stored scores, ms | seconds per million queries "
+            "| with stored scores | extra MiB | with stored scores |\n"
         )
-        out += "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        out += "|---" * 14 + "|\n"
         for row in report["rows"]:
             steps = (row["step_ms"], row["stored_ms"])
             parts = (row["attend_ms"], row["row_gradients_ms"], row["adagrad_ms"])
-            times = [f"{ms:.3g}" for ms in (steps[0], *parts, steps[1])]
+            times = [f"{ms:.3g}" for ms in (steps[0], *parts, row["floor_4_ms"], steps[1])]
             rates = (f"{1000 * ms / row['b']:.3g}" for ms in steps)
             memory = [f"{row[name]:,.0f}" for name in ("step_extra_mib", "stored_extra_mib")]
-            if sum(parts) > steps[0]:  # a captured step: it starts its parts faster than Python
+            if not row["step_extra_mib"]:  # captured: it starts its parts faster than Python
                 times[1:4], memory = ["-"] * 3, ["-"] * 2
             sizes = (f"{row[name]:,}" for name in ("b", "n", "width"))
             out += f"| {row['precision']} | {' | '.join([*sizes, *times, *rates, *memory])} |\n"

@@ -101,6 +101,24 @@ def epochs(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def groupings(reports: list[Report]) -> str:
+    """One table per run: seconds per epoch by precision and batch size, grouped or not."""
+    out = ""
+    for report in reports:
+        if "grouped" not in report:
+            continue
+        out += f"\n{_task(report)}; {report['questions']:,} queries:\n\n"
+        out += "| operands | distinct queries once | batch | seconds per epoch | relative time |\n"
+        out += "|---|---|---|---|---|\n"
+        whole = {r["precision"]: r["seconds"] for r in report["rows"] if not r["grouped"]}
+        for row in report["rows"]:
+            once = "yes" if row["grouped"] else "no"
+            times = _factor(row["seconds"] / whole[row["precision"]])
+            out += f"| {row['precision']} | {once} | {row['batch']:,} | {row['seconds']:.3g} | "
+            out += f"{times} |\n"
+    return out + "\n"
+
+
 def profiles(reports: list[Report]) -> str:
     """One table per run: microseconds per step by kind of work, one column per precision."""
     out = ""
@@ -383,6 +401,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "modulus": lambda reports: distances(reports, "modulus"),
     "loss": losses,
     "epoch": epochs,
+    "grouped": groupings,
     "profile": profiles,
     "ranking": rankings,
     "service": service,
