@@ -78,7 +78,9 @@ SETTINGS = {
         "loss.grouped=true", "loss.name=logistic", "training.micro_batch=4",
         "optimizer.learning_rate=0.1",
     ),
-    "grouped, rotate": ("loss.grouped=true", "model.name=rotate"),
+    "grouped, smoothed, rotate": (
+        "loss.grouped=true", "loss.label_smoothing=0.2", "model.name=rotate",
+    ),
     "adagrad": ("optimizer.name=adagrad", "optimizer.learning_rate=0.1"),
     "adam": ("optimizer.name=adam", "optimizer.learning_rate=0.1"),
 }  # fmt: skip

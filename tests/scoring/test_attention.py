@@ -24,6 +24,7 @@ SETTINGS = {
     "plain": Settings(),
     "smoothed": Settings(label_smoothing=0.3),
     "grouped": Settings(grouped=True),
+    "grouped, smoothed": Settings(grouped=True, label_smoothing=0.3),
 }
 CASES = [*SETTINGS, "masked", "offset", "large", "certain"]
 interpreted("allneg.kernels.attention.gpu")
@@ -47,7 +48,7 @@ def operands(case: str) -> tuple[Tensor, Candidates, Tensor]:
     query, rows = (torch.randn(n, W, generator=generator) for n in (B, N))
     target = torch.tensor([0, 63, 64, 120, 7])
     candidates = Candidates(rows, target, COUNT)
-    if case == "grouped":
+    if case.startswith("grouped"):
         column = torch.tensor([3, 120, 64, -1, 7, 9, 0, 5])  # another process has one of them
         of_query = torch.tensor([0, 0, 1, 1, 2, 3, 4, 4])
         answers = Answers(of_query, column, torch.rand(8, generator=generator))

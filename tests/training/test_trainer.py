@@ -257,6 +257,8 @@ GROUPED_CASES = {
     "not reciprocal in parts": [NOT_RECIPROCAL, "training.micro_batch=4"],
     "in blocks": ["loss.block=1", "loss.class_weights=true"],
     "subsampling": ["loss.subsampling=true", "regularizer.name=none"],
+    "smoothed": ["loss.label_smoothing=0.2"],
+    "smoothed in blocks": ["loss.label_smoothing=0.2", "loss.block=1", "training.micro_batch=4"],
 }
 
 

@@ -260,7 +260,7 @@ def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:
         if loss.negatives != "all":
             yield f"loss.grouped needs loss.negatives all, not {loss.negatives}"
         weights = ("class_weights", "subsampling") if kind.once_per_query else ()
-        for name in ("mask_known", "label_smoothing", *weights):
+        for name in ("mask_known", *weights):
             if getattr(loss, name):
                 yield f"loss.{name} does not work with loss.grouped and loss.name {loss.name}"
     if loss.negatives != "all" and loss.n_negatives is None:

@@ -9,7 +9,7 @@ from allneg.kernels.attention import Negatives, attend, bit_mask, query_gradient
 from allneg.kernels.fused import scatter_add
 from allneg.scoring.distributed import NO_GROUP, Group
 from allneg.scoring.groups import answers_part
-from allneg.scoring.losses import Loss, Softmax
+from allneg.scoring.losses import Loss, SmoothedSoftmax, Softmax
 from allneg.scoring.negatives import Answers, Candidates
 
 
@@ -50,11 +50,15 @@ def contrast(
         losses -= answers_part(loss, answers, [scores], weight, rows_group)
     d_rows = row_gradients(query, rows, negatives, shift)
     if smoothing:
+        assert isinstance(loss, SmoothedSoftmax)
         # The score of every candidate has this gradient, too, and that of the answer one more.
-        flat, more = -weight * smoothing / (state[3] + 1), weight * smoothing * held
-        d_query += flat.unsqueeze(1) * row_sum + more.unsqueeze(1) * rows[column]
+        flat = -weight * smoothing / loss.candidates(state)
+        d_query += flat.unsqueeze(1) * row_sum
         d_rows[:count] += flat @ query.to(mean.dtype)
-        d_answers += more.unsqueeze(1) * query
+        if candidates.answers is None:
+            more = (weight * smoothing * held).unsqueeze(1)
+            d_query += more * rows[column]
+            d_answers += more * query
     scatter_add(d_rows, column, d_answers)
     sums = [rows_group.start_sum(d_query), batch_group.start_sum(d_rows)]
     for pending in sums:

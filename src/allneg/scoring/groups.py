@@ -5,7 +5,8 @@ The loss of a query with the answers A is that of all candidates minus the score
     softmax     |A| log Σ_e exp s_e - Σ_A s_a                           Σ_A of -log softmax(s)_a
     logistic    Σ_e softplus s_e - Σ_A s_a      as softplus(-s) = softplus(s) - s: KvsAll's loss
 
-Both are sums over answers, so a query's answers may be in several batches.
+Both are sums over answers, so a query's answers may be in several batches. With label smoothing, the
+mean score of all candidates has a share of the weight of each answer's score.
 """
 
 from dataclasses import replace
@@ -27,10 +28,11 @@ def grouped(
     `weight` (A,) is that of each answer.
     """
     assert queries.group is not None
+    # Label smoothing takes its share of the label from the answer, and gives it to all candidates.
+    own = (1 - loss.settings.label_smoothing) * weight
     # `weight` is a share of all candidates' loss; an answer's score counts once in any case.
-    own = weight
     if loss.once_per_query:
-        own = weight * known.counts(queries)[queries.group]
+        own = own * known.counts(queries)[queries.group]
     answers = Answers(queries.group, candidates.target, own)
     none = torch.full_like(queries.entity, -1)
     return replace(candidates, target=none, answers=answers), queries.sums(weight)

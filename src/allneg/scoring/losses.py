@@ -132,11 +132,16 @@ class SmoothedSoftmax(Softmax):
         return torch.cat([states[:, :1].logsumexp(0), states[:, 1:].sum(0)])
 
     def value(self, state: Tensor) -> Tensor:
-        mean = (state[2] + state[0]) / (state[3] + 1)
-        return super().value(state) + self.settings.label_smoothing * (state[0] - mean)
+        answer = 0.0 if self.settings.grouped else state[0]
+        mean = (state[2] + answer) / self.candidates(state)
+        return super().value(state) + self.settings.label_smoothing * (answer - mean)
+
+    def candidates(self, state: Tensor) -> Tensor:
+        """Their number, with the answer: (B,)."""
+        return state[3] if self.settings.grouped else state[3] + 1
 
     def grad_negatives(self, scores: Tensor, state: Tensor, weight: Tensor) -> Tensor:
-        flat = (weight * self.settings.label_smoothing / (state[3] + 1)).unsqueeze(1)
+        flat = (weight * self.settings.label_smoothing / self.candidates(state)).unsqueeze(1)
         flat = torch.where(scores > -torch.inf, flat, 0.0)
         return super().grad_negatives(scores, state, weight).sub_(flat)
 
