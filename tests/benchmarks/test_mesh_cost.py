@@ -92,4 +92,4 @@ def test_a_sample_saves_products_and_not_the_optimiser() -> None:
 
 
 def test_counts_are_those_of_a_graph(tiny_graph: Graph) -> None:
-    assert Counts.of(tiny_graph) == Counts(12, 3, 20, 2, 3)
+    assert Counts.of(tiny_graph, Recipe()) == Counts(12, 3, 20, 2, 3)

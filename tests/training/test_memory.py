@@ -26,7 +26,6 @@ import torch
 from torch import Generator
 from allneg.evaluation import evaluate
 from allneg.graph.graph import Graph
-from allneg.graph.queries import batches
 from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs.checkpoint import State
@@ -41,19 +40,19 @@ def peak():
     return int(status["VmHWM"].split()[0]) * 1024, int(status["VmRSS"].split()[0]) * 1024
 
 def train(n, recipe):
+    high = min(n, 250) if recipe.loss.grouped else n  # fewer entities share more queries
     names = Vocabulary(tuple(map(str, range(n))), ("r", "s"))
     rng = np.random.default_rng(0)
     train, valid, test = (
-        np.stack([rng.integers(0, high, size) for high in (n, 2, n)], 1)
+        np.stack([rng.integers(0, most, size) for most in (high, 2, high)], 1)
         for size in (4000, 600, 600)
     )
     graph = Graph("made up", names, train, valid, test)
     trainer = Trainer(recipe, graph, DEVICE)
     trainer.keep_best(trainer.tables)
-    size = recipe.training.batch_size
     train, order = torch.from_numpy(train).to(DEVICE), Generator(DEVICE)
     for _ in range(6 if CUDA else 1):
-        for i, queries in enumerate(batches(train, size, order)):
+        for i, queries in enumerate(trainer.batches(train, order)[1]):
             trainer.step(queries, order)
             if i == 2:
                 break
@@ -87,7 +86,11 @@ ON_CPU = {
     "whole": ["model.dim=128", "training.batch_size=1000"],
     "adam": ["model.dim=128", "training.batch_size=300", "optimizer.name=adam"],
     "in blocks": ["model.dim=64", "training.batch_size=1000", "loss.block=2000000"],
-}
+    "grouped": ["model.dim=128", "training.batch_size=500", "loss.grouped=true"],
+    "grouped, dura": [
+        "model.dim=128", "training.batch_size=500", "loss.grouped=true", "regularizer.name=dura",
+    ],
+}  # fmt: skip
 ON_GPU = {
     "complex": ["model.dim=1000", "training.batch_size=1000"],
     "bf16": ["model.dim=1000", "training.batch_size=1000", "hardware.precision=bf16"],
@@ -96,6 +99,9 @@ ON_GPU = {
     ],
     "transe": ["model.dim=500", "training.batch_size=1000", "model.name=transe"],
     "in blocks": ["model.dim=500", "training.batch_size=1000", "loss.block=2000000"],
+    "grouped": [
+        "model.dim=1000", "training.batch_size=300", "loss.grouped=true", "hardware.precision=bf16",
+    ],
 }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ The loss of a query with the answers A is that of all candidates minus the score
     softmax     |A| log Σ_e exp s_e - Σ_A s_a                           Σ_A of -log softmax(s)_a
     logistic    Σ_e softplus s_e - Σ_A s_a      as softplus(-s) = softplus(s) - s: KvsAll's loss
 
-Both are sums over answers, so a query's answers may be in several batches. With label smoothing, the
-mean score of all candidates has a share of the weight of each answer's score.
+Both are sums over answers, so a query's answers may be in several batches. With label smoothing,
+the mean score of all candidates has a share of the weight of each answer's score.
 """
 
 from dataclasses import replace

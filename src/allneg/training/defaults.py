@@ -12,6 +12,7 @@ import torch
 
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
+from allneg.graph.queries import n_distinct_queries
 from allneg.hardware import memory
 from allneg.models import MODELS
 from allneg.recipe import Recipe
@@ -94,7 +95,7 @@ def _sized_for_cpu(
     )
     if plain.training.epochs * _epoch_seconds(plain, graph, 0) < min(_SHORT, limit):
         return plain
-    cheapest, n_distinct = math.inf, _n_distinct_queries(graph)
+    cheapest, n_distinct = math.inf, n_distinct_queries(graph)
     for found in _cpu_candidates(base, settings, graph):
         seconds = _epoch_seconds(found, graph, n_distinct)
         if seconds * _LEAST_EPOCHS <= limit:
@@ -128,12 +129,6 @@ def _cpu_candidates(
 
 def _recipe(base: list[str], settings: Mapping[str, object]) -> Recipe:
     return Recipe().with_settings(base).with_settings(settings)
-
-
-def _n_distinct_queries(graph: Graph) -> int:
-    """The number of distinct queries of train, for both sides."""
-    keys = (graph.train[:, end] * graph.n_relations + graph.train[:, 1] for end in (0, 2))
-    return sum(len(np.unique(key)) for key in keys)
 
 
 def _epoch_seconds(recipe: Recipe, graph: Graph, n_distinct: int) -> float:

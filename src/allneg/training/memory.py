@@ -10,12 +10,14 @@ import torch
 
 from allneg.errors import OutOfMemoryError
 from allneg.graph.graph import Graph
+from allneg.graph.queries import n_distinct_queries
 from allneg.hardware import memory
 from allneg.kernels.attention import PARTIAL_ROWS
 from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
+from allneg.scoring.regularizers import REGULARIZERS, PowerSum
 from allneg.scoring.tables import MULTIPLE, ROWS_PER_SEED
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import OPTIMIZERS
@@ -27,22 +29,28 @@ _SINGLE = Mesh()
 _TOLERANCE = 1.15  # a plan is within 15 % of the measured peak
 _SORTED = 2  # known answers are sorted into a second copy
 _ROW_COPIES = 14  # of a batch's rows: gathered, query, penalty, and the gradients of each
+_ANSWER_COPIES = 2  # of them those of answers: gathered, and their gradient
+_ATTENTION_COPIES = 4  # of grouped answers: their queries and rows, and the gradients of both
+_REPEATED_COPIES = 8  # of a query's rows for each of its answers, with some penalties
+_ANSWERS = 4.0  # of a distinct query, where their number is not known
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many entities, relations and triples a graph has."""
+    """How many entities, relations, triples and distinct queries a graph has."""
 
     entities: int
     relations: int
     train: int  # triples
     valid: int = 0
     test: int = 0
+    queries: int | None = None  # distinct ones of train, counted only for grouped queries
 
     @classmethod
-    def of(cls, graph: Graph) -> Counts:
+    def of(cls, graph: Graph, recipe: Recipe) -> Counts:
         sizes = (len(graph.train), len(graph.valid), len(graph.test))
-        return cls(graph.n_entities, graph.n_relations, *sizes)
+        queries = n_distinct_queries(graph) if recipe.loss.grouped else None
+        return cls(graph.n_entities, graph.n_relations, *sizes, queries)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ def plan(
 ) -> MemoryPlan:
     """The bytes a training takes on `device`; with a mesh, on each device."""
     model = make_model(recipe)
-    counts = graph if isinstance(graph, Counts) else Counts.of(graph)
+    counts = graph if isinstance(graph, Counts) else Counts.of(graph, recipe)
     n = -(-counts.entities // mesh.rows)  # a float would round a large number
     padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
     execution = ExecutionPlan.decide(recipe, model, padded, device, mesh)
@@ -117,7 +125,8 @@ def plan(
         },
         training={
             "scores": _scores(recipe, model, execution),
-            "rows of a batch": _rows(model, execution),
+            "rows of a batch": _rows(recipe, model, execution, counts),
+            "repeated rows": _repeated(recipe, model, execution, counts),
             "pruned tables": 3 * table if recipe.loss.distillation else 0,  # and their gradients
             "bfloat16 copies": _bf16_copies(model, execution),
             # Two blocks of rows come to the device, and three of gradients leave it.
@@ -172,13 +181,33 @@ def _pinned(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def _rows(model: Model, execution: ExecutionPlan) -> int:
+def _rows(recipe: Recipe, model: Model, execution: ExecutionPlan, counts: Counts) -> int:
     """Bytes of a batch's rows with all copies and gradients, and of combined relations."""
+    of_answers = _ANSWER_COPIES + _ATTENTION_COPIES * execution.by_attention
+    copies = _ROW_COPIES + of_answers * _more_answers(recipe, counts)
     width = max(model.entity_width, model.relation_width)
     combined = 0
     if model.shared_shape is not None:  # a relation combined with the shared tensor may be wider
         combined = 4 * execution.queries * model.entity_width**2 * _FLOAT
-    return _ROW_COPIES * execution.queries * width * _FLOAT + combined
+    return int(copies * execution.queries * width * _FLOAT) + combined
+
+
+def _repeated(recipe: Recipe, model: Model, execution: ExecutionPlan, counts: Counts) -> int:
+    """Bytes of rows that a penalty repeats for each answer, after the scores are freed."""
+    penalty = REGULARIZERS[recipe.regularizer.name]
+    if penalty is None or issubclass(penalty, PowerSum):
+        return 0
+    rows = execution.queries * _more_answers(recipe, counts)
+    width = max(model.entity_width, model.relation_width)
+    scores = _scores(recipe, model, execution)
+    return max(0, int(_REPEATED_COPIES * rows * width * _FLOAT) - scores)
+
+
+def _more_answers(recipe: Recipe, counts: Counts) -> float:
+    """How many answers a grouped query has beside the first, on average."""
+    if not recipe.loss.grouped:
+        return 0.0
+    return (2 * counts.train / counts.queries if counts.queries else _ANSWERS) - 1
 
 
 def _scores(recipe: Recipe, model: Model, execution: ExecutionPlan) -> int:

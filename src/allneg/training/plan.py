@@ -54,4 +54,4 @@ def _counts(
         return Counts(entities, relations, triples, others, others)
     if (entities, relations, triples) != (None, None, None):
         raise UsageError("give all of --entities, --relations and --triples, or none of them")
-    return Counts.of(read_graph(recipe.data.name, recipe.data))
+    return Counts.of(read_graph(recipe.data.name, recipe.data), recipe)
