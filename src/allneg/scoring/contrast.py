@@ -31,13 +31,15 @@ def contrast(
     rows_group: Group = NO_GROUP,
     batch_group: Group = NO_GROUP,
     by_attention: bool = False,
+    elsewhere: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each query, and the gradients of their weighted sum: (B,), (B, W), like rows.
 
     Queries (B, W) are compared with `block` rows at a time, with all at once, or `by_attention`,
     which stores no scores. `bf16_copy` may replace the rows in products. Processes of `rows_group`
     hold other rows, those of `batch_group` other queries: row gradients of a block are summed over
-    the latter while the next block is compared.
+    the latter while the next block is compared. `elsewhere` (1 + k, B) is the state of the loss for
+    more candidates, which get no gradients.
     """
     n = candidates.rows.shape[-2]
     is_whole, size = block is None or block >= n, block or n
@@ -51,6 +53,8 @@ def contrast(
         kept = _scores(kernel, query, rows, candidates, start)
         states.append(loss.scan(kept[0], *candidates.columns(start)))
     state = states[0] if is_whole else loss.merge(torch.stack(states))
+    if elsewhere is not None:
+        state = loss.merge(torch.stack([state, elsewhere]))
     if rows_group.size > 1:
         state = loss.merge(rows_group.all_gather(state))
     d_query: Tensor | None = None
@@ -77,6 +81,19 @@ def contrast(
     for pending in sums:
         pending.wait()
     return loss.value(state), d_query, d_rows.to(candidates.rows.device)
+
+
+def scan(
+    kernel: Kernel, query: Tensor, candidates: Candidates, loss: Loss, block: int | None = None
+) -> Tensor:
+    """The state of the loss of each query, as `elsewhere` in `contrast`: (1 + k, B)."""
+    query = query.bfloat16() if loss.bf16 else query
+    blocks = _blocks(candidates.rows, block or candidates.rows.shape[-2], query)
+    states = [
+        loss.scan(_scores(kernel, query, rows, candidates, start)[0], *candidates.columns(start))
+        for start, rows in blocks
+    ]
+    return loss.merge(torch.stack(states))
 
 
 def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:

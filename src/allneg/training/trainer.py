@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from allneg.scoring import Shard, Tables
 from allneg.scoring.contrast import contrast
 from allneg.scoring.distillation import divergences, pruned
 from allneg.scoring.distributed import NO_GROUP, SINGLE_PROCESS, World
-from allneg.scoring.groups import contrast_groups
+from allneg.scoring.groups import Compare, contrast_groups
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
 from allneg.scoring.regularizers import Share, make_regularizer
@@ -41,7 +42,12 @@ class Trainer:
     """Takes training steps, and can be saved in a checkpoint and restored."""
 
     def __init__(
-        self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
+        self,
+        recipe: Recipe,
+        graph: Graph,
+        device: torch.device,
+        world: World = SINGLE_PROCESS,
+        is_restored: bool = False,
     ) -> None:
         self.recipe, self.world = recipe, world
         self.model = make_model(recipe)
@@ -49,12 +55,13 @@ class Trainer:
         mesh = Mesh(world.rows.size, world.batch.size)
         self.plan = ExecutionPlan.decide(recipe, self.model, len(shard), device, mesh)
         reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
-        tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, seed)
+        given = None if is_restored else seed  # random rows would be replaced by `restore`
+        tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, given)
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
         self.tables = tables.on_host(device) if self.plan.host_table else tables.to(device)
         if self.plan.keeps_bf16_copy:
             self.tables.keep_bf16_copy()
-        self.kernel = self.model.kernel.bind(device)
+        self.kernel, self.contrast = self.model.kernel.bind(device), cast(Compare, contrast)
         self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
         self.regularizer = make_regularizer(recipe.regularizer, reciprocal)
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
@@ -73,6 +80,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
         self.distils = False  # in this epoch
         self._captured = CapturedStep() if self.plan.is_captured else None
+        self.captured_size = recipe.training.batch_size
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
         """The number of batches of an epoch, and the batches in random order."""
@@ -95,7 +103,7 @@ class Trainer:
         if self.plan.keeps_bf16_copy:
             self.tables.refresh_bf16_copy()
         # The last batch of an epoch may be smaller than the one that was captured.
-        if self._captured and len(queries.entity) == self.recipe.training.batch_size:
+        if self._captured and len(queries.entity) == self.captured_size:
             return self._captured(self._step, queries, sample)
         return self._step(queries, sample)
 
@@ -153,7 +161,7 @@ class Trainer:
         known = self.known if settings.mask_known else None
         candidates = find_candidates(tables, queries, sample, known, settings)
         compare = partial(
-            contrast, self.kernel, loss=self.loss, block=self.plan.block,
+            self.contrast, self.kernel, loss=self.loss, block=self.plan.block,
             bf16_copy=tables.bf16_copy if candidates.ids is None else None,
             rows_group=self.world.rows, by_attention=self.plan.by_attention,
             batch_group=self.world.batch if self.plan.overlaps_sums else NO_GROUP,
