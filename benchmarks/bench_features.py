@@ -74,7 +74,8 @@ def measured(
             is_rare = rare(run)
             yield {
                 **about, "dim": run.recipe.model.dim,
-                "rare": mrr(run, is_rare), "n_rare": int(is_rare.sum()), "others": mrr(run, ~is_rare), "all": run.report.mrr,
+                "rare": mrr(run, is_rare), "n_rare": int(is_rare.sum()),
+                "others": mrr(run, ~is_rare), "all": run.report.mrr,
                 "seconds": run.metrics()[-1]["seconds"],
             }  # fmt: skip
 
