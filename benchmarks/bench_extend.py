@@ -1,13 +1,19 @@
 """MRR and seconds of `extend` for held-out entities, beside those of training again.
 
 python benchmarks/bench_extend.py [DATA …] [--models complex,rotate] [--device cuda]
-    [--set training.epochs=50] [--work FOLDER] [--out benchmarks/results/NAME.json]
+    [--set training.epochs=50] [--set rotate:model.dim=100] [--minutes 5] [--work FOLDER]
+    [--out benchmarks/results/NAME.json]
 
 Without DATA: countries. 5 % of the entities and all of their facts are held out, and a run is
 trained on the rest. It is extended with 1, 3, 10 or all of each new entity's facts in train, and a
 run on the same facts is trained from the start. Both rank the facts of valid and test that have a
-new entity. `warm` trains on the whole graph from a run on 90 % of its train triples, and beside it
-from the start; the seconds are those until the validation MRR of the latter is reached.
+new entity. `--retrain` and `--neighbours` name the numbers of facts for these ways, if not all.
+`seconds` are those of the whole call, with reading, saving and the report; `cpu_seconds` are those
+of the process, which other work on the machine changes less.
+
+`warm` trains on the whole graph from the start and, for a quarter of the epochs, from a run on 90 %
+of its train triples; the seconds are those until the best validation MRR of the former, less .001,
+is reached.
 
 What is in --out is not measured again, and finished runs in --work are used again.
 """
@@ -18,8 +24,9 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +42,11 @@ from allneg.graph.grow import grow
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.scoring import Shard, Tables
 
 MODELS = "transe,rotate,distmult,complex,simple"
 TOUCH = {"extend": "new", "neighbours": "neighbours"}
+SAME = 0.001  # of MRR, in comparisons of warm starts
 
 
 def main() -> None:
@@ -46,13 +55,17 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--ways", default="extend,neighbours,retrain,warm")
     parser.add_argument("--facts", default="1,3,10,all")
+    parser.add_argument("--retrain", help="numbers of facts, as in --facts")
+    parser.add_argument("--neighbours", help="likewise")
     parser.add_argument("--share", type=float, default=0.05, help="of the entities, held out")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--extend-set", dest="more", action="append", default=[])
+    parser.add_argument("--minutes", type=float, help="begin nothing after this time")
     parser.add_argument("--work", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    end = time.monotonic() + 60 * (args.minutes or 1e6)
     about = {"extend": True, **machine(find_device(args.device))}
     done = []
     if args.out is not None and args.out.exists():
@@ -63,49 +76,74 @@ def main() -> None:
             row
             for data in args.data
             for model in args.models.split(",")
-            for row in measured(data, model, args, work, [key(row) for row in done])
+            for measure in measurements(data, model, args, work)
+            if time.monotonic() < end
+            for row in measure([key(row) for row in done])
         )
         write_rows(about, rows, args.out, done)
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["data"], row["model"], row["way"], row["facts"]
+    return tuple(row.get(name) for name in ("data", "model", "way", "facts"))
 
 
-def measured(
-    data: str, model: str, args: argparse.Namespace, work: Path, done: list[tuple[Any, ...]]
-) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset and a model that are not done yet."""
-    settings, graph = [*args.settings, f"hardware.device={args.device}"], allneg.read_graph(data)
-    split, ways = held_out(graph, args.share), args.ways.split(",")
-    for facts in args.facts.split(","):
+Measurement = Callable[[list[tuple[Any, ...]]], Iterator[dict[str, Any]]]
+
+
+def measurements(
+    data: str, model: str, args: argparse.Namespace, work: Path
+) -> Iterator[Measurement]:
+    """What is to be measured on a dataset with a model; each is called with what is done."""
+    parts = [setting.partition(":") for setting in args.settings]
+    given = [after or before for before, _, after in parts if not after or before == model]
+    settings, graph = [*given, f"hardware.device={args.device}"], allneg.read_graph(data)
+    split, name, ways = held_out(graph, args.share), Path(data).name, args.ways.split(",")
+    wanted = {"retrain": args.retrain or args.facts, "neighbours": args.neighbours or args.facts}
+
+    def measure(way: str, facts: str, done: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+        about = {"data": name, "model": model, "way": way, "facts": facts}
+        if key(about) in done:
+            return
+        folder = work / f"{name}-{model}"
+        if way == "warm":
+            yield about | warm(graph, model, settings, folder)
+            return
+        base = trained(split.base, model, settings, folder)
         new = some_facts(split, None if facts == "all" else int(facts))
+        yield about | extended(base, split, new, way, args.more, work / f"{folder.name}-{facts}")
+
+    for facts in args.facts.split(","):
         for way in ways:
-            about = {"data": data, "model": model, "way": way, "facts": facts}
-            if key(about) in done or way == "warm":
-                continue
-            base = trained(split.base, model, settings, work / f"{Path(data).name}-{model}")
-            out = work / f"{Path(data).name}-{model}-{facts}-{way}"
-            began = time.perf_counter()
-            if way == "retrain":
-                recipe = base.recipe
-                child = trained(grow(split.base, new, None).graph, model, settings, out, recipe)
-            else:
-                child = base.extend(new, out=out, touch=TOUCH[way], settings=args.more)
-            seconds = time.perf_counter() - began
-            yield {
-                **about, "entities": child.graph.n_entities - split.base.n_entities,
-                "given": len(new.train), "ranked": len(split.ranked),
-                "mrr": mrr(child, graph, split.ranked),
-                "old_mrr": mrr(child, graph, split.old),
-                "old_mrr_before": mrr(base, graph, split.old),
-                "old_rows_unchanged": is_unchanged(base, child),
-                "seconds": seconds, "training_seconds": child.metrics()[-1]["seconds"],
-            }  # fmt: skip
-    if "warm" in ways and (data, model, "warm", "all") not in done:
-        yield {"data": data, "model": model, "way": "warm", "facts": "all"} | warm(
-            graph, model, settings, work / f"{Path(data).name}-{model}"
-        )
+            if way != "warm" and facts in wanted.get(way, args.facts).split(","):
+                yield partial(measure, way, facts)
+    if "warm" in ways:
+        yield partial(measure, "warm", "all")
+
+
+def extended(
+    base: Run, split: HeldOut, new: Graph, way: str, more: list[str], folder: Path
+) -> dict[str, Any]:
+    """One way to add facts to a run: MRR before and after, and seconds."""
+    out, graph = folder.with_name(f"{folder.name}-{way}"), split.graph
+    began, cpu = time.perf_counter(), time.process_time()
+    if way == "retrain":
+        whole = grow(split.base, new, None).graph
+        child = allneg.train(whole, recipe=base.recipe, out=out)
+    else:
+        child = Run.open(base.folder).extend(new, out=out, touch=TOUCH[way], settings=more)
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu
+    valid = [[m["epoch"], m["valid"]["mrr"]] for m in child.metrics() if "valid" in m]
+    return {
+        "dim": base.recipe.model.dim, "epochs": child.metrics()[-1]["epoch"],
+        "entities": child.graph.n_entities - split.base.n_entities,
+        "given": len(new.train), "ranked": len(split.ranked),
+        "mrr": mrr(child, child.tables(), graph, split.ranked),
+        "old_mrr": mrr(child, child.tables(), graph, split.old),
+        "old_mrr_among_old": mrr(base, old_part(base, child), graph, split.old),
+        "old_mrr_before": mrr(base, base.tables(), graph, split.old),
+        "old_rows_unchanged": is_unchanged(base, child),
+        "seconds": seconds, "cpu_seconds": cpu_seconds, "valid": valid[-5:],
+    }  # fmt: skip
 
 
 def trained(
@@ -160,8 +198,8 @@ def named(triples: Triples, graph: Graph) -> list[tuple[str, str, str]]:
     return [(entities[h], relations[r], entities[t]) for h, r, t in triples.tolist()]
 
 
-def mrr(run: Run, graph: Graph, ranked: Triples) -> float:
-    """The MRR of facts of the whole graph, filtered by all of its facts."""
+def mrr(run: Run, tables: Tables, graph: Graph, ranked: Triples) -> float:
+    """The MRR of facts of the whole graph among the run's entities, filtered by all facts."""
     names, device = run.graph.vocabulary, find_device(run.recipe.hardware.device)
 
     def ids(triples: Triples) -> Triples:
@@ -178,7 +216,16 @@ def mrr(run: Run, graph: Graph, ranked: Triples) -> float:
 
     known = np.concatenate([graph.split(split) for split in SPLITS])
     asked = replace(run.graph, valid=ids(known), test=ids(ranked))
-    return evaluate(run.model, run.tables().to(device), asked, "test").mrr
+    return evaluate(run.model, tables.to(device), asked, "test").mrr
+
+
+def old_part(base: Run, child: Run) -> Tables:
+    """The rows that a child has for the names of its base, which are the first ones."""
+    tables, n, n_relations = child.tables(), base.graph.n_entities, base.graph.n_relations
+    sides = tables.relations.detach().split(tables.n_relations)
+    relations = torch.cat([side[:n_relations] for side in sides])
+    rows = tables.entities.detach()[:n]
+    return Tables(rows, relations, Shard.whole(n), tables.reciprocal, tables.shared)
 
 
 def is_unchanged(base: Run, child: Run) -> bool:
@@ -199,16 +246,19 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     )  # fmt: skip
     again = folder.with_name(f"{folder.name}-warm")
     if not (again / "run.json").exists():
-        allneg.train(graph, settings=settings, out=again, start=first)
+        epochs = max(1, fresh.recipe.training.epochs // 4)
+        few = [f"training.epochs={epochs}", f"evaluation.every={max(1, epochs // 5)}"]
+        allneg.train(graph, settings=[*settings, *few], out=again, start=first)
     curves = [
         [(m["valid"]["mrr"], m["seconds"], m["epoch"]) for m in run.metrics() if "valid" in m]
         for run in (fresh, Run.open(again))
     ]
     best = max(curves[0])[0]
-    reached = [next((at for at in curve if at[0] >= best), (None,) * 3) for curve in curves]
+    reached = [next((at for at in curve if at[0] >= best - SAME), (None,) * 3) for curve in curves]
     return {
-        "mrr": best, "retrain_seconds": reached[0][1], "retrain_epochs": reached[0][2],
-        "seconds": reached[1][1], "epochs": reached[1][2], "best_mrr": max(curves[1])[0],
+        "dim": fresh.recipe.model.dim, "mrr": best, "retrain_seconds": reached[0][1],
+        "retrain_epochs": reached[0][2], "seconds": reached[1][1], "epochs": reached[1][2],
+        "best_mrr": max(curves[1])[0],
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """MRR of rare and of other entities, with and without features hashed from their labels.
 
 python benchmarks/bench_features.py DATA LABELS [--model complex] [--seeds 0,1,2] [--device cuda]
-    [--set training.epochs=50] [--out benchmarks/results/NAME.json]
+    [--set training.epochs=50] [--minutes 5] [--out benchmarks/results/NAME.json]
 
 LABELS has lines of name, tab, text, and may be compressed (.xz). Words and parts of three
 characters are hashed into vectors of 256 numbers; nothing is downloaded. A test triple is rare if
@@ -15,6 +15,7 @@ import csv
 import json
 import lzma
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--minutes", type=float, help="begin nothing after this time")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     done = []
@@ -56,9 +58,13 @@ def measured(
     args: argparse.Namespace, work: Path, done: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     write_vectors(args.labels, work / "features.csv")
+    end = time.monotonic() + 60 * (args.minutes or 1e6)
     for seed in map(int, args.seeds.split(",")):
         for has_features in (False, True):
-            about = {"data": args.data, "model": args.model, "seed": seed, "features": has_features}
+            name = Path(args.data).name
+            about = {"data": name, "model": args.model, "seed": seed, "features": has_features}
+            if time.monotonic() > end:
+                return
             if any(about.items() <= row.items() for row in done):
                 continue
             settings = [*args.settings, f"training.seed={seed}", f"hardware.device={args.device}"]
@@ -67,7 +73,8 @@ def measured(
             run = allneg.train(args.data, model=args.model, settings=settings, out=out)
             is_rare = rare(run)
             yield {
-                **about, "rare": mrr(run, is_rare), "n_rare": int(is_rare.sum()),
+                **about, "dim": run.recipe.model.dim,
+                "rare": mrr(run, is_rare), "n_rare": int(is_rare.sum()),
                 "others": mrr(run, ~is_rare), "all": run.report.mrr,
                 "seconds": run.metrics()[-1]["seconds"],
             }  # fmt: skip

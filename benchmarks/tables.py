@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import growing_tables
 import large_tables
 import mesh_tables
 
@@ -148,42 +149,6 @@ def rankings(reports: list[Report]) -> str:
         for row in report["rows"]:
             times = _factor(row["seconds"] / first)
             out += f"| {row['way']} | {row['seconds']:.3g} | {times} |\n"
-    return out + "\n"
-
-
-def extensions(reports: list[Report]) -> str:
-    """One table per machine: a line per model and number of facts; MRR and seconds of each way."""
-    out, ways = "", ("extend", "neighbours", "retrain")
-    for report in reports:
-        if "extend" not in report:
-            continue
-        out += f"\n{_machine(report)}; MRR / seconds of training:\n\n"
-        out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
-        out += "| old entities: before | `extend` |\n|---|---|---|---|---|---|---|---|\n"
-        rows = {(r["data"], r["model"], r["facts"], r["way"]): r for r in report["rows"]}
-        for data, model, facts in dict.fromkeys(key[:3] for key in rows if key[3] != "warm"):
-            found = [rows.get((data, model, facts, way)) for way in ways]
-            cells = [
-                f"{row['mrr']:.3f} / {row['training_seconds']:.3g}" if row else "-" for row in found
-            ]
-            old = [found[0][name] for name in ("old_mrr_before", "old_mrr")] if found[0] else []
-            cells += [f"{value:.3f}" for value in old] or ["-", "-"]
-            out += f"| {data} | {model} | {facts} | " + " | ".join(cells) + " |\n"
-    return out + "\n"
-
-
-def warm_starts(reports: list[Report]) -> str:
-    """One line per graph and model: seconds to the same validation MRR from both starts."""
-    out = "\n| graph | model | machine | valid MRR | at random: seconds, epochs "
-    out += "| `--from`: seconds, epochs | its best MRR |\n|---|---|---|---|---|---|---|\n"
-    for report, row in _rows(reports, "extend"):
-        if row["way"] == "warm":
-            warm = "not reached"
-            if row["seconds"] is not None:
-                warm = f"{row['seconds']:.3g}, {row['epochs']}"
-            out += f"| {row['data']} | {row['model']} | {report['machine']} | {row['mrr']:.4f} | "
-            out += f"{row['retrain_seconds']:.3g}, {row['retrain_epochs']} | {warm} | "
-            out += f"{row['best_mrr']:.4f} |\n"
     return out + "\n"
 
 
@@ -406,8 +371,6 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "ranking": rankings,
     "service": service,
     "complete": completions,
-    "extend": extensions,
-    "warm": warm_starts,
     "classify": classifications,
     "audit": audits,
     "graphs": graphs,
@@ -415,6 +378,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "defaults": defaults,
     "tune": tunings,
     "filter": filters,
+    **growing_tables.TABLES,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
 }

@@ -119,13 +119,17 @@ def test_the_benchmark_of_extend_measures_every_way_once(home, tmp_path, tiny_fo
     for ways in ("extend,retrain", "extend,neighbours,retrain,warm"):
         _run("bench_extend.py", str(tiny_folder), "--models", "complex", "--facts", "1", "--share",
              "0.4", "--ways", ways, "--device", "cpu", "--set", "model.dim=4", "--set",
-             "training.epochs=2", "--extend-set", "training.epochs=1", "--out", str(out),
-             home=home)  # fmt: skip
+             "complex:training.epochs=3", "--set", "transe:training.epochs=9", "--extend-set",
+             "training.epochs=1", "--out", str(out), home=home)  # fmt: skip
         before, rows = rows, json.loads(out.read_text())["rows"]
         assert rows[: len(before)] == before
     assert [row["way"] for row in rows] == ["extend", "retrain", "neighbours", "warm"]
     assert [row["old_rows_unchanged"] for row in rows[:3]] == [True, False, False]
     assert all(row["ranked"] and 0 < row["mrr"] <= 1 for row in rows[:3])
+    assert [row["old_mrr_among_old"] == row["old_mrr_before"] for row in rows[:3]] == [
+        True, False, False,
+    ]  # fmt: skip
+    assert [row["epochs"] for row in rows[:3]] == [1, 3, 1]
 
 
 def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_folder):

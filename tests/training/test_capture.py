@@ -13,9 +13,13 @@ from allneg.graph import read_graph
 from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
 from allneg.runs import make_model
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.parents import Parent
+from allneg.scoring.distributed import SINGLE_PROCESS
 from allneg.scoring.negatives import NegativeSample, draw_sample
 from allneg.training.execution import ExecutionPlan
-from allneg.training.optimizers import optimizer_tensors
+from allneg.training.optimizers import optimizer_tensors, zero_state
+from allneg.training.partial import PartialTrainer
 from allneg.training.trainer import Trainer
 
 
@@ -77,6 +81,49 @@ def test_the_shapes_of_a_step_do_not_depend_on_the_sample(settings: list[str]) -
         assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & seen.names
         shapes.add(tuple(seen.shapes))
     assert len(shapes) == 1
+
+
+def extension(recipe: Recipe, device: torch.device) -> tuple[PartialTrainer, list[Queries]]:
+    """A trainer of the last entities of countries, and its batches of one epoch."""
+    graph = read_graph("countries")
+    parent = Parent("parent", None, "new", graph.n_entities - 50, graph.n_relations, 0)
+    trainer = PartialTrainer(recipe, graph, device, SINGLE_PROCESS, parent)
+    tables = Trainer(recipe, graph, CPU).tables
+    trainer.restore(Checkpoint(State(), tables.weights(), zero_state(recipe.optimizer, tables)))
+    triples = torch.from_numpy(graph.train).to(device)
+    _, found = trainer.batches(triples, torch.Generator(device).manual_seed(0))
+    return trainer, list(found)
+
+
+def test_the_shapes_of_an_extension_do_not_depend_on_the_batch() -> None:
+    recipe = Recipe().with_settings(["model.dim=3", "training.batch_size=64"])
+    trainer, found = extension(recipe, CPU)
+    trainer.gradients(found[0], NegativeSample())  # warms up
+    full = [queries for queries in found if len(queries) == trainer.captured_size]
+    assert len(full) > len(found) / 2
+    shapes = set()
+    for queries in full[:2]:
+        with Shapes() as seen:
+            trainer.gradients(queries, NegativeSample())
+        assert not {"aten::nonzero", "aten::item", "aten::_local_scalar_dense"} & seen.names
+        shapes.add(tuple(seen.shapes))
+    assert len(shapes) == 1
+
+
+@pytest.mark.gpu
+def test_captured_steps_of_an_extension_have_the_values_of_plain_ones() -> None:
+    small = ["model.dim=8", "model.scale=0.5", "training.batch_size=64"]
+    recipe = Recipe().with_settings([*small, "optimizer.learning_rate=1e-9"])
+    values = []
+    for captured in (True, False):
+        trainer, found = extension(recipe, CUDA)
+        generator = torch.Generator(CUDA)
+        full = [queries for queries in found if len(queries) == trainer.captured_size][:10]
+        if captured:
+            values.append([float(trainer.step(queries, generator)) for queries in full])
+        else:
+            values.append([float(trainer._step(queries, NegativeSample())) for queries in full])
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
 
 
 @pytest.mark.parametrize("settings", SAMPLES)

@@ -17,9 +17,14 @@ from allneg.errors import DataError, Interrupted, RecipeError, RunError
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.parents import Parent, Touch
 from allneg.runs.verify import verify
+from allneg.scoring.distributed import SINGLE_PROCESS
+from allneg.scoring.losses import LOSSES
+from allneg.scoring.negatives import NegativeSample
 from allneg.training import Callbacks, fit
 from allneg.training.extend import extend
+from allneg.training.partial import PartialTrainer, SplitQueries
 from processes import start, stop_after
 
 Made = Callable[..., Run]
@@ -90,7 +95,8 @@ def test_only_new_rows_change(trained: Made, tmp_path: Path, settings: tuple[str
 def test_new_entities_answer_their_facts(trained: Made, tmp_path: Path, model: str) -> None:
     long = ("model.dim=16", "training.epochs=40", "optimizer.learning_rate=0.2")
     run = trained(f"model.name={model}", "model.scale=0.1", "regularizer.weight=0.001", *long)
-    child = run.extend(FACTS, out=tmp_path / "child")
+    child = run.extend(FACTS, out=tmp_path / "child", settings={"training.epochs": 30})
+    assert child.status["best_epoch"] == 30
     found = allneg.load(child.folder).tails("Andorra", "borders", k=2)
     assert {answer.entity for answer in found} == {"France", "Spain"}
 
@@ -178,25 +184,34 @@ def test_an_interrupted_extension_continues_bit_identically(
     assert content(cut) == content(whole)
 
 
+@pytest.mark.parametrize("saved", [True, False], ids=["after a checkpoint", "before the first"])
 def test_a_kill_leaves_parent_and_child_whole(
-    toy_copy: Run, tmp_path: Path, content: Callable[[Run], dict[str, Any]]
+    toy_copy: Run, tmp_path: Path, content: Callable[[Run], dict[str, Any]], saved: bool
 ) -> None:
+    settings = SHORT | {"training.save_seconds": 0 if saved else 60}
     code = f"""import os, allneg
 
 class Killed(allneg.Callbacks):
+    n_steps = 0
+
     def on_step(self, *_):
-        os.kill(os.getpid(), 9)
+        self.n_steps += 1
+        if self.n_steps == 5:
+            os.kill(os.getpid(), 9)
 
 allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r},
-              settings={SHORT}, callbacks=Killed())
+              settings={settings}, callbacks=Killed())
 """
     killed = start(exec, code, {})
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert not any(check.wrong for check in verify(toy_copy.folder))
-    child = allneg.resume(tmp_path / "child")
-    whole = toy_copy.extend(FACTS, out=tmp_path / "whole", settings=SHORT)
-    assert content(child) == content(whole)
+    whole = toy_copy.extend(FACTS, out=tmp_path / "whole", settings=settings)
+    if saved:
+        assert content(allneg.resume(tmp_path / "child")) == content(whole)
+    else:
+        with pytest.raises(RunError, match="was stopped before its first checkpoint"):
+            allneg.resume(tmp_path / "child")
 
 
 def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
@@ -342,3 +357,27 @@ def test_a_bad_file_of_vectors_is_refused(toy_run: Run, tmp_path: Path, text: st
     with pytest.raises(DataError, match=r"bad.csv: (not names|has no)"):
         toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.start": str(path)})
     assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("touch", ["new", "neighbours"])
+@pytest.mark.parametrize("model", ["transe", "rotate", "distmult", "complex", "simple", "tucker"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_fixed_queries_give_the_gradients_of_all_candidates(
+    tiny_graph: Graph, quick: Callable[..., Recipe], model: str, name: str, touch: Touch
+) -> None:
+    margin = () if name == "softmax" else ("loss.margin=1.0",)
+    recipe = quick(f"model.name={model}", f"loss.name={name}", "model.scale=0.5", *margin)
+    entities, relations = tiny_graph.n_entities - 4, tiny_graph.n_relations - 1
+    parent = Parent("parent", None, touch, entities, relations, len(tiny_graph.train) - 3)
+    trainer = PartialTrainer(recipe, tiny_graph, torch.device("cpu"), SINGLE_PROCESS, parent)
+    triples = torch.from_numpy(tiny_graph.train)
+    _, found = trainer.batches(triples, torch.Generator().manual_seed(0))
+    for queries in found:
+        assert isinstance(queries, SplitQueries)
+        value = trainer.gradients(queries, NegativeSample())
+        split = [table.grad.clone() for table in trainer.tables.parameters()]  # type: ignore[union-attr]
+        trainer.contrast = trainer._contrast_all
+        assert torch.allclose(trainer.gradients(queries, NegativeSample()), value, rtol=1e-5)
+        trainer.contrast = trainer._contrast_split
+        for table, grad in zip(trainer.tables.parameters(), split, strict=True):
+            assert torch.allclose(table.grad, grad, rtol=1e-4, atol=1e-7)  # type: ignore[arg-type]

@@ -254,8 +254,12 @@ def _histogram(
 
 
 def _bin(margins: Tensor) -> Numbers:
-    counts = np.histogram(log_odds(margins.cpu().numpy()), _BINS, (-_EDGE, _EDGE))[0]
-    return counts.astype(np.float64)
+    """How many margins are in each bin of their log-odds, counted on their device: (_BINS,)."""
+    exact = margins.float() if margins.device.type == "mps" else margins.double()
+    clipped = exact.clamp_(-_EDGE, 0)
+    odds = clipped - torch.log1p(-clipped.exp().clamp_(max=_MAX_SHARE))
+    bins = ((odds + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp_(0, _BINS - 1)
+    return bins.bincount(minlength=_BINS).double().cpu().numpy()
 
 
 def _isotonic(right: Numbers, total: Numbers, at: Numbers) -> Curve:

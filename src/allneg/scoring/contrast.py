@@ -30,12 +30,14 @@ def contrast(
     bf16_copy: Tensor | None = None,
     rows_group: Group = NO_GROUP,
     batch_group: Group = NO_GROUP,
+    elsewhere: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each query, and the gradients of their weighted sum: (B,), (B, W), like rows.
 
     Queries (B, W) are compared with `block` rows at a time, or with all; `bf16_copy` may replace
     the rows in products. Processes of `rows_group` hold other rows, those of `batch_group` other
     queries: row gradients of a block are summed over the latter while the next is compared.
+    `elsewhere` (1 + k, B) is the state of the loss for more candidates, which get no gradients.
     """
     n = candidates.rows.shape[-2]
     is_whole, size = block is None or block >= n, block or n
@@ -48,7 +50,8 @@ def contrast(
         if answers is not None:
             of_answers.append(values_at(kept[0], answers.query, answers.column - start))
         states.append(loss.scan(kept[0], *candidates.columns(start)))
-    state = states[0] if is_whole else loss.merge(torch.stack(states))
+    states += [] if elsewhere is None else [elsewhere]
+    state = states[0] if len(states) == 1 else loss.merge(torch.stack(states))
     if rows_group.size > 1:
         state = loss.merge(rows_group.all_gather(state))
     d_query: Tensor | None = None
@@ -80,6 +83,19 @@ def contrast(
     if answers is not None:
         losses -= answers_part(loss, answers, of_answers, weight, rows_group)
     return losses, d_query, d_rows.to(candidates.rows.device)
+
+
+def scan(
+    kernel: Kernel, query: Tensor, candidates: Candidates, loss: Loss, block: int | None = None
+) -> Tensor:
+    """The state of the loss of each query, as `elsewhere` in `contrast`: (1 + k, B)."""
+    query = query.bfloat16() if loss.bf16 else query
+    blocks = _blocks(candidates.rows, block or candidates.rows.shape[-2], query)
+    states = [
+        loss.scan(_scores(kernel, query, rows, candidates, start)[0], *candidates.columns(start))
+        for start, rows in blocks
+    ]
+    return loss.merge(torch.stack(states))
 
 
 def _blocks(rows: Tensor, size: int, query: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -60,18 +60,18 @@ class Tables(nn.Module):
 
     @classmethod
     def create(
-        cls, model: Model, n_relations: int, shard: Shard, reciprocal: bool, seed: int
+        cls, model: Model, n_relations: int, shard: Shard, reciprocal: bool, seed: int | None
     ) -> Tables:
-        """New tables whose initial values depend only on the seed and the row."""
+        """New tables whose initial values depend only on the seed and the row; None: all are 0."""
         rows = n_relations * (2 if reciprocal else 1)
-        entities = torch.empty(len(shard), model.entity_width)
-        relations = torch.empty(rows, model.relation_width)
-        _fill(entities, shard.start, (seed, 0), model.init_entities)
-        _fill(relations, 0, (seed, 1), model.init_relations)
-        shared = None
-        if model.shared_shape is not None:
-            shared = torch.empty(model.shared_shape)
-            model.init_shared(shared, Generator().manual_seed(mixed_seed(seed, 4)))
+        entities = torch.zeros(len(shard), model.entity_width)
+        relations = torch.zeros(rows, model.relation_width)
+        shared = None if model.shared_shape is None else torch.zeros(model.shared_shape)
+        if seed is not None:
+            _fill(entities, shard.start, (seed, 0), model.init_entities)
+            _fill(relations, 0, (seed, 1), model.init_relations)
+            if shared is not None:
+                model.init_shared(shared, Generator().manual_seed(mixed_seed(seed, 4)))
         return cls(entities, relations, shard, reciprocal, shared)
 
     def padded(self, multiple: int) -> Tables:

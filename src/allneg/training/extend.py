@@ -18,6 +18,7 @@ from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
 from allneg.runs.parents import Parent, Touch
 from allneg.scoring import Shard, Tables
+from allneg.scoring.losses import Softmax, loss_class
 from allneg.training.callbacks import Callbacks
 from allneg.training.features import with_vectors
 from allneg.training.interrupt import interruptible
@@ -27,10 +28,10 @@ from allneg.training.memory import check_memory
 from allneg.training.start import inherited, place
 from allneg.training.train import combined
 
-EPOCHS = 15  # over the facts of new rows
+EPOCHS = 10  # over the facts of new rows
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
-    "training.epochs": EPOCHS, "evaluation.every": EPOCHS, "training.average": 0.0,
+    "training.epochs": EPOCHS, "training.average": 0.0,
     "optimizer.schedule": "none", "optimizer.warmup": 0,
 }  # fmt: skip
 
@@ -54,7 +55,8 @@ def extend(
     the run knows keep their ids and their rows, bit by bit. New rows are trained on their own facts
     with the loss and the regularizer of the run. `touch` "neighbours" also trains the entities of
     new and removed facts, on all of their facts; "all" continues the training of every row.
-    The other arguments are those of `train`; a killed `extend` continues with `resume`.
+    The other arguments are those of `train`; after the first checkpoint, `resume` continues a
+    killed `extend`.
     """
     own, parent = (
         combined(callbacks, progress, track),
@@ -80,15 +82,26 @@ def extend(
     for line in _description(about, graph):
         own.on_message(line)
     start = _start(parent, recipe, graph, about)
-    child = Run.create(folder, recipe, graph, (*parent.parents, about), start)
+    # Rows that are not trained are saved now. Others are saved with the first checkpoint.
+    saved = start if start.state.epoch else None
+    child = Run.create(folder, recipe, graph, (*parent.parents, about), saved)
     with child.locked(), interruptible(stopped_by) as stop:
-        run_training(child, own, stop)
+        run_training(child, own, stop, start=start)
     return child
 
 
 def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str, object]) -> Recipe:
-    enough = {} if touch == "all" else _ENOUGH
-    return recipe.with_settings({"model.start": None, **enough}).with_settings(settings)
+    settings = settings if isinstance(settings, str | Mapping) else list(settings)
+    recipe = recipe.with_settings({"model.start": None})
+    if touch == "all":
+        return recipe.with_settings(settings)
+    recipe = recipe.with_settings(_ENOUGH)
+    if issubclass(loss_class(recipe.loss), Softmax):
+        # The same loss; but then fixed queries are compared with all rows only once.
+        recipe = recipe.with_settings({"loss.grouped": False})
+    # Valid is ranked at the end only: it knows old entities, for which fewer epochs are better.
+    epochs = recipe.with_settings(settings).training.epochs
+    return recipe.with_settings({"evaluation.every": epochs}).with_settings(settings)
 
 
 def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> Growth:
@@ -125,7 +138,7 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
 
 def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoint:
     """The parent's rows, and a start for the new ones; the end of training if none is trained."""
-    start, facts = inherited(parent, recipe, graph), about.facts(graph)
+    start, facts = inherited(parent, recipe, graph, about.entities), about.facts(graph)
     if not len(facts):
         start = replace(start, state=replace(start.state, epoch=recipe.training.epochs))
     new, model = torch.arange(graph.n_entities) >= about.entities, make_model(recipe)

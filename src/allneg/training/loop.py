@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Generator
 
-from allneg.errors import Diverged, Interrupted, ResourceError
+from allneg.errors import Diverged, Interrupted, ResourceError, RunError
 from allneg.evaluation import (
     Report,
     calibrate,
@@ -22,8 +22,8 @@ from allneg.hardware import device_errors, peak_bytes, reset_peak, torch_setting
 from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.checkpoint import State
-from allneg.scoring import Tables
+from allneg.runs.checkpoint import Checkpoint, State
+from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
 from allneg.training.callbacks import Callbacks
@@ -31,7 +31,7 @@ from allneg.training.checkpointer import Checkpointer
 from allneg.training.forecast import Forecast
 from allneg.training.interrupt import interruptible
 from allneg.training.launch import StepDecision
-from allneg.training.partial import make_trainer
+from allneg.training.partial import PartialTrainer, make_trainer
 
 _REMEDY = "Saved checkpoints are kept. Check the device, then run `allneg resume`."
 _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
@@ -60,8 +60,12 @@ def run_training(
     stopped_by: Callable[[], int] = lambda: 0,
     split: str = "test",
     world: World = SINGLE_PROCESS,
+    start: Checkpoint | None = None,
 ) -> Report | None:
-    """As `fit`, for a run that the caller has locked. Every process of `world` calls this."""
+    """As `fit`, for a run that the caller has locked. Every process of `world` calls this.
+
+    A new run may begin at `start`, which is not written.
+    """
     if (status := run.status)["state"] == "diverged":
         # The optimizer's state is lost, so training cannot continue as the recipe specifies.
         raise Diverged(status.get("reason", "it has diverged; lower optimizer.learning_rate"))
@@ -71,7 +75,7 @@ def run_training(
         callbacks.on_run(run)
         try:
             with device_errors(device, _need_less(run.recipe), _REMEDY):
-                loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by))
+                loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by), start)
                 loop.train()
                 report = loop.finish(split)
         except ResourceError as error:
@@ -87,14 +91,26 @@ class _Loop:
     """A training in progress."""
 
     def __init__(
-        self, run: Run, device: torch.device, callbacks: Callbacks, decision: StepDecision
+        self,
+        run: Run,
+        device: torch.device,
+        callbacks: Callbacks,
+        decision: StepDecision,
+        start: Checkpoint | None,
     ) -> None:
         self.run, self.device, self.callbacks, self.decision = run, device, callbacks, decision
         self.recipe, self.graph, self.world = run.recipe, run.graph, decision.world
-        self.trainer = make_trainer(self.recipe, self.graph, device, self.world, run.parents)
+        shard = Shard.of(self.graph.n_entities, self.world)
+        saved = run.last(callbacks.on_message, shard) if start is None else start
+        if saved is None and run.parents:
+            raise RunError(
+                f"{run.folder}: was stopped before its first checkpoint, so it cannot be "
+                "continued; delete it and run `allneg extend` again"
+            )
+        of_run = self.recipe, self.graph, device, self.world, run.parents
+        self.trainer = make_trainer(*of_run, is_restored=saved is not None)
         self.checkpointer = Checkpointer(run, callbacks, self.world)
         self.state = State()
-        saved = run.last(callbacks.on_message, self.trainer.tables.shard)
         if saved is not None:
             self.trainer.restore(saved)
             self.state = saved.state
@@ -187,8 +203,9 @@ class _Loop:
         is_empty = not len(self.graph.split(split))
         report = None if is_empty else self._report(split, self.trainer.tables)
         if report is not None and has_baselines:
-            rules = selection_protocol(self.recipe.evaluation)
-            report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
+            if not isinstance(self.trainer, PartialTrainer):  # they take longer than an extension
+                rules = selection_protocol(self.recipe.evaluation)
+                report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
             if self.world.size == 1:  # else `Predictor.calibration` learns it from whole tables
                 found = calibrate(self.trainer.model, self.trainer.tables, self.graph)
                 report = replace(report, calibration=found.to_json() if found else {})

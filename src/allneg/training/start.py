@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from allneg.errors import RecipeError
@@ -52,16 +53,24 @@ def begin(
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
 
 
-def _fresh(recipe: Recipe, graph: Graph) -> Checkpoint:
-    """Random rows, and the optimizer's state before the first step."""
-    whole, seed = Shard.whole(graph.n_entities), recipe.training.seed
-    reciprocal = recipe.model.reciprocal
-    tables = Tables.create(make_model(recipe), graph.n_relations, whole, reciprocal, seed)
+def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
+    """Random rows, of entities from `first` on, and the optimizer's state before a step."""
+    n, seed = graph.n_entities, recipe.training.seed
+    shard, reciprocal = Shard(first, n, n), recipe.model.reciprocal
+    tables = Tables.create(make_model(recipe), graph.n_relations, shard, reciprocal, seed)
+    if first:
+        rows = F.pad(tables.entities.detach(), (0, 0, first, 0))
+        parts = tables.relations.detach(), Shard.whole(n), reciprocal
+        shared = None if tables.shared is None else tables.shared.detach()
+        tables = Tables(rows, *parts, shared)
     return Checkpoint(State(), tables.weights(), zero_state(recipe.optimizer, tables))
 
 
-def inherited(parent: Run, recipe: Recipe, graph: Graph) -> Checkpoint:
-    """A start with the parent's best rows and optimizer state, matched by name; others are new."""
+def inherited(parent: Run, recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
+    """A start with the parent's best rows and optimizer state, matched by name; others are new.
+
+    The parent has all entities before `first`.
+    """
     parent.need_weights()
     saved = parent.last() if parent.is_trainable else None
     if saved is None:
@@ -70,7 +79,8 @@ def inherited(parent: Run, recipe: Recipe, graph: Graph) -> Checkpoint:
     for name in ("name", "dim", "norm", "squared", "bias", "reciprocal"):
         if (now := getattr(settings, name)) != (old := getattr(before, name)):
             raise RecipeError(f"model.{name} is {now}, but rows of {parent.folder} have {old}")
-    fresh, old_names, names = _fresh(recipe, graph), parent.graph.vocabulary, graph.vocabulary
+    fresh = _fresh(recipe, graph, first)
+    old_names, names = parent.graph.vocabulary, graph.vocabulary
     relations = _matched(old_names.relations, names.relations)
     if settings.reciprocal:
         sizes = torch.tensor([[len(old_names.relations)], [len(names.relations)]])

@@ -41,7 +41,12 @@ class Trainer:
     """Takes training steps, and can be saved in a checkpoint and restored."""
 
     def __init__(
-        self, recipe: Recipe, graph: Graph, device: torch.device, world: World = SINGLE_PROCESS
+        self,
+        recipe: Recipe,
+        graph: Graph,
+        device: torch.device,
+        world: World = SINGLE_PROCESS,
+        is_restored: bool = False,
     ) -> None:
         self.recipe, self.world = recipe, world
         self.model = make_model(recipe)
@@ -49,7 +54,8 @@ class Trainer:
         mesh = Mesh(world.rows.size, world.batch.size)
         self.plan = ExecutionPlan.decide(recipe, self.model, len(shard), device, mesh)
         reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
-        tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, seed)
+        given = None if is_restored else seed  # random rows would be replaced by `restore`
+        tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, given)
         tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
         self.tables = tables.on_host(device) if self.plan.host_table else tables.to(device)
         if self.plan.keeps_bf16_copy:
@@ -81,6 +87,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}  # the tables with the best validation MRR so far
         self.distils = False  # in this epoch
         self._captured = CapturedStep() if self.plan.is_captured else None
+        self.captured_size = recipe.training.batch_size
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
         """The number of batches of an epoch, and the batches in random order."""
@@ -103,7 +110,7 @@ class Trainer:
         if self.plan.keeps_bf16_copy:
             self.tables.refresh_bf16_copy()
         # The last batch of an epoch may be smaller than the one that was captured.
-        if self._captured and len(queries.entity) == self.recipe.training.batch_size:
+        if self._captured and len(queries.entity) == self.captured_size:
             return self._captured(self._step, queries, sample)
         return self._step(queries, sample)
 

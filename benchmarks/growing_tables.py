@@ -1,0 +1,93 @@
+"""Tables of bench_extend.py and bench_features.py."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+Report = dict[str, Any]
+_WAYS = ("extend", "neighbours", "retrain")
+
+
+def _extensions(reports: list[Report]) -> str:
+    """A table per machine: a line per recipe and number of facts, with MRR and seconds."""
+    out = ""
+    for report in reports:
+        rows = [row for row in report["rows"] if row["way"] in _WAYS] if "extend" in report else []
+        if not rows:
+            continue
+        seconds = "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
+        out += f"\n{_machine(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
+        out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
+        out += "| MRR, `extend` / retraining | time | old: before | among old | among all |\n"
+        out += "|---" * 11 + "|\n"
+        found = {(*_key(row), row["way"]): row for row in rows}
+        for key in dict.fromkeys(map(_key, rows)):
+            data, model, dim, facts = key
+            ways = [found.get((*key, way)) for way in _WAYS]
+            cells = [f"{way['mrr']:.3f} / {way[seconds]:.3g}" if way else "-" for way in ways]
+            extend, again = ways[0], ways[2]
+            if extend and again:
+                cells += [f"{extend['mrr'] / again['mrr']:.0%}"]
+                cells += [f"{extend[seconds] / again[seconds]:.2%}"]
+            else:
+                cells += ["-", "-"]
+            names = ("old_mrr_before", "old_mrr_among_old", "old_mrr")
+            cells += [f"{extend[name]:.4f}" if extend else "-" for name in names]
+            out += f"| {data} | {model}, dim {dim} | {facts} | " + " | ".join(cells) + " |\n"
+    return (out or "\nNot measured yet.\n") + "\n"
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["data"], row["model"], row["dim"], row["facts"]
+
+
+def _warm_starts(reports: list[Report]) -> str:
+    """A line per graph and model: seconds to the same validation MRR from both starts."""
+    out = ""
+    for report in reports:
+        for row in report["rows"] if "extend" in report else ():
+            if row["way"] != "warm":
+                continue
+            warm = "not reached"
+            if row["seconds"] is not None:
+                warm = f"{row['seconds']:.3g}, {row['epochs']}"
+            out += f"| {row['data']} | {row['model']}, dim {row['dim']} | {report['machine']} "
+            out += f"| {row['mrr']:.4f} | {row['retrain_seconds']:.3g}, {row['retrain_epochs']} "
+            out += f"| {warm} | {row['best_mrr']:.4f} |\n"
+    if not out:
+        return "\nNot measured yet.\n\n"
+    head = "\n| graph | model | machine | valid MRR | at random: seconds, epochs "
+    head += "| `--from`: seconds, epochs | its best MRR |\n" + "|---" * 7 + "|\n"
+    return head + out + "\n"
+
+
+def _features(reports: list[Report]) -> str:
+    """Two lines per graph and model: the mean MRR over seeds, with the range."""
+    out = ""
+    for report in reports:
+        rows = report["rows"] if "features" in report else []
+        kinds = [(row["data"], row["model"], row["dim"], row["features"]) for row in rows]
+        for kind in dict.fromkeys(kinds):
+            some = [row for row, other in zip(rows, kinds, strict=True) if other == kind]
+            data, model, dim, has_features = kind
+            cells = [data, f"{model}, dim {dim}", "yes" if has_features else "no", len(some)]
+            cells += [_spread([row[part] for row in some]) for part in ("rare", "others", "all")]
+            cells += [f"{statistics.fmean(row['seconds'] for row in some):.3g}"]
+            out += "| " + " | ".join(map(str, cells)) + " |\n"
+    if not out:
+        return "\nNot measured yet.\n\n"
+    head = "\n| graph | model | features | seeds | rare | others | all | seconds |\n"
+    return head + "|---" * 8 + "|\n" + out + "\n"
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.fmean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
+
+
+def _machine(report: Report) -> str:
+    threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
+    return f"{report['machine']}{threads}, torch {report['torch']}"
+
+
+TABLES = {"extend": _extensions, "warm": _warm_starts, "features": _features}
