@@ -229,8 +229,12 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     assert run.recipe.model == toy_run.recipe.model
     assert f"2 of 3 entities begin with the rows of {toy_run.folder}" in told.lines
     assert [parent.touch for parent in run.parents] == ["start"]
+    told, other = Messages(), {"model.dim": 5}
     with pytest.raises(RecipeError, match=r"model.dim is 5, but rows of .* have 4"):
-        allneg.train({"train": facts}, start=toy_run, settings={"model.dim": 5}, out=tmp_path / "x")
+        allneg.train(
+            {"train": facts}, start=toy_run, settings=other, out=tmp_path / "x", callbacks=told
+        )
+    assert not any("begin with the rows" in line for line in told.lines)
     with pytest.raises(RecipeError, match="none of the entities"):
         allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")
     assert not (tmp_path / "x").exists()
@@ -348,6 +352,12 @@ def test_features_give_rows_to_entities_without_facts(
         },
     )  # fmt: skip
     assert not torch.equal(more.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+
+
+def test_features_without_a_map_are_refused(toy_run: Run, tmp_path: Path) -> None:
+    file = vectors_file(tmp_path / "features.csv", ["Monaco", "France"])
+    with pytest.raises(RecipeError, match="has no map of features"):
+        toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.features": file})
 
 
 @pytest.mark.parametrize("text", ["name,0\nParis,x\n", "name,0\n", "name,0\nNobody,1\n"])

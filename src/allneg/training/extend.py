@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from allneg.errors import UsageError, counted, printable
+from allneg.errors import RecipeError, UsageError, counted, printable
 from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
@@ -67,6 +67,11 @@ def extend(
     if n_processes() > 1:
         raise UsageError("extend is for a single process; `allneg resume` takes several")
     recipe = _recipe(parent.recipe, touch, settings)
+    if touch != "all" and recipe.model.features and not parent.recipe.model.features:
+        raise RecipeError(
+            f"model.features: {parent.folder} has no map of features, and only --touch all trains "
+            "one; use model.start instead"
+        )
     device = find_device(recipe.hardware.device)
     folder = new_folder(recipe) if out is None else Path(out)
     check_new(folder)

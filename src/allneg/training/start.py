@@ -34,6 +34,7 @@ def begin(
             return Run.create(folder, recipe, graph)
         start = with_vectors(_fresh(recipe, graph), recipe, graph, torch.ones(graph.n_entities) > 0)
         return Run.create(folder, recipe, graph, start=start)
+    start = inherited(parent, recipe, graph)
     for kind in ("entities", "relations"):
         old, new = (getattr(each.vocabulary, kind) for each in (parent.graph, graph))
         n = len(set(old).intersection(new))
@@ -42,7 +43,6 @@ def begin(
             raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
     known = parent.graph.vocabulary.entity_ids
     is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
-    start = inherited(parent, recipe, graph)
     # The optimizer starts anew: with AdaGrad's sums, the steps would be too small for new facts.
     optimizer = {
         name: tensor if name.startswith(PREFIX) else torch.zeros_like(tensor)
