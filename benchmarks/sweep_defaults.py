@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine
+from measure import machine, write_whole
 
 from allneg.errors import AllnegError
 from allneg.graph import read_graph
@@ -57,7 +57,7 @@ def main() -> None:
         done.append(row)
         print(json.dumps(row), flush=True)
         done.sort(key=lambda row: (row["model"], row["candidate"], row["graph"]))
-        args.out.write_text(json.dumps({**report, "trials": done}, indent=1) + "\n")
+        write_whole(args.out, {**report, "trials": done})
     for model, scores in scored(done).items():
         for name, (score, lowest, graphs) in scores.items():
             print(f"{model:9} {name:28} {score:.4f}  lowest {lowest:.3f}  graphs {graphs}")
