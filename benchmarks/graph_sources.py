@@ -56,6 +56,14 @@ def debian(folder: Path) -> Facts:
     return _packages(folder, lambda package: package["Section"] in _PROGRAMS)
 
 
+def debian_core(folder: Path, count: int = 18_000) -> Facts:
+    """Programs in Debian: the facts between the 18,000 most frequent entities."""
+    facts = set(debian(folder))
+    names = Counter(name for fact in sorted(facts) for name in fact[::2])
+    chosen = {name for name, _ in names.most_common(count)}
+    return (fact for fact in facts if fact[0] in chosen and fact[2] in chosen)
+
+
 def python(folder: Path) -> Facts:
     """Python packages in Debian, and what they need."""
     facts = _packages(folder, lambda package: package["Section"] == "python")

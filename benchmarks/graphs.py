@@ -123,6 +123,7 @@ _UNICODE = ("Debian", "unicode-data", "15.0.0-1")
 _WORDNET = ("Debian", "wordnet-base", "1:3.0-37")
 GRAPHS: dict[str, _Source] = {
     "debian": Index(graph_sources.debian),
+    "debian-core": Index(graph_sources.debian_core),
     "python": Index(graph_sources.python),
     "wordnet-parts": Package(*_WORDNET, graph_sources.wordnet_parts),
     "wordnet-words": Package(*_WORDNET, graph_sources.wordnet_words),

@@ -63,7 +63,14 @@ def write_rows(
         found.append(row)
         print(json.dumps(row), flush=True)
         if out is not None:
-            out.write_text(json.dumps({**about, "rows": found}, indent=1) + "\n")
+            write_whole(out, {**about, "rows": found})
+
+
+def write_whole(out: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON such that a process that is killed leaves the earlier content or this one."""
+    temporary = out.with_name(f".tmp-{out.name}")
+    temporary.write_text(json.dumps(content, indent=1) + "\n")
+    temporary.replace(out)
 
 
 def _timed(work: Callable[[], object], turns: int, device: torch.device) -> float:

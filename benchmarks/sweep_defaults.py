@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine
+from measure import machine, write_whole
 
 from allneg.errors import AllnegError
 from allneg.graph import read_graph
@@ -51,15 +51,13 @@ def main() -> None:
     trials = list(_trials(space, args.graphs, only))
     done: list[dict[str, Any]] = []
     end = time.monotonic() + 60 * args.minutes
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    report: dict[str, Any] = {"sweep": space, **machine(device)}
     for row in in_time(_run, trials, end, args.workers):
         done.append(row)
         print(json.dumps(row), flush=True)
-    report = {
-        "sweep": space,
-        **machine(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
-    }
-    report["trials"] = sorted(done, key=lambda row: (row["model"], row["candidate"], row["graph"]))
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+        done.sort(key=lambda row: (row["model"], row["candidate"], row["graph"]))
+        write_whole(args.out, {**report, "trials": done})
     for model, scores in scored(done).items():
         for name, (score, lowest, graphs) in scores.items():
             print(f"{model:9} {name:28} {score:.4f}  lowest {lowest:.3f}  graphs {graphs}")

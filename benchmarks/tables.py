@@ -266,12 +266,15 @@ def _has_ways(report: Report, *ways: str) -> bool:
 
 
 def defaults(reports: list[Report]) -> str:
-    """One table per run: one line per graph, one column per model."""
+    """One table per run. On a GPU: one line per graph, one column per model."""
     out = ""
     for report in reports:
         if "defaults" not in report:
             continue
         rows = report["rows"]
+        if not report["machine"].startswith("NVIDIA"):
+            out += _cpu_defaults(report)
+            continue
         models = list(dict.fromkeys(row["model"] for row in rows))
         at_once = f", {report['at_once']} trainings at a time" if report["at_once"] > 1 else ""
         out += f"\n{_machine(report)}{at_once}; test MRR, ratio, seconds:\n\n"
@@ -284,6 +287,18 @@ def defaults(reports: list[Report]) -> str:
         means = (f"{statistics.fmean(ratios[m]):.3f}" if ratios[m] else "-" for m in models)
         out += "| mean ratio | " + " | ".join(means) + " |\n"
     return (out or "\nNot measured yet.\n") + "\n"
+
+
+def _cpu_defaults(report: Report) -> str:
+    """One line per run, with the time that was forecast."""
+    out = f"\n{_machine(report)}, {report['threads']} threads:\n\n"
+    out += "| graph | model | dim | epochs | test MRR | by frequency | forecast | took |\n"
+    out += "|---|---|--:|--:|--:|--:|---|--:|\n"
+    for row in report["rows"]:
+        out += f"| {row['graph']} | {row['model']} | {row['dim']} | {row['epochs']} "
+        out += f"| {row['mrr']:.3f} | {row['frequency_mrr']:.3f} | {row['forecast']} "
+        out += f"| {row['with_test'] / 60:.1f} min |\n"
+    return out
 
 
 def tunings(reports: list[Report]) -> str:

@@ -54,6 +54,18 @@ def test_programs_have_links_and_tags(graphs, tmp_path):
     }
 
 
+def test_the_core_has_the_facts_between_frequent_entities(graphs, tmp_path):
+    (tmp_path / "Packages").write_text(INDEX.replace("Section: libs", "Section: utils"))
+    # `tool` has 8 facts, `lib` 4 and `maintainer:Ada Lovelace` 2; so has section:utils, which is
+    # not among the first 3 in alphabetical order of facts.
+    found = set(graphs.graph_sources.debian_core(tmp_path, count=3))
+    assert found == {
+        ("tool", "depends", "lib"),
+        ("tool", "maintainer", "maintainer:Ada Lovelace"),
+        ("lib", "maintainer", "maintainer:Ada Lovelace"),
+    }
+
+
 def test_synsets_have_pointers(graphs, tmp_path):
     folder = tmp_path / "usr/share/wordnet"
     folder.mkdir(parents=True)

@@ -321,15 +321,22 @@ def test_the_sweep_of_defaults_scores_candidates_by_valid(tiny_folder, tmp_path)
 
 def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "graphs" / "tiny")
+    shutil.copytree(tiny_folder, tmp_path / "graphs" / "umls")  # a graph of the sweep
     out = tmp_path / "result.json"
     _run("bench_defaults.py", str(tmp_path / "graphs"), "--models", "complex,transe",
-         "--set", "training.epochs=1", "--device", "cpu", "--out", str(out),
+         "--only", "umls:transe,tiny,umls:transe", "--set", "training.epochs=60",
+         "--set", "evaluation.patience=60", "--device", "cpu", "--out", str(out),
          home=tmp_path)  # fmt: skip
     rows = json.loads(out.read_text())["rows"]
-    assert [(row["graph"], row["model"]) for row in rows] == [
-        ("tiny", m) for m in ("complex", "transe")
-    ]
-    assert all(0 < row["mrr"] <= 1 for row in rows)
+    cells = ("umls", "transe"), ("tiny", "complex"), ("tiny", "transe")
+    assert [(row["graph"], row["model"]) for row in rows] == list(cells)
+    for row in rows:
+        assert 0 < row["mrr"] <= 1
+        assert 0 < row["frequency_mrr"] <= 1
+        assert "per epoch; at most" in row["forecast"]
+        assert row["with_test"] >= row["seconds"]
+    assert rows[0]["ratio"] == pytest.approx(rows[0]["valid_mrr"] / 0.792, abs=1e-3)
+    assert "ratio" not in rows[1]
 
 
 def test_the_benchmark_of_complete_counts_held_out_facts(toy_run, home, tmp_path):

@@ -17,7 +17,8 @@ Command = Callable[..., Any]  # runs `allneg` with these arguments
 SETTINGS = (
     "model.dim=4", "training.batch_size=20", "training.epochs=6", "evaluation.every=2",
     "hardware.device=cpu", "hardware.threads=1", "loss.relation_weight=0",
-    "regularizer.weight=0.01", "optimizer.name=adagrad",
+    "loss.class_weights=false", "regularizer.name=n3", "regularizer.weight=0.01",
+    "optimizer.name=adagrad",
 )  # fmt: skip
 FLAGS = ("--models", "complex", *(word for text in SETTINGS for word in ("--set", text)))
 

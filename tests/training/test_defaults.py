@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from allneg import train
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
 from allneg.models import MODELS
@@ -82,3 +84,20 @@ def test_rows_become_smaller_until_they_fit_in_memory(
     need = defaults.plan(whole, tiny_graph, device).peak
     monkeypatch.setattr(defaults, "memory", lambda _: need // 2)
     assert default_recipe("complex", tiny_graph, device).model.dim < 500
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_longer_limit_never_hurts(name: str, tiny_folder: Path, tmp_path: Path) -> None:
+    settings = ["model.dim=4", "hardware.device=cpu", "hardware.threads=1", "evaluation.every=2"]
+
+    def valid_mrrs(epochs: int) -> list[float]:
+        run = train(
+            tiny_folder, model=name, settings=[*settings, f"training.epochs={epochs}"],
+            out=tmp_path / f"{epochs}",
+        )  # fmt: skip
+        return [entry["valid"]["mrr"] for entry in run.metrics() if "valid" in entry]
+
+    # The epochs are the same, and the best one counts.
+    short, long = valid_mrrs(6), valid_mrrs(12)
+    assert len(short) == 3 < len(long)
+    assert long[:3] == short

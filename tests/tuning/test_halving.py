@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from allneg.recipe import Recipe
 from allneg.tuning.halving import Halving, Job, Progress, rungs
+from allneg.tuning.neighbours import Step
 from allneg.tuning.space import Trial, TrialStatus
 
 AMPLE = 1e9  # seconds
@@ -51,9 +53,17 @@ def test_the_best_third_of_a_rung_is_promoted(make: Callable[..., Progress]) -> 
 
 
 def test_a_higher_rung_comes_first(make: Callable[..., Progress]) -> None:
-    at_six = [make(0, 6, 0.2), make(1, 6, 0.5), make(2, 6, 0.1)]
-    at_two = [make(seed, 2, 0.6) for seed in range(3, 9)]
-    assert Halving([*at_two, *at_six], AMPLE).next_job([]) == Job(at_six[1].trial, 18)
+    at_six = [make(seed, 6, 0.1 + seed / 10) for seed in range(6)]
+    at_two = [make(seed, 2, 0.7) for seed in range(6, 18)]
+    assert Halving([*at_two, *at_six], AMPLE).next_job([]) == Job(at_six[5].trial, 18)
+
+
+def test_a_trial_trains_to_its_end_only_if_it_is_one_of_many(
+    make: Callable[..., Progress],
+) -> None:
+    at_six = [make(seed, 6, 0.1 + seed / 10) for seed in range(5)]
+    new = make(9, 0, 0.0).trial
+    assert Halving(at_six, AMPLE).next_job([new]) == Job(new, 2)
 
 
 def test_trials_are_compared_at_the_same_rung(make: Callable[..., Progress]) -> None:
@@ -85,12 +95,31 @@ def test_the_best_trial_trains_to_its_end_while_there_is_time(
     assert Halving([low, best, early], 20).next_job([new]) == Job(best.trial, 18)
 
 
-def test_a_new_trial_needs_time_to_train_to_its_end(make: Callable[..., Progress]) -> None:
+def test_a_new_trial_needs_time_to_reach_its_second_rung(make: Callable[..., Progress]) -> None:
     done, low = make(0, 18, 0.4, "finished"), make(1, 2, 0.1)
     new, other = make(2, 0, 0.0).trial, make(3, 0, 0.0, model="transe").trial
-    assert Halving([done, low], 200).next_job([new]) == Job(new, 2)
-    assert Halving([done, low], 190).next_job([new]) == Job(low.trial, 18)
-    assert Halving([done, low], 190).next_job([new, other]) == Job(other, 2)  # not measured yet
+    assert Halving([done, low], 67).next_job([new]) == Job(new, 2)  # 6 epochs of 10 seconds
+    assert Halving([done, low], 65).next_job([new]) == Job(low.trial, 18)
+    assert Halving([done, low], 65).next_job([new, other]) == Job(other, 2)  # not measured yet
+
+
+def test_a_new_trial_leaves_time_for_the_end_of_the_best(make: Callable[..., Progress]) -> None:
+    low, best, new = make(0, 2, 0.1), make(1, 6, 0.3), make(2, 0, 0.0).trial
+    # The best needs 12 epochs, the first rung of the new trial 2: 140 seconds and a tenth.
+    assert Halving([low, best], 155).next_job([new]) == Job(new, 2)
+    assert Halving([low, best], 150).next_job([new]) != Job(new, 2)
+
+
+def test_the_time_of_a_trial_follows_from_those_with_a_similar_batch_size(
+    make: Callable[..., Progress], quick: Callable[..., Recipe]
+) -> None:
+    def trial(batch: int) -> Trial:
+        settings = "training.epochs=18", f"training.batch_size={batch}", "training.seed=5"
+        return Trial({}, quick(*settings))
+
+    slow = TrialStatus(trial(1000), "finished", 0.2, 18, 18, seconds=1800.0)
+    trials = [make(0, 18, 0.4, "finished"), Progress(slow, make(0, 18, 0.2).metrics)]
+    assert Halving(trials, 100).next_job([trial(900), trial(9)]) == Job(trial(9), 2)
 
 
 def test_nothing_starts_when_the_time_is_over(make: Callable[..., Progress]) -> None:
@@ -108,3 +137,31 @@ def test_the_worse_half_of_a_rung_is_dropped(make: Callable[..., Progress]) -> N
 def test_failed_and_dropped_trials_are_not_ranked(make: Callable[..., Progress]) -> None:
     good, dropped = make(0, 2, 0.1), make(1, 2, 0.3, "dropped")
     assert Halving([dropped, good], AMPLE).ranked() == [good]
+
+
+def test_near_models_take_turns_by_the_time_they_used(make: Callable[..., Progress]) -> None:
+    best, second = make(0, 6, 0.5), make(1, 2, 0.4)
+    near, far = make(2, 2, 0.48, model="rotate"), make(3, 2, 0.3, model="transe")
+    # Of the 80 and 20 seconds of the two near models, the second has the fewer.
+    order = Halving([best, second, near, far], AMPLE).bases()
+    assert order == [at.trial for at in (near, best, second, far)]
+    near = make(2, 18, 0.48, "finished", model="rotate")
+    order = Halving([best, second, near, far], AMPLE).bases()
+    assert order == [at.trial for at in (best, second, near, far)]
+
+
+def test_gains_are_those_of_single_changes_at_the_first_rung(
+    quick: Callable[..., Recipe], make: Callable[..., Progress]
+) -> None:
+    def at(mrr: float, **settings: object) -> Progress:
+        done, named = make(0, 6, mrr), {"model.name": "complex", **settings}
+        trial = Trial(named, done.trial.recipe)
+        return Progress(TrialStatus(trial, "paused", mrr, 6, 6, 60.0), done.metrics)
+
+    trials = [at(0.3), at(0.4, a=1), at(0.25, b=1), at(0.45, a=1, b=1), at(0.9, a=2, b=2)]
+    found = Halving(trials, AMPLE).gains()
+    step = partial(Step, "complex")
+    assert found == pytest.approx({
+        step("a", None, 1): 0.15, step("a", 1, None): -0.15,  # .1 alone, .2 beside b
+        step("b", None, 1): 0.0, step("b", 1, None): 0.0,  # -.05 alone, .05 beside a
+    })  # fmt: skip

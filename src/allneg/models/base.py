@@ -47,9 +47,11 @@ class Model(ABC):
     mixes_coordinates: ClassVar[bool] = False  # relations are matrices, not numbers per coordinate
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
     # The values that `allneg tune` tries, the most important setting first.
-    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+    tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "loss.relation_weight": (0, 0.25, 1, 4),
         "training.batch_size": Factors((0.1, 0.3, 1)),
+        "regularizer.name": ("n3", "dura-w"),
+        "loss.class_weights": (False, True),
         "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
         "model.dim": Factors((0.5, 1, 2)),
         "optimizer.learning_rate": Factors((0.3, 1, 3)),
@@ -144,7 +146,7 @@ class DistanceModel(Model):
 
     is_distance = True
     norm1_kernel: ClassVar[Kernel]
-    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+    tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "optimizer.learning_rate": Factors((0.3, 1, 3)),
         "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
         "model.dim": Factors((0.5, 1, 2)),

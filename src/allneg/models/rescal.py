@@ -1,5 +1,6 @@
 """RESCAL (Nickel et al., 2011): a relation is a matrix."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -17,6 +18,9 @@ class RESCAL(Model):
     defaults: ClassVar[tuple[str, ...]] = (
         "model.dim=200", "regularizer.name=dura", "regularizer.weight=0.01",
     )  # fmt: skip
+    tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
+        name: values for name, values in Model.tunable.items() if name != "regularizer.name"
+    }
     n3 = 0.0
     mixes_coordinates = True
 

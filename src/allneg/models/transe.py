@@ -17,7 +17,7 @@ class TransE(DistanceModel):
         "optimizer.learning_rate=0.0003", *ADAM,
     )  # fmt: skip
     n3 = 0.0
-    tunable: ClassVar[Mapping[str, tuple[float, ...]]] = {
+    tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "optimizer.learning_rate": Factors((0.1, 0.3, 1, 3)), "model.dim": Factors((0.5, 1, 2)),
     }  # fmt: skip
     norm1_kernel = l1

@@ -4,7 +4,10 @@ Everything here follows from what the trials have reached and from the time left
 of a tuning decide alike.
 """
 
+import itertools
 import math
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +15,14 @@ from typing import Any
 
 from allneg.recipe import Recipe
 from allneg.runs.run import best_of
+from allneg.tuning.neighbours import Step
 from allneg.tuning.space import Trial, TrialStatus
 
 KEEP = 3  # the best third of the trials at a rung goes on to the next one
 _FIRST_RUNG = 9  # trials are first compared after a ninth of the epochs
-_FEW = 6  # trials at a rung before the worse half is dropped
+_FEW = 6  # trials at a rung before the worse half is dropped, and before any trains to its end
 _SLACK = 1.1  # times the expected seconds
+_NEAR = 0.95  # a model whose best MRR is lower, relative to the best model's, is tuned last
 _ENDED = ("finished", "dropped", "diverged", "too large")
 
 
@@ -103,6 +108,34 @@ class Halving:
         kept = [at for at in found if at.status.state != "dropped"]
         return sorted(kept, key=lambda at: (-(at.status.valid_mrr or 0.0), at.trial.id))
 
+    def bases(self) -> list[Trial]:
+        """The trials from which to take steps, in order.
+
+        Models that are nearly as good as the best one take turns: the model that has trained for
+        the shortest time comes first, so a slow model does not use up the time of the others.
+        """
+        best: dict[str, float] = defaultdict(float)
+        seconds: dict[str, float] = defaultdict(float)
+        for at in self.trials:
+            best[at.model] = max(best[at.model], *at.mrrs[:1], 0.0)
+            seconds[at.model] += at.status.seconds
+        least = _NEAR * max(best.values(), default=0.0)
+
+        def turn(at: Progress) -> tuple[bool, float]:
+            is_near = best[at.model] >= least
+            return not is_near, seconds[at.model] if is_near else 0.0
+
+        return [at.trial for at in sorted(self.ranked(), key=turn)]
+
+    def gains(self) -> dict[Step, float]:
+        """How much each change of a single setting raised the MRR at the first rung, on average."""
+        found: dict[Step, list[float]] = defaultdict(list)
+        passed = [at for at in self.trials if at.mrrs]
+        for one, other in itertools.permutations(passed, 2):
+            if (step := Step.between(one.trial, other.trial)) is not None:
+                found[step].append(other.mrrs[0] - one.mrrs[0])
+        return {step: statistics.fmean(values) for step, values in found.items()}
+
     def next_job(self, proposals: Iterable[Trial]) -> Job | None:
         """What to train next; None if there is nothing that no other process trains.
 
@@ -119,8 +152,8 @@ class Halving:
         if (promoted := self._promoted()) is not None:
             return Job(promoted.trial, promoted.next_rung)
         for trial in proposals:
-            if self._expected_seconds(trial) * _SLACK <= self.left:
-                return Job(trial, Progress(TrialStatus(trial, "waiting")).rungs[0])
+            if self._has_time(new := Progress(TrialStatus(trial, "waiting"))):
+                return Job(trial, new.rungs[0])
         waiting = [at for at in self.trials if at.is_at_rung]
         last = max(waiting, key=lambda at: (len(at.mrrs), at.mrrs[-1]), default=None)
         return None if last is None else Job(last.trial, last.rungs[-1])
@@ -137,18 +170,34 @@ class Halving:
     def _last_call(self) -> Progress | None:
         """The best trial, if it must train to its end from now on to be ready in time."""
         best = next(iter(self.ranked()), None)
+        return best if best is not None and 0 < self._seconds_to_end >= self.left else None
+
+    @cached_property
+    def _seconds_to_end(self) -> float:
+        """How long the best trial trains to its end; 0 unless it waits for that."""
+        best = next(iter(self.ranked()), None)
         if best is None or best.status.state != "paused":
-            return None
+            return 0.0
         epochs = self._expected_epochs(best.trial.recipe) - best.status.epochs
-        return best if epochs * best.seconds_per_epoch * _SLACK >= self.left else None
+        return epochs * best.seconds_per_epoch * _SLACK
+
+    def _has_time(self, new: Progress) -> bool:
+        """Whether a new trial can reach its second rung, and the best one its end."""
+        seconds = self._expected_seconds_per_epoch(new.trial.recipe) * _SLACK
+        first, second = new.rungs[0], new.rungs[:2][-1]
+        return max(seconds * second, seconds * first + self._seconds_to_end) <= self.left
 
     def _promoted(self) -> Progress | None:
-        """A trial of the best third of its rung; the highest rung comes first."""
+        """A trial of the best third of its rung; the highest rung comes first.
+
+        A trial trains to its end only if it is one of many: the best one does so anyway.
+        """
         most = max((len(at.mrrs) for at in self.trials), default=0)
         for rung in reversed(range(most)):
             order = self._order(rung)
             for at in order[: len(order) // KEEP]:
-                if at.is_at_rung and len(at.mrrs) == rung + 1:
+                is_early = at.next_rung == at.rungs[-1] and len(order) < _FEW
+                if at.is_at_rung and len(at.mrrs) == rung + 1 and not is_early:
                     return at
         return None
 
@@ -166,12 +215,17 @@ class Halving:
         ]
         return max(ended, default=recipe.training.epochs)
 
-    def _expected_seconds(self, trial: Trial) -> float:
-        """How long a new trial trains to its end; 0 for a model that was not measured yet."""
-        model = trial.recipe.model
+    def _expected_seconds_per_epoch(self, recipe: Recipe) -> float:
+        """How long an epoch of a new trial takes; 0 for a model that was not measured yet.
+
+        Of the trials with the most similar batch size, the fastest for its dim counts.
+        """
         speeds = [
-            at.seconds_per_epoch * model.dim / at.trial.recipe.model.dim
+            (
+                abs(math.log(recipe.training.batch_size / at.trial.recipe.training.batch_size)),
+                at.seconds_per_epoch * recipe.model.dim / at.trial.recipe.model.dim,
+            )
             for at in self.trials
-            if at.model == model.name and at.status.epochs
+            if at.model == recipe.model.name and at.status.epochs
         ]
-        return min(speeds, default=0.0) * self._expected_epochs(trial.recipe)
+        return min(speeds, default=(0.0, 0.0))[1]

@@ -1,15 +1,40 @@
 """New trials for a tuning: the defaults of each model, then neighbours of the best trials."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 from allneg.errors import RecipeError
 from allneg.models import MODELS
 from allneg.models.base import Factors
 from allneg.recipe import Recipe
 from allneg.tuning.space import Trial
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of one setting. A value of None is the default of the model."""
+
+    model: str
+    name: str
+    old: Any
+    new: Any
+
+    @classmethod
+    def between(cls, one: Trial, other: Trial) -> Self | None:
+        """The step from one trial to another; None unless they differ in one setting."""
+        before, after = one.settings, other.settings
+        if before["model.name"] != after["model.name"]:
+            return None
+        changed = [
+            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+        ]
+        if len(changed) != 1:
+            return None
+        (name,) = changed
+        return cls(before["model.name"], name, before.get(name), after.get(name))
 
 
 @dataclass(frozen=True)
@@ -29,23 +54,45 @@ class Neighbours:
         }
         return Trial({"model.name": recipe.model.name, **changed}, recipe)
 
-    def proposals(self, models: Sequence[str], best: Iterable[Trial]) -> Iterator[Trial]:
-        """The defaults of `models`, then the trials that differ in one step from one in `best`.
+    def proposals(
+        self, models: Sequence[str], bases: Iterable[Trial], gains: Mapping[Step, float]
+    ) -> Iterator[Trial]:
+        """The defaults of `models`, then trials in the neighbourhood of each one in `bases`.
 
-        A setting that was changed with success is changed further first.
+        `gains` are the gains of steps elsewhere. All steps with a gain are taken at once, then each
+        of them alone, then steps that were not tried, and at last those with a loss. Of steps that
+        were not tried, those that change a changed setting further come first.
         """
         for model in models:
             yield self.trial(self.defaults[model])
-        for trial in best:
-            axes = self._axes(trial.recipe)
-            for name in sorted(axes, key=lambda name: name not in trial.settings):
-                values = axes[name]
-                at = values.index(attrgetter(name)(trial.recipe))
-                for value in (*values[at + 1 : at + 2], *values[max(0, at - 1) : at]):
-                    try:
-                        yield self.trial(trial.recipe.with_settings({name: value}))
-                    except RecipeError:
-                        continue  # the setting does not go with this model or loss
+        for base in bases:
+            gained: dict[str, tuple[float, Trial]] = {}  # by setting
+            order = []
+            for trial, name in self._steps(base):
+                gain = gains.get(step) if (step := Step.between(base, trial)) else None
+                if gain is None:
+                    order.append((1, float(name not in base.settings), trial))
+                else:
+                    order.append((0 if gain > 0 else 2, -gain, trial))
+                if gain is not None and gain > max(0.0, gained.get(name, (0.0,))[0]):
+                    gained[name] = gain, trial
+            if len(gained) > 1:
+                yield from self._with(
+                    base, {name: attrgetter(name)(at.recipe) for name, (_, at) in gained.items()}
+                )
+            yield from (trial for *_, trial in sorted(order, key=lambda entry: entry[:2]))
+
+    def _steps(self, base: Trial) -> Iterator[tuple[Trial, str]]:
+        """The trials that differ from `base` by one step, and the setting that differs."""
+        for name, values in self._axes(base.recipe).items():
+            at = values.index(attrgetter(name)(base.recipe))
+            for value in (*values[at + 1 : at + 2], *values[max(0, at - 1) : at]):
+                yield from ((trial, name) for trial in self._with(base, {name: value}))
+
+    def _with(self, base: Trial, settings: Mapping[str, Any]) -> Iterator[Trial]:
+        """The trial with these settings; nothing if they do not go with its model or loss."""
+        with contextlib.suppress(RecipeError):
+            yield self.trial(base.recipe.with_settings(settings))
 
     def _axes(self, recipe: Recipe) -> dict[str, list[Any]]:
         """The values of each tunable setting of a recipe in order, the recipe's own among them."""

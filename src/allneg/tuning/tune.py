@@ -276,8 +276,8 @@ class Tuning:
     def _next(self) -> Job | None:
         halving = Halving(self._progress(), self.left)
         tried = {at.trial.id for at in halving.trials}
-        best = [at.trial for at in halving.ranked() if at.model in self.models]
-        new = self.neighbours.proposals(self.models, best)
+        bases = [trial for trial in halving.bases() if trial.recipe.model.name in self.models]
+        new = self.neighbours.proposals(self.models, bases, halving.gains())
         return halving.next_job(trial for trial in new if trial.id not in tried)
 
     def _claim(self) -> tuple[Job, BaseFileLock] | None:
