@@ -150,6 +150,13 @@ def test_commands_and_their_options_exist() -> None:
     assert not wrong
 
 
+def test_the_readme_lists_every_command() -> None:
+    table = TEXTS["README.md"].partition("| command | purpose |")[2].partition("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
+    named = {name.split()[0] for cell in first for name in INLINE.findall(cell)}
+    assert set(cli.list_commands(click.Context(cli))) == named
+
+
 def test_python_blocks_are_python() -> None:
     for page, text in TEXTS.items():
         for code in blocks(text, "python"):
