@@ -224,7 +224,7 @@ def run_page(page: str) -> int:
                 subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
                 continue
             if words[1] in ("train", "audit"):
-                words += quick_words()
+                words += quick_words() + (["--folds", "2"] if words[1] == "audit" else [])
             elif words[1] in ("extend", "resume"):
                 words += ["--set", "training.epochs=2"]
             cli.main(words[1:], standalone_mode=False)
