@@ -12,6 +12,8 @@ def one_loss(answer: Tensor, negatives: Tensor, settings: Loss) -> Tensor:
         log_shares = torch.cat([answer.view(1), negatives]).log_softmax(0)
         smoothing = settings.label_smoothing
         return -(1 - smoothing) * log_shares[0] - smoothing * log_shares.mean()
+    if settings.name not in ("margin", "logistic", "self-adversarial"):
+        raise NotImplementedError(f"write the formula of {settings.name} here")
     if settings.name == "margin":
         return (negatives + settings.margin).clamp(min=0).sum() - answer
     positive = -torch.sigmoid(answer + settings.margin).log()

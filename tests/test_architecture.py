@@ -28,7 +28,6 @@ INDEPENDENT = {
     "predict": {"training", "tuning", "reproduce"},
     "serve": {"training", "tuning", "reproduce", "auditing"},
 }
-# Folders that are being moved to tuning, reproduce, predict and serve; their imports may stay.
 EVERYWHERE = {"torch", "numpy", "safetensors", "filelock"}
 # Which files may import a third-party package.
 THIRD_PARTY = {

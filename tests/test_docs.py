@@ -46,6 +46,10 @@ PYTHON_PAGES = [
     if "```python" in NOT_RUN.sub("", text) and page not in RUN_BY_OTHER_TESTS
 ]
 INLINE = re.compile(r"`([^`\n]+)`")
+# A training on `countries` of a fraction of a second.
+QUICK = {
+    "model.dim": 8, "training.epochs": 1, "training.batch_size": 2000, "hardware.device": "cpu",
+}  # fmt: skip
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
 
 
@@ -146,6 +150,13 @@ def test_commands_and_their_options_exist() -> None:
     assert not wrong
 
 
+def test_the_readme_lists_every_command() -> None:
+    table = TEXTS["README.md"].partition("| command | purpose |")[2].partition("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
+    named = {name.split()[0] for cell in first for name in INLINE.findall(cell)}
+    assert set(cli.list_commands(click.Context(cli))) == named
+
+
 def test_python_blocks_are_python() -> None:
     for page, text in TEXTS.items():
         for code in blocks(text, "python"):
@@ -156,15 +167,18 @@ def test_python_blocks_are_python() -> None:
 def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Trainings of the pages take one epoch here, and write to another folder."""
     original = allneg.train
-    quick = {"model.dim": 8, "training.epochs": 1, "training.batch_size": 2000}
 
     def train(*args: Any, settings: dict[str, object], **kwargs: Any) -> allneg.Run:
-        settings = {**settings, **quick, "hardware.device": "cpu"}
-        return original(*args, settings=settings, **kwargs)
+        return original(*args, settings={**settings, **QUICK}, **kwargs)
 
     monkeypatch.setattr(allneg, "train", train)
     monkeypatch.setattr("allneg.completer.train", train)
     monkeypatch.chdir(tmp_path)
+
+
+def quick_words() -> list[str]:
+    """The same as options of a command."""
+    return [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 
 
 @pytest.mark.usefixtures("quick_training")
@@ -209,10 +223,10 @@ def run_page(page: str) -> int:
             if words[0] != "allneg":
                 subprocess.run(["bash", "-ec", line.removeprefix("$ ")], check=True)
                 continue
-            if words[1] in ("train", "extend", "resume", "audit"):
-                words += ["--set", "training.epochs=2"]
             if words[1] in ("train", "audit"):
-                words += ["--set", "model.dim=16", "--device", "cpu"]
+                words += quick_words() + (["--folds", "2"] if words[1] == "audit" else [])
+            elif words[1] in ("extend", "resume"):
+                words += ["--set", "training.epochs=2"]
             cli.main(words[1:], standalone_mode=False)
     return n_commands
 
@@ -299,7 +313,7 @@ def test_the_code_of_the_export_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_p
             for line in code.replace("\\\n", " ").splitlines():
                 words = line.split()
                 if words[1] == "train":
-                    words += ["--set", "model.dim=8", "--set", "training.batch_size=2000"]
+                    words += quick_words()
                 monkeypatch.setattr(sys, "argv", words)
                 main()
     finally:
@@ -332,6 +346,22 @@ def test_the_example_of_a_model_trains_and_predicts(
 
     exec(compile(test, "CONTRIBUTING.md", "exec"), namespace)
     namespace["test_scores_and_gradients_are_the_papers"](check_formula)
+
+
+@pytest.mark.parametrize("model", ["complex", "transe"])
+def test_a_training_step_stays_short(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 12 files, 45 functions and 450 lines; CONTRIBUTING.md shows what the program says."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import step_trace
+
+    quick = {**step_trace.SETTINGS, "training.batch_size": 4000}
+    monkeypatch.setattr(step_trace, "SETTINGS", quick)
+    calls = step_trace.trace("allneg.training.trainer", "Trainer.step", model)
+    said = step_trace.summary(model, calls)
+    n_files, n_functions, _, n_lines, _ = map(int, re.findall(r"\d+", said))
+    assert (n_files <= 12, n_functions <= 45, n_lines <= 450) == (True, True, True), said
+    if model == "complex":
+        assert f"    {said}\n" in TEXTS["CONTRIBUTING.md"], said
 
 
 @pytest.mark.usefixtures("quick_training")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 AXE = "axe-core@4.14.0"
+# Without windows, chromium needs a third less time of the processor.
+BROWSERS = ("chromium-headless-shell", "chromium")
 # With these, Debian's chromium makes no requests of its own. It takes the last list of features:
 # after Playwright's come the two pop-ups of the address bar, two pages for every page of a test.
 FLAGS = (
@@ -101,36 +103,68 @@ def _served(runs: list[Path], labels: dict[str, str], audit: Path | None = None)
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     guest = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = shutil.which("chromium")
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if program is None:
-        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+        pytest.skip("there is no chromium (Debian: apt-get install chromium-headless-shell)")
     with guest.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def new_page(chromium: Browser, explorer: Explorer) -> Iterator[Callable[..., Page]]:
-    """A page with the options of `Browser.new_context`; a script error fails the test."""
-    pages: list[Page] = []
-    wrong: list[str] = []
+@dataclass(frozen=True)
+class Tab:
+    """A page, and the errors of its scripts."""
 
-    def make(**about: object) -> Page:
-        page = chromium.new_context(**about).new_page()
-        page.set_default_timeout(15_000)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "console", lambda message: wrong.append(message.text) if _is_wrong(message) else None
-        )
-        pages.append(page)
-        return page
+    page: Page
+    wrong: list[str]
+
+
+@pytest.fixture(scope="session")
+def tabs() -> dict[str, Tab]:
+    """Pages by their options. A new page starts a process; tests share the old ones."""
+    return {}
+
+
+@pytest.fixture
+def new_page(
+    chromium: Browser, explorer: Explorer, tabs: dict[str, Tab]
+) -> Iterator[Callable[..., Page]]:
+    """An empty page with the options of `Browser.new_context`; a script error fails the test.
+
+    `script` runs before the scripts of each document.
+    """
+    used: list[Tab] = []
+
+    def make(script: str = "", **about: object) -> Page:
+        key = repr((script, about))
+        if key not in tabs:
+            tabs[key] = _new_tab(chromium, script, about)
+        used.append(tabs[key])
+        return tabs[key].page
 
     yield make
-    for page in pages:
-        page.unroute_all(behavior="ignoreErrors")  # a request may still be under way
-        page.context.close()
+    wrong = []
+    for tab in used:
+        tab.page.unroute_all(behavior="ignoreErrors")  # a request may still be under way
+        tab.page.context.set_offline(False)
+        tab.page.evaluate("try { localStorage.clear() } catch { /* an empty page has none */ }")
+        tab.page.goto("about:blank")
+        wrong += tab.wrong
+        tab.wrong.clear()
     assert wrong == []
+
+
+def _new_tab(chromium: Browser, script: str, about: dict[str, object]) -> Tab:
+    tab = Tab(chromium.new_context(**about).new_page(), [])  # type: ignore[arg-type]
+    tab.page.set_default_timeout(15_000)
+    tab.page.on("pageerror", lambda error: tab.wrong.append(str(error)))
+    tab.page.on(
+        "console", lambda message: tab.wrong.append(message.text) if _is_wrong(message) else None
+    )
+    if script:
+        tab.page.add_init_script(script)
+    return tab
 
 
 def _is_wrong(message: object) -> bool:
@@ -140,13 +174,17 @@ def _is_wrong(message: object) -> bool:
 
 
 @pytest.fixture
-def page(new_page: Callable[..., Page], shoot: Callable[..., None]) -> Iterator[Page]:
-    """A page of a laptop's size; its last state is saved as a screenshot."""
+def page(
+    new_page: Callable[..., Page], shoot: Callable[..., None], request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    """A page of a laptop's size; if a test fails, its last state is saved as a screenshot."""
     page = new_page(
         viewport={"width": 1180, "height": 860}, permissions=["clipboard-read", "clipboard-write"]
     )
+    n_failed = request.session.testsfailed
     yield page
-    shoot(page)
+    if request.session.testsfailed > n_failed:
+        shoot(page)
 
 
 @pytest.fixture

@@ -32,6 +32,16 @@ VIEWS = {
 }
 
 
+# Sums up how far elements have moved that were drawn already.
+JUMPS = """
+    window.jumped = 0;
+    new PerformanceObserver((list) => {
+      const alone = list.getEntries().filter((item) => !item.hadRecentInput);
+      for (const item of alone) window.jumped += item.value;
+    }).observe({ type: "layout-shift", buffered: true });
+"""
+
+
 def open_view(page: Page, explorer: Explorer, view: str) -> None:
     """Load a view anew."""
     wanted, there = VIEWS[view]
@@ -112,14 +122,7 @@ def _brightness(colour: str) -> float:
 def test_nothing_jumps_while_a_view_loads(
     explorer: Explorer, new_page: Callable[..., Page], view: str
 ) -> None:
-    page = new_page(viewport={"width": 1180, "height": 860})
-    page.add_init_script("""
-        window.jumped = 0;
-        new PerformanceObserver((list) => {
-          const alone = list.getEntries().filter((item) => !item.hadRecentInput);
-          for (const item of alone) window.jumped += item.value;
-        }).observe({ type: "layout-shift", buffered: true });
-    """)
+    page = new_page(JUMPS, viewport={"width": 1180, "height": 860})
     open_view(page, explorer, view)
     page.wait_for_timeout(300)
     assert page.evaluate("window.jumped") < 0.05

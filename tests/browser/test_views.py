@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -203,8 +204,10 @@ def test_the_map_is_moved_by_keys(explorer: Explorer, page: Page) -> None:
     page.wait_for_url(lambda address: address.endswith("%2C1"))
 
 
-def test_a_key_may_be_pressed_before_the_map_is_observed(explorer: Explorer, page: Page) -> None:
-    page.add_init_script("window.ResizeObserver = class { observe() {} }")
+def test_a_key_may_be_pressed_before_the_map_is_observed(
+    explorer: Explorer, new_page: Callable[..., Page]
+) -> None:
+    page = new_page("window.ResizeObserver = class { observe() {} }")
     page.goto(explorer.at(view="map"))
     page.locator("canvas").focus()
     page.keyboard.press("+")

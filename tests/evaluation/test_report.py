@@ -122,7 +122,9 @@ def test_a_new_metric_is_one_line_and_old_reports_stay_readable(
     assert [table["mlr"] for table in tables] == pytest.approx([wanted] * 2)
     assert report.by_relation["next"]["head"]["mlr"] == pytest.approx(np.log2(2.5))
     assert by_heading(report.metrics)["MLR"] == report.metrics["mlr"]
-    assert list(by_heading(report.metrics))[:5] == ["MRR", "MR", "Hits@1", "Hits@3", "Hits@10"]
+    headings = list(by_heading(report.metrics))
+    assert [name for name in headings if "Hits" in name] == ["Hits@1", "Hits@3", "Hits@10"]
+    assert headings[0] == "MRR"
     assert f"MLR {wanted:.4f}" in repr(report)
     # Written before the metric existed: it is missing, and all else is there.
     earlier = Report.from_json(old)

@@ -37,9 +37,9 @@ from allneg.exports.export import export
 from allneg.graph.graph import Graph, Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
+from allneg.runs.about import about_hash
 from allneg.runs.ensemble import ensemble
 from allneg.runs.finished import export_bf16
-from allneg.runs.run import about_hash
 from allneg.runs.verify import verify
 from allneg.serve.loaded_run import LoadedRun
 from allneg.training import fit

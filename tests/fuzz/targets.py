@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from allneg.errors import AllnegError
+from allneg.graph.advice import N_TRIPLES
 from allneg.graph.files import TripleFile
-from allneg.graph.lines import N_TRIPLES
 from allneg.graph.number import read_files
 from allneg.recipe import Data, Recipe, load_tables, parse_settings
 from allneg.runs.checkpoint import Checkpoint, State, load, save

@@ -21,6 +21,7 @@ import pytest
 from allneg.errors import DataError
 from allneg.graph import SPLITS, Graph, read_graph
 from allneg.graph.check import graph_hashes
+from allneg.graph.files import FORMATS
 from allneg.recipe import Data
 
 Triple = tuple[str, str, str]
@@ -115,12 +116,13 @@ WRITERS: dict[str, Callable[[Path, list[Triple]], None]] = {
     "nt": write_nt,
     "nq": write_nq,
     "ttl": write_ttl,
+    "trig": write_ttl,
     "rdf": write_rdf,
     "parquet": write_parquet,
     "feather": write_feather,
     "arrow": write_arrow_stream,
 }
-RDF = ("nt", "nq", "ttl", "rdf")
+RDF = ("nt", "nq", "ttl", "trig", "rdf")
 OBJECTS: dict[str, Callable[[list[Triple]], Any]] = {
     "list": list,
     "tuple": tuple,
@@ -155,6 +157,15 @@ def write_folder(folder: Path, suffix: str, splits: dict[str, list[Triple]]) -> 
     return folder
 
 
+def test_every_reader_has_a_writer_here() -> None:
+    def reader(suffix: str) -> tuple[Any, ...]:
+        found = FORMATS[suffix]
+        return getattr(found, "func", found), *getattr(found, "args", ())
+
+    written = {reader(f".{suffix}") for suffix in WRITERS}
+    assert [suffix for suffix in FORMATS if reader(suffix) not in written] == []
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_countries_are_the_same_graph_in_every_format(
     tmp_path: Path, countries: dict[str, list[Triple]], hashes: dict[str, str], suffix: str
@@ -164,7 +175,7 @@ def test_countries_are_the_same_graph_in_every_format(
     if suffix in RDF:
         labels = {name: graph.labels[name] for name in graph.vocabulary.entities}
         assert labels == labels_of([t for split in countries.values() for t in split])
-    if suffix == "ttl":
+    if suffix in ("ttl", "trig"):
         assert graph.labels[f"{SPACE}borders"] == "c:borders"
 
 

@@ -18,9 +18,10 @@ import pytest
 
 from allneg.errors import DataError, ResourceError, UsageError
 from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph.archives import ARCHIVES, COMPRESSIONS
 from allneg.graph.blocks import Block, Found
 from allneg.graph.datasets import DATASETS
-from allneg.graph.files import ARCHIVES, COMPRESSIONS, FORMATS
+from allneg.graph.files import FORMATS
 from allneg.recipe import Data
 from allneg.training import planned
 

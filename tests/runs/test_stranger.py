@@ -20,9 +20,9 @@ from allneg.exports.export import export
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.about import about_hash
 from allneg.runs.checkpoint import State
 from allneg.runs.files import checksum
-from allneg.runs.run import about_hash
 from allneg.runs.verify import verify
 from allneg.training import fit
 from allneg.training.train import resume

@@ -15,6 +15,7 @@ from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
+from allneg.training.optimizers import OPTIMIZERS
 from processes import stop_after
 
 LOSSES = {
@@ -31,7 +32,6 @@ LOSSES = {
     ),
     "self-adversarial": ("loss.name=self-adversarial", "loss.margin=1", "loss.subsampling=true"),
 }
-OPTIMIZERS = ("adagrad", "adam", "sgd")
 STOP = 3  # steps; an epoch has 5
 
 
@@ -45,7 +45,7 @@ def cases() -> list[object]:
         for (i, model), (j, loss), (k, optimizer), threads in itertools.product(
             enumerate(MODELS), enumerate(LOSSES), enumerate(OPTIMIZERS), (1, 2)
         )
-        for n in [3 * j + k]  # of 21: every model occurs twice
+        for n in [len(OPTIMIZERS) * j + k]  # of 21: every model occurs twice
         for usual in [i == n % len(MODELS) and threads == 1 + (n // len(MODELS)) % 2]
     ]
 

@@ -20,7 +20,7 @@ from allneg.graph import Graph
 from allneg.kernels.compiler import find_compiler
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.runs.run import FORMAT_VERSION
+from allneg.runs.about import FORMAT_VERSION
 from allneg.runs.verify import verify
 from allneg.training import fit
 

@@ -5,15 +5,14 @@ is read line by line, which locates the error or skips what may be skipped.
 """
 
 import csv
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from allneg.errors import DataError, RecipeError, printable
+from allneg.graph.advice import N_TRIPLES, advice_on, refuse_binary
 from allneg.graph.blocks import (
     BadRows,
     Block,
@@ -23,7 +22,6 @@ from allneg.graph.blocks import (
     Layout,
     as_list,
     as_weights,
-    checked,
     find_layout,
     layout_of_letters,
     need_layout,
@@ -43,30 +41,6 @@ _NOTES = {
     "header": "skipped the first line, which names the columns",
     "blank": "skipped blank lines: {:,}",
     "returns": "kept carriage returns inside names: {:,}",
-}
-_TO_TEXT = "export the triples as tab-separated text"
-_MAGIC = {
-    b"\x1f\x8b": ("gzip", "rename it to end in .gz, or in .tar.gz for an archive"),
-    b"\xfd7zXZ\x00": ("xz", "rename it to end in .xz, or in .tar.xz for an archive"),
-    b"PK\x03\x04": ("a zip archive", "rename it to end in .zip, or save a spreadsheet as .csv"),
-    b"BZh": ("bzip2", "decompress it first"),
-    b"(\xb5/\xfd": ("zstandard", "decompress it first"),
-    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), ("UTF-16 text", "convert it to UTF-8")),
-    b"PAR1": ("Parquet", "rename it to end in .parquet"),
-    b"SQLite format 3": ("an SQLite database", _TO_TEXT),
-    b"\x89HDF": ("HDF5", _TO_TEXT),
-    b"\x89PNG": ("a picture", "choose a file of triples"),
-    b"%PDF-": ("a PDF", "choose a file of triples"),
-    b"\x7fELF": ("a program", "choose a file of triples"),
-    **dict.fromkeys((b"\x80\x02", b"\x80\x04", b"\x80\x05"), ("a pickle", _TO_TEXT)),
-}
-N_TRIPLES = re.compile(r"\s*(<[^>]*>|_:\S+)\s+<[^>]*>\s.*\.\s*")
-SKIP = "`--set data.skip_bad_lines=N` skips up to N bad lines per file"
-_SYNTAXES = {
-    ("N-Triples", ".nt"): N_TRIPLES,
-    ("Turtle", ".ttl"): re.compile(r"\s*@?(prefix|base)\s.*", re.IGNORECASE),
-    ("XML", ".rdf"): re.compile(r"\s*<(\?xml|!DOCTYPE|rdf:).*"),
-    ("JSON", ".jsonl"): re.compile(r"\s*\{.*"),
 }
 
 
@@ -94,38 +68,6 @@ def read_lines(
             found.notes.append(f"{where}: {text.format(reader.counts[kind])}")
     if reader.bad.reasons:
         found.notes.append(f"{where}: {reader.bad.note()}")
-
-
-def read_json_lines(stream: IO[bytes], where: str, settings: Data, found: Found) -> Iterator[Block]:
-    """The names in a file with one JSON object per line."""
-    bad, layout, keys, n_lines = BadRows(settings), None, list[str](), 0
-    for block in whole_lines(stream):
-        rows: list[dict[str, Any]] = []
-        numbers = []
-        for number, line in enumerate(block.split(b"\n"), n_lines + 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if isinstance(row, dict):
-                rows.append(row)
-                numbers.append(number)
-            else:
-                text = printable(line.decode(errors="replace"))
-                message = "expected a JSON object with head, relation, tail; found"
-                bad.skip("not a JSON object", f"{where}:{number}: {message} {text}")
-        n_lines += block.count(b"\n")
-        if layout is None and rows:
-            keys = list(rows[0])
-            layout = need_layout(keys, found, where, settings)
-        if layout is not None:
-            columns = [[row.get(keys[i]) for row in rows] for i in layout if i is not None]
-            weights = columns[3] if len(columns) > 3 else None
-            yield checked(columns[:3], weights, where, numbers, bad)
-    if bad.reasons:
-        found.notes.append(f"{where}: {bad.note()}")
 
 
 def split_line(
@@ -185,7 +127,7 @@ class _LineReader:
         """The fields of the file, `width` per triple; those of irregular lines as flat lists."""
         for block in whole_lines(stream):
             if self.offset == 0:
-                _refuse_binary(block, self.where)
+                refuse_binary(block, self.where)
                 if block.startswith(_BOM):
                     self.counts["bom"], self.offset, block = 1, len(_BOM), block[len(_BOM) :]
                 block = self._without_header(block)
@@ -305,7 +247,7 @@ class _LineReader:
                 self.bad.skip(
                     problem,
                     f"{self.where}:{number}: expected head, relation, tail; {problem}: "
-                    f"{printable(line)}; {_advice(line, self.separator, number)}",
+                    f"{printable(line)}; {advice_on(line, self.separator, number)}",
                 )
         return kept
 
@@ -339,39 +281,3 @@ def _is_regular(data: bytes, separator: str, width: int) -> bool:
         and (np.diff(ends, prepend=-1) > 1).all()
         and (np.diff(ends[width - 1 :: width], prepend=-1) <= _LONGEST_LINE).all()
     )
-
-
-def _refuse_binary(start: bytes, where: str) -> None:
-    for magic, (kind, advice) in _MAGIC.items():
-        if start.startswith(magic):
-            raise DataError(f"{where}: this is {kind}, not text; {advice}")
-    if start[257:262] == b"ustar":
-        raise DataError(f"{where}: this is a tar archive; rename it to end in .tar")
-
-
-def _advice(line: str, separator: str, number: int) -> str:
-    """What to do about a bad line."""
-    expected = "tabs" if separator == "\t" else "commas"
-    for (name, suffix), pattern in _SYNTAXES.items():
-        if pattern.fullmatch(line):
-            return f"this looks like {name}: rename the file to end in {suffix}"
-    if line.lstrip().startswith("["):
-        return "this looks like a JSON list: write an object per line to a file that ends in .jsonl"
-    if separator == "," and line.count("\t") == 2:
-        return "the fields are separated by tabs: rename the file to .tsv"
-    if separator == "\t" and line.count(",") == 2 and "\t" not in line:
-        return "the fields are separated by commas: rename the file to .csv"
-    if separator not in line:
-        if line.strip().isdecimal():
-            return "if it is a count, remove it; such files often need `--set data.columns=htr`"
-        if line.startswith("#"):
-            return "comments are not supported: remove them"
-        if line.count(";") == 2:
-            return f"the fields are separated by semicolons: use {expected}"
-        if len(line.split()) == 3:
-            return f"the fields are separated by spaces: use {expected}"
-    if "\r" in line:
-        return "the line contains carriage returns: end lines with line feeds"
-    if number == 1 and line.count(separator) > 2:
-        return "if it names columns, choose three by `--set data.columns=HEAD,RELATION,TAIL`"
-    return SKIP

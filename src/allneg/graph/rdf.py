@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from allneg.errors import DataError, extra, printable
+from allneg.graph.advice import SKIP
 from allneg.graph.blocks import BadRows, Block, Found, is_kept, problem_of
-from allneg.graph.lines import SKIP, whole_lines
+from allneg.graph.lines import whole_lines
 from allneg.recipe import Data
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

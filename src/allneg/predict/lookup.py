@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, printable
-from allneg.graph.files import DAMAGE, decompressed
+from allneg.graph.archives import DAMAGE, decompressed
 from allneg.graph.graph import SPLITS, Graph, first_indices, triple_keys
 
 Ids = npt.NDArray[np.int64]

@@ -25,8 +25,9 @@ from allneg.graph.queries import SIDES
 from allneg.hardware import device_errors, find_device
 from allneg.models.ensemble import Ensemble, combined
 from allneg.runs import folder
+from allneg.runs.about import Member
 from allneg.runs.finished import write_finished
-from allneg.runs.run import Member, Run
+from allneg.runs.run import Run
 from allneg.scoring import Shard, Tables
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,8 @@ from allneg.hardware import device_errors, find_device
 from allneg.models import Model
 from allneg.recipe import Evaluation
 from allneg.runs import checkpoint, files, folder
-from allneg.runs.run import UNTRAINED_VERSION, Run, about_hash
+from allneg.runs.about import About, about_hash
+from allneg.runs.run import Run
 from allneg.scoring import Tables
 
 _CHECKPOINT = "epoch-000000-step-00000000"
@@ -37,15 +37,8 @@ def write_finished(
     files.need_bytes(folder.existing_parent(out), size)
     folder.claim(out)
     with files.removed_on_error(out):
-        about: dict[str, Any] = {
-            "format_version": UNTRAINED_VERSION,
-            "data": graph.name,
-            "recipe": run.recipe.fixed_tables(),
-            "files": folder.write_graph(out, graph),
-            "members": [member.to_json() for member in run.members],
-        }
-        if run.parents:
-            about["parents"] = [parent.to_json() for parent in run.parents]
+        what = About(run.recipe, None, run.members, False, run.parents)
+        about = what.to_json(graph, folder.write_graph(out, graph))
         run = replace(run, id=about_hash(about))
         files.write_json(out / "environment.json", folder.environment(run.recipe.hardware))
         files.write_text(out / "recipe.toml", run.recipe.to_toml())

@@ -1,10 +1,8 @@
 """A run: recipe, vocabulary, triples, checkpoints, metrics, report; and its export."""
 
 import contextlib
-import hashlib
 import importlib
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,8 +18,9 @@ from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
 from allneg.models.ensemble import Ensemble
-from allneg.recipe import LARGEST_FILE, MAY_CHANGE, Recipe, parse_tables
+from allneg.recipe import MAY_CHANGE, Recipe
 from allneg.runs import checkpoint, disk, files, plain
+from allneg.runs.about import About, Member, about_hash
 from allneg.runs.folder import (
     GRAPH_FILES,
     LABELS,
@@ -38,8 +37,6 @@ from allneg.runs.shards import StoredTensor, joined_bytes, opened
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 
-FORMAT_VERSION = 2
-UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 _STATES = ("new", "running", "interrupted", "finished", "diverged", "failed")
 _NO_WEIGHTS = {
     "finished": "its weights are missing; copy them from a backup, or train again",
@@ -57,27 +54,6 @@ RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
 # Runs in the package, by name; scripts/make_demo.py makes them.
 PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
-
-
-@dataclass(frozen=True)
-class Member:
-    """One member of an ensemble."""
-
-    name: str  # the folder of its run
-    recipe: Recipe
-    spread: float  # of its scores, see `Ensemble`
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "spread": self.spread, "recipe": self.recipe.to_tables()}
-
-    @classmethod
-    def from_json(cls, content: Any) -> Self:
-        """A member in run.json; a `ValueError` or a `RecipeError` if it is none."""
-        match content:
-            case {"name": str(name), "spread": float(spread), "recipe": dict(recipe)}:
-                if 0 < spread < math.inf:
-                    return cls(name, Recipe.from_saved(recipe), spread)
-        raise ValueError("not a member of an ensemble")
 
 
 @dataclass(frozen=True)
@@ -107,10 +83,7 @@ class Run:
             checksums = write_graph(folder, graph)
             files.write_json(folder / "environment.json", environment(recipe.hardware))
             files.write_text(folder / "recipe.toml", recipe.to_toml())
-            about = {"format_version": FORMAT_VERSION, "data": graph.name}
-            about |= {"recipe": recipe.fixed_tables(), "files": checksums}
-            if parents:
-                about["parents"] = [parent.to_json() for parent in parents]
+            about = About(recipe, parents=parents).to_json(graph, checksums)
             run = cls(folder, recipe, id=about_hash(about), parents=parents)
             if start is not None:
                 run.save(start)
@@ -128,39 +101,10 @@ class Run:
         folder = Path(folder)
         if not folder.exists():
             folder = PACKAGED.get(str(folder), folder)
-        if not folder.exists():
-            raise RunError(
-                f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"
-            )
-        path = folder / "run.json"
-        if not plain.exists(path):
-            raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
-        if not plain.is_utf8(folder):
-            raise RunError(f"{folder}: not a name in UTF-8; rename the folder")
-        about = files.read_json(path)
-        version = about.get("format_version")
-        if type(version) is not int or not isinstance(about.get("data"), str):
-            raise RunError(f"{path}: has no format_version or no data; damaged")
-        if not 1 <= version <= UNTRAINED_VERSION:
-            raise RunError(
-                f"{folder}: format version {version}, and this allneg reads up to "
-                f"{UNTRAINED_VERSION}; install a newer allneg"
-            )
-        recipe = _read_recipe(folder / "recipe.toml")
-        if version == 1:  # such a run records neither its recipe nor, in checkpoints, its id
-            return cls(folder, recipe, writes)
-        if not isinstance(about.get("recipe"), dict):
-            raise RunError(f"{path}: does not record the run's recipe; damaged")
-        try:
-            changes = recipe.fixed_changes(Recipe.from_saved(about["recipe"], str(path)))
-        except RecipeError as error:
-            raise RunError(str(error)) from None
-        if changes:
-            raise RunError(f"{folder / 'recipe.toml'}: {changes[0]}; change it back")
-        parents, found = _read_parents(about, path), about_hash(about)
-        if version == FORMAT_VERSION:
-            return cls(folder, recipe, writes, found, parents=parents)
-        return cls(folder, recipe, writes, found, _read_members(about, path), False, parents)
+        about = About.read(folder)
+        return cls(
+            folder, about.recipe, writes, about.id, about.members, about.is_trainable, about.parents
+        )
 
     def with_settings(self, settings: Iterable[str] | Mapping[str, object]) -> Self:
         """This run with other settings, of those that may change; nothing is written yet."""
@@ -370,34 +314,6 @@ class Run:
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the run for training, and delete what a killed process left behind."""
         return training_lock(self.folder)
-
-
-def about_hash(about: Mapping[str, Any]) -> str:
-    """The SHA-256 of the content of run.json: the run's recipe, and its names and triples."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def _read_members(about: Mapping[str, Any], path: Path) -> tuple[Member, ...]:
-    try:
-        return tuple(map(Member.from_json, about["members"]))
-    except (KeyError, TypeError, ValueError, RecipeError):
-        raise RunError(f"{path}: does not list the members of an ensemble; damaged") from None
-
-
-def _read_parents(about: Mapping[str, Any], path: Path) -> tuple[Parent, ...]:
-    try:
-        return tuple(map(Parent.from_json, about.get("parents", [])))
-    except (KeyError, TypeError, ValueError):
-        raise RunError(f"{path}: does not list the run's parents; damaged") from None
-
-
-def _read_recipe(path: Path) -> Recipe:
-    try:
-        return Recipe.from_saved(
-            parse_tables(files.read_bytes(path, LARGEST_FILE), path), str(path)
-        )
-    except RecipeError as error:
-        raise RunError(str(error)) from None
 
 
 def make_model(recipe: Recipe) -> Model:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from allneg.errors import DataError
-from allneg.graph import files, lines, read_graph
+from allneg.graph import archives, lines, read_graph
 from allneg.recipe import Data
 
 TRAIN = b"a\tr\tb\n"
@@ -63,7 +63,7 @@ def test_a_compressed_member_of_an_archive_has_a_size_limit(
         return path
 
     assert len(read_graph(packed(10)).train) == 1
-    monkeypatch.setattr(files, "_FREE_BYTES", 1000)
+    monkeypatch.setattr(archives, "_FREE_BYTES", 1000)
     with pytest.raises(DataError, match="refused: it would unpack to more than"):
         read_graph(packed(1 << 20))
 
@@ -131,7 +131,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
 def test_an_archive_that_declares_more_than_ten_gigabytes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_MOST_RATIO", 1 << 60)
+    monkeypatch.setattr(archives, "_MOST_RATIO", 1 << 60)
     header = tarfile.TarInfo("train.txt")
     header.size = (10 << 30) + 1
     with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
@@ -144,7 +144,7 @@ def test_an_archive_that_declares_more_than_ten_gigabytes_is_refused(
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "_FREE_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("train.txt", TRAIN * (1 << 18))
     with pytest.raises(DataError, match="would unpack to more than"):
@@ -204,7 +204,7 @@ def test_a_compressed_text_that_unpacks_to_hundreds_of_times_its_size_is_refused
     compress: Callable[[bytes], bytes],
     in_folder: bool,
 ) -> None:
-    monkeypatch.setattr(files, "_FREE_BYTES", 1000)
+    monkeypatch.setattr(archives, "_FREE_BYTES", 1000)
     monkeypatch.setattr(lines, "_BLOCK", 1 << 16)
     path = tmp_path / ("train.txt.gz" if compress is gzip.compress else "train.txt.xz")
     source = tmp_path if in_folder else path
