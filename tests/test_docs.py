@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -155,15 +155,18 @@ def test_python_blocks_are_python() -> None:
 @pytest.fixture
 def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Trainings of the pages take one epoch here, and write to another folder."""
-    original = allneg.train
     quick = {"model.dim": 8, "training.epochs": 1, "training.batch_size": 2000}
 
-    def train(*args: Any, settings: dict[str, object], **kwargs: Any) -> allneg.Run:
-        settings = {**settings, **quick, "hardware.device": "cpu"}
-        return original(*args, settings=settings, **kwargs)
+    def quickly(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, settings: dict[str, object], **kwargs: Any) -> Any:
+            settings = {**settings, **quick, "hardware.device": "cpu"}
+            return original(*args, settings=settings, **kwargs)
 
-    monkeypatch.setattr(allneg, "train", train)
-    monkeypatch.setattr("allneg.completer.train", train)
+        return call
+
+    monkeypatch.setattr(allneg, "train", quickly(allneg.train))
+    monkeypatch.setattr(allneg, "audit", quickly(allneg.audit))
+    monkeypatch.setattr("allneg.completer.train", allneg.train)
     monkeypatch.chdir(tmp_path)
 
 
@@ -215,12 +218,12 @@ def run_page(page: str) -> int:
 def run_command(line: str) -> None:
     """Run a command of allneg with smaller trainings."""
     _, *words = shlex.split(line)
-    if words[0] in ("train", "extend", "resume", "audit"):
+    if words[0] in ("train", "extend", "resume", "audit", "tune"):
         words += ["--set", "training.epochs=2"]
     if words[0] in ("train", "audit", "tune"):
         words += ["--set", "model.dim=16", "--device", "cpu"]
     if words[0] == "tune":
-        words += ["--minutes", "0.1"]
+        words += ["--minutes", "0.2"]
     cli.main(words, standalone_mode=False)
 
 
