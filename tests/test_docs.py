@@ -35,7 +35,7 @@ TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A mark before a block of code that no test runs.
-NOT_RUN = re.compile(r"^<!-- not run: .+ -->\n```\w*\n.*?^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = re.compile(r"^<!-- not run: [^\n]+ -->\n```\w*\n.*?^```$", re.DOTALL | re.MULTILINE)
 RUN_BY_OTHER_TESTS = (
     "README.md", "CONTRIBUTING.md", "docs/ask.md", "docs/complete.md", "docs/data.md",
     "docs/export.md", "docs/growing.md",

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("reproduction/*.md")])
 GENERATED = ("docs/api.md", "docs/commands.md")  # tests/test_docs.py writes them again
 STORIES = ("docs/complete.md", "docs/growing.md")  # tests/test_docs.py runs every line with $
-MARK = r"^(?P<mark><!-- not run: .+ -->\n)?"
+MARK = r"^(?P<mark><!-- not run: [^\n]+ -->\n)?"
 FENCED = re.compile(MARK + r"```(?P<language>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"(?:(?<=\n\n)|(?<=\n))(?P<code>(?:    .*\n)(?:    .*\n|\n(?=    ))*)")
 ADVICE = "write <!-- not run: reason --> above the block"
@@ -133,6 +133,10 @@ def test_toml_on_pages_is_a_recipe_or_a_search_space(tmp_path: Path) -> None:
         ("## Title\n    make gold\n", "no such file, module, target or extra"),
         ("```\ndocker run allneg\n```\n", "<!-- not run: reason -->"),
         ("<!-- not run: needs Docker -->\n```\ndocker run allneg\n```\n", None),
+        (
+            "<!-- not run: a -->\n```\n```\n\n    sbatch a\n\n<!-- not run: b -->\n```\n```\n",
+            "sbatch a: write <!-- not run: reason -->",
+        ),
         ("```nginx\nlocation /\n```\n", "<!-- not run: reason -->"),
         ("```sql\nSELECT 1\n```\n", "<!-- not run: reason -->"),
         ("- a list\n    docker run allneg\n", None),
