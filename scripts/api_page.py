@@ -47,7 +47,7 @@ CLASSES = {
     ),
     "Graph": (
         "name", "vocabulary", "train", "valid", "test", "notes", "n_entities", "n_relations",
-        "split", "categories", "seen",
+        "split", "facts", "categories", "seen",
     ),
     "Callbacks": (
         "on_run", "on_start", "on_message", "on_step", "on_evaluation", "on_epoch", "on_end",
@@ -159,9 +159,10 @@ def _arguments(node: ast.FunctionDef) -> list[str]:
     every = node.args
     defaults = [*[None] * (len(every.args) - len(every.defaults)), *every.defaults]
     out = [_argument(*pair) for pair in zip(every.args, defaults, strict=True)]
-    if every.kwonlyargs:
+    if every.vararg or every.kwonlyargs:
         keywords = zip(every.kwonlyargs, every.kw_defaults, strict=True)
-        out += ["*", *(_argument(*pair) for pair in keywords)]
+        star = f"*{ast.unparse(every.vararg)}" if every.vararg else "*"
+        out += [star, *(_argument(*pair) for pair in keywords)]
     if every.kwarg:
         out.append(f"**{ast.unparse(every.kwarg)}")
     return out

@@ -2,9 +2,9 @@
 
 python scripts/build_site.py
 
-The pages of docs/ are written for GitHub. Some lie elsewhere (`ELSEWHERE`), and the tutorials are
-notebooks. All of them are staged in build/docs. A file of the repository that a page links to, such
-as a recipe or a result, becomes a file of the site.
+The pages of docs/ are written for GitHub. Some lie elsewhere (`ELSEWHERE`), the tutorials are
+notebooks, and model cards are made here. All of them are staged in build/docs. A file of the
+repository that a page links to, such as a recipe or a result, becomes a file of the site.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import model_cards
 import notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,7 @@ def stage() -> None:
             text = _outside_code(change, text)
         (STAGED / name).write_text(text)
     notebooks.write_pages(STAGED, _relink)
+    model_cards.write_cards(STAGED, ROOT / "results")
 
 
 def _outside_code(change: Callable[[str], str], text: str) -> str:

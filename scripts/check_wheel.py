@@ -1,4 +1,5 @@
-"""Build wheel and sdist, install the wheel into empty environments, and run the README's example.
+"""Build wheel and sdist, install the wheel into empty environments, and try it there: the README's
+example, the explorer and the first notebook.
 
 python scripts/check_wheel.py                 # every Python of pyproject.toml that is found
 python scripts/check_wheel.py 3.12            # one of them
@@ -29,6 +30,12 @@ MOST_BYTES = 2 << 20  # of the wheel
 NEEDED = ("py.typed", "runs/countries-demo/run.json", "serve/static/index.html", "paper.toml")
 # uv takes the folder of wheels that pip is told to use.
 ENVIRONMENT = {"UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""), **os.environ}
+NAME = "notebooks/first-graph.ipynb"
+NOTEBOOK = """import json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import matplotlib, notebooks
+matplotlib.use("agg")
+notebooks.execute(json.loads(pathlib.Path(sys.argv[2]).read_text()))"""
 _CLEAN = ("PYTHONPATH", "ALLNEG_DATA", "ALLNEG_HOME")  # of a checkout's user
 
 
@@ -82,14 +89,14 @@ def find_python(version: str) -> str | None:
 
 
 def install(uv: str, python: str, wheel: Path, folder: Path, lowest: bool) -> Path:
-    """The bin folder of a new environment with the wheel and the extra `serve`."""
+    """The bin folder of a new environment with the wheel and what the first notebook needs."""
     run(uv, "venv", "--quiet", "--python", python, folder)
     requirements = (ROOT / "requirements.txt").read_text()
     (torch,) = re.findall(r"^torch==.*", requirements, re.MULTILINE)
     how = ["--resolution", "lowest-direct"] if lowest else []
     target = ["--quiet", "--python", folder / "bin" / "python"]
     # In another folder, uv does not use the settings of pyproject.toml, which are for the pins.
-    run(uv, "pip", "install", *target, *how, f"{wheel}[serve]", torch, folder=folder)
+    run(uv, "pip", "install", *target, *how, f"{wheel}[plots,serve,tables]", torch, folder=folder)
     run(uv, "pip", "check", *target, folder=folder)
     return folder / "bin"
 
@@ -128,7 +135,8 @@ def try_package(tools: Path, folder: Path) -> None:
             if shape(line) not in printed and not line.startswith("about "):
                 sys.exit(f"README.md: `{command}` does not print {line!r}")
     explore(tools, folder)
-    print(f"  allneg {version}: {len(transcripts())} commands of the README and the explorer work")
+    run(tools / "python", "-c", NOTEBOOK, ROOT / "scripts", ROOT / NAME, folder=folder)
+    print(f"  allneg {version}: {len(transcripts())} commands of the README, explorer, {NAME}")
 
 
 def explore(tools: Path, folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""Write a model card for every cell of the paper's tables that has a result file.
+"""Write a model card for the packaged run, and for every row of the paper's tables with a result.
 
-python scripts/model_cards.py --results results --out cards     # cards/DATA/ROW.md
+python scripts/model_cards.py --out build/cards     # DATA/ROW.md, countries-demo.md, cards.md
 
-The numbers are those of the result files. They have no metrics by relation: `allneg push` writes
-these from the report of the run that it uploads.
+The numbers are those of the run's report and of the result files. These have no metrics by
+relation: the report of a run that is trained again has them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,29 @@ from pathlib import Path
 from allneg.errors import counted
 from allneg.evaluation.report import by_heading
 from allneg.graph.datasets import DATASETS
-from allneg.hub import card, metrics_table
+from allneg.hub import card, metrics_table, model_card
 from allneg.reproduce import CELLS, Result, Results
-from allneg.runs import make_model
+from allneg.runs import Run, make_model
+from allneg.runs.run import PACKAGED
 
 ROOT = Path(__file__).parents[1]
+DEMO = "countries-demo"
+INTRO = f"""# Model cards
+
+A card has data, protocol, metrics, limits and the recipe of a run. `scripts/model_cards.py`
+writes them.
+
+[{DEMO}]({DEMO}.md) is part of the package, with its weights: `allneg predict {DEMO}`
+answers without training. Its facts come from GeoNames (CC BY 4.0) and Unicode CLDR
+([sources](countries.md)).
+
+The other cards describe the runs behind the [results](results.md). Their weights are not
+published; the recipe on the card trains them. The result files have no metrics by relation; the
+report of a training has them.
+
+| data | rows |
+|---|---|
+"""
 
 
 def result_card(found: Result) -> str:
@@ -54,18 +72,36 @@ def result_card(found: Result) -> str:
     )
 
 
+def write_cards(folder: Path, results: Path) -> list[str]:
+    """Write all cards, and the page cards.md that lists them; the names of the rows.
+
+    Results whose weights were selected with the earlier filter of valid are in results/seen.
+    """
+    names = []
+    for cell in {cell.name: cell for cell in CELLS if "/" not in cell.row}.values():
+        found = Results(results).get(cell) or Results(results / "seen").get(cell)
+        if cell.data in DATASETS and found is not None:
+            path = folder / f"{cell.name}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(result_card(found), encoding="utf-8")
+            names.append(cell.name)
+    demo = model_card(Run.open(PACKAGED[DEMO]), DEMO, DEMO)
+    (folder / f"{DEMO}.md").write_text(demo, encoding="utf-8")
+    by_data = {name.partition("/")[0]: "" for name in names}
+    for name in names:
+        data, _, row = name.partition("/")
+        by_data[data] += f"{', ' if by_data[data] else ''}[{row}]({name}.md)"
+    rows = "".join(f"| `{data}` | {links} |\n" for data, links in by_data.items())
+    (folder / "cards.md").write_text(INTRO + rows, encoding="utf-8")
+    return names
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     parser.add_argument("--out", type=Path, required=True, help="a folder for the cards")
     chosen = parser.parse_args()
-    results, n_cards = Results(chosen.results), 0
-    for cell in {cell.name: cell for cell in CELLS}.values():
-        if cell.data in DATASETS and (found := results.get(cell)) is not None:
-            path = chosen.out / f"{cell.name}.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(result_card(found), encoding="utf-8")
-            n_cards += 1
+    n_cards = len(write_cards(chosen.out, chosen.results)) + 1
     print(f"{chosen.out}: {counted(n_cards, 'card')}")
 
 

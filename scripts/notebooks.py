@@ -2,8 +2,9 @@
 
 python scripts/notebooks.py [NAME…]
 
-A notebook is executed in this process, in an empty folder. Outputs are what Jupyter would show:
-printed text, the value of the last line of a cell, and figures of matplotlib.
+A notebook is executed in this process, in an empty folder, and may take five minutes. Outputs are
+what Jupyter would show: printed text, the value of the last line of a cell, and figures of
+matplotlib.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+MOST_SECONDS = 300
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PANDAS = re.compile(r"<style.*?</style>|</?div>| border=.*?(?=>)", re.DOTALL)  # its own style
 
@@ -132,8 +134,11 @@ def main(names: list[str]) -> None:
         notebook, start = json.loads(path.read_text()), time.monotonic()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             execute(notebook)
+        seconds = time.monotonic() - start
+        if seconds > MOST_SECONDS:
+            sys.exit(f"{path.name}: {seconds:.0f} s of at most {MOST_SECONDS}")
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
-        print(f"{path.name}: {time.monotonic() - start:.0f} s")
+        print(f"{path.name}: {seconds:.0f} s")
 
 
 if __name__ == "__main__":

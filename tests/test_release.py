@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import yaml
 
 import allneg
+from allneg.cli.explore import explore_command
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -39,6 +41,19 @@ def test_the_conda_recipe_has_the_dependencies_of_the_package() -> None:
     assert f'version = "{allneg.__version__}"' in text
 
 
+def test_the_image_has_what_the_wheel_needs_and_serves_the_packaged_run() -> None:
+    ignored, *kept = (ROOT / ".dockerignore").read_text().split()
+    needed = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "src"}
+    assert (ignored, {name.removeprefix("!") for name in kept}) == ("*", needed)
+    lines = dict(line.split(" ", 1) for line in (ROOT / "Dockerfile").read_text().splitlines()
+                 if line.startswith(("ENTRYPOINT", "CMD")))  # fmt: skip
+    program, command, *words = json.loads(lines["ENTRYPOINT"]) + json.loads(lines["CMD"])
+    assert (program, command) == ("allneg", "explore")
+    found = explore_command.make_context(command, words).params
+    assert found["host"] == "0.0.0.0"
+    assert [str(run) for run in found["runs"]] == ["countries-demo"]
+
+
 def test_the_citation_has_the_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == allneg.__version__
@@ -56,7 +71,6 @@ def test_workflows_test_the_pythons_of_the_package_and_pin_torch_once() -> None:
 
 def test_targets_that_workflows_make_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    targets.add("docs")
     for path in WORKFLOWS:
         assert yaml.safe_load(path.read_text())["jobs"]
         for words in re.findall(r"- run: make (.*)", path.read_text()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from allneg.errors import UsageError, close_names
 from allneg.evaluation import Report, evaluate
+from allneg.graph.memory import fact_rows
 from allneg.predict.predictor import Predictor
 from allneg.predict.questions import Question
 from allneg.training.train import train
@@ -85,10 +86,10 @@ class Completer:
         """The best answer to each question (head, relation, tail), one of which is None."""
         return [found[0].answer for found in self._fitted.predict(questions, k=1)]
 
-    def score(self, triples: Iterable[Sequence[str]], y: None = None) -> float:
+    def score(self, triples: Any, y: None = None) -> float:
         """The filtered MRR of triples, from both sides; 0 for one with a name that is unknown."""
         names, ids, count = self._fitted.graph.vocabulary, [], 0
-        for head, relation, tail in triples:
+        for head, relation, tail in fact_rows(triples):
             count += 1
             found = (
                 names.entity_ids.get(head),

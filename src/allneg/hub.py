@@ -52,7 +52,8 @@ def push(run: Run | Path | str, name: str, private: bool = False) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
         export(opened, folder)  # without locks and leftovers, and with its shards joined
-        files.write_text(folder / "README.md", model_card(opened, repository))
+        card = model_card(opened, repository, PREFIX + repository)
+        files.write_text(folder / "README.md", card)
         with _hub_errors(repository):
             api.create_repo(repository, private=private, exist_ok=True)
             found = api.upload_folder(
@@ -136,8 +137,8 @@ def _hub_errors(repository: str) -> Iterator[None]:
         raise DataError(f"{PREFIX}{repository}: the hub cannot be used ({why})") from None
 
 
-def model_card(run: Run, repository: str) -> str:
-    """The README of a run on the hub: use, results with their protocol, data, limits, recipe."""
+def model_card(run: Run, title: str, address: str) -> str:
+    """The card of a run that `load` finds at an address: use, results, data, limits, recipe."""
     graph, settings = run.graph, run.recipe.model
     names = graph.vocabulary
     head, relation, _ = graph.train[0].tolist()
@@ -153,12 +154,12 @@ It answers questions such as `(head, relation, ?)` with entities of the knowledg
 ```python
 import allneg
 
-model = allneg.load({json.dumps(PREFIX + repository)})
+model = allneg.load({json.dumps(address)})
 model.tails({example}, k=5)
 ```"""
     of_data = f"""`{data}`: {sizes}; triples: {triples}.
-This repository contains all of them. Their licence is that of the data."""
-    return card(repository, [settings.name], about, results, of_data, limits, run.recipe.to_toml())
+The run contains all of them. Their licence is that of the data."""
+    return card(title, [settings.name], about, results, of_data, limits, run.recipe.to_toml())
 
 
 def card(

@@ -35,6 +35,9 @@ def test_means_are_those_worked_out_by_hand(ranking: Ranking, graph: Graph) -> N
     assert report.mrr == pytest.approx((1 + 1 / 2.5 + 1 / 4 + 1 + 1 / 11 + 1 / 2) / 6)
     assert report.mr == pytest.approx((1 + 2.5 + 4 + 1 + 11 + 2) / 6)
     assert report.hits == pytest.approx({"1": 2 / 6, "3": 4 / 6, "10": 5 / 6})
+    assert report.hits[10] == report.hits["10"]
+    with pytest.raises(KeyError, match="no Hits@5; there are 1, 3, 10"):
+        report.hits[5]
     assert report.count == 6
     assert report.candidates == 5
 

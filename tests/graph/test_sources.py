@@ -418,6 +418,8 @@ def test_a_damaged_table_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_dict_with_an_unknown_split_is_refused() -> None:
+    with pytest.raises(UsageError, match="called train, valid, test, not 'training'"):
+        read_graph({"training": [("a", "r", "b")]})
     with pytest.raises(UsageError, match="'dev' is not one of train, valid, test"):
         read_graph({"train": [("a", "r", "b")], "dev": []})
     with pytest.raises(DataError, match=r"expected rows of 3 values, found \('a', 'r'\)"):

@@ -50,6 +50,8 @@ def test_no_triple_is_lost_or_in_two_splits(tmp_path: Path) -> None:
     graph = read_graph(write(tmp_path / "facts.tsv", rows))
     together = [row for split in SPLITS for row in named(graph, split)]
     assert sorted(together) == sorted(set(rows))
+    assert graph.facts() == together
+    assert graph.facts("test", "train") == named(graph, "test") + named(graph, "train")
 
 
 def test_copies_of_a_triple_stay_together(tmp_path: Path) -> None:

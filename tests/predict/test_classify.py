@@ -3,11 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allneg.errors import DataError
+from allneg.errors import DataError, UsageError
 from allneg.evaluation.calibration import log_odds
 from allneg.graph import Graph
 from allneg.predict.classify import (
@@ -174,3 +175,26 @@ def test_an_unknown_name_is_located() -> None:
 
 def test_no_facts_have_no_verdicts() -> None:
     assert classify(make_predictor("complex", 1), [], []).triples == []
+
+
+def test_a_data_frame_is_judged_as_a_list_is(toy_run: Run) -> None:
+    predictor = load(toy_run.folder, "cpu")
+    facts = [("Rome", "capital_of", "Italy"), ("Earth", "borders", "Paris")]
+    frame = pd.DataFrame(facts, columns=["subject", "predicate", "object"])
+    frame = frame[["object", "subject", "predicate"]]  # columns are found by name
+    assert predictor.score(frame) == predictor.score(facts)
+    found = predictor.classify(frame, negatives=frame[1:])
+    assert found == predictor.classify(facts, negatives=facts[1:])
+    assert found.triples.to_pandas()["tail"].tolist() == ["Italy", "Paris"]
+
+
+def test_wrong_arguments_are_named(toy_run: Run) -> None:
+    predictor = load(toy_run.folder, "cpu")
+    fact = ("Rome", "capital_of", "Italy")
+    with pytest.raises(UsageError, match="2 labels of 1 fact"):
+        predictor.classify([fact], [True, False])
+    for wrong in ([("Rome", "capital_of")], fact):
+        with pytest.raises(UsageError, match=r"expected \(head, relation, tail\), found"):
+            predictor.classify(wrong)
+    with pytest.raises(UsageError, match="found 'Rome'"):
+        predictor.predict(("Rome", "capital_of", None))  # type: ignore[arg-type]

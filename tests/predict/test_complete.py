@@ -244,7 +244,7 @@ def test_python_gives_the_same_facts() -> None:
     found = search(predictor, 4, min_probability=0.01)
     found.run()
     assert predictor.complete(4, 0.01) == list(found.facts())
-    only = predictor.complete(relations=["r0"], within="seen").to_pandas()
+    only = predictor.complete(relations="r0", within="seen").to_pandas()
     assert set(only["relation"]) == {"r0"}
     assert len(only) < len(predictor.complete(relations=["r0"]))
     classified = predictor.classify([(f.head, f.relation, f.tail) for f in found.facts()])

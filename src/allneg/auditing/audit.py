@@ -29,6 +29,7 @@ from allneg.predict.agreement import LOWEST, logistic
 from allneg.predict.classify import Evidence, typed_negatives
 from allneg.predict.lookup import Facts
 from allneg.predict.predictor import Predictor
+from allneg.predict.results import Results
 from allneg.recipe import Recipe, parse_settings
 from allneg.runs import Run, plain
 from allneg.training.callbacks import Callbacks
@@ -55,8 +56,8 @@ class SuspiciousFact:
 class Audit:
     """The result: facts, and pairs of entities or relations that may be the same."""
 
-    facts: list[SuspiciousFact]
-    duplicates: list[Duplicate]
+    facts: Results[SuspiciousFact]
+    duplicates: Results[Duplicate]
     n_facts: int  # judged
 
 
@@ -87,7 +88,9 @@ def audit(
     plan = quick_plan(data, graph, folds, model=model, recipe=recipe, settings=settings)
     with tempfile.TemporaryDirectory() as temporary:
         judged = judge(graph, plan, folds, Path(out or temporary), own, stopped_by)
-        return Audit(judged.worst(top), duplicates(graph, judged.facts), len(judged.facts))
+        worst = Results(SuspiciousFact, judged.worst(top))
+        alike = Results(Duplicate, duplicates(graph, judged.facts))
+        return Audit(worst, alike, len(judged.facts))
 
 
 def quick_plan(data: Any, graph: Graph, folds: int, **given: Any) -> Recipe:

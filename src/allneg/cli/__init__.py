@@ -117,7 +117,7 @@ def main() -> None:
         if isinstance(code, int):  # how click returns an `Exit` of a command
             sys.exit(code)
     except click.ClickException as error:
-        error.show()
+        _with_setting(error).show()
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
@@ -132,6 +132,20 @@ def main() -> None:
         _report(ResourceError("out of memory; free some, or use a smaller graph or model"))
     except AllnegError as error:
         _report(error)
+
+
+def _with_setting(error: click.ClickException) -> click.ClickException:
+    """An error that says how to write a setting that was given as an option: `--epochs 3`."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error
+    from allneg.recipe.parts import PARTS
+
+    field = error.option_name.lstrip("-").replace("-", "_")
+    parts = [part for part, kind in PARTS.items() if field in kind.__dataclass_fields__]
+    if not parts or not any("--set" in param.opts for param in error.ctx.command.params):
+        return error
+    settings = " or ".join(f"--set {part}.{field}=…" for part in parts)
+    return click.UsageError(f"{error.format_message()} It is a setting: {settings}", error.ctx)
 
 
 def _report(error: AllnegError) -> None:

@@ -50,6 +50,15 @@ def by_heading(table: Mapping[str, Any]) -> dict[str, float | None]:
     return found
 
 
+class Hits(dict[str, float]):
+    """Hits@k by k."""
+
+    def __missing__(self, k: object) -> float:
+        if isinstance(k, int) and str(k) in self:
+            return self[str(k)]
+        raise KeyError(f"no Hits@{k}; there are {', '.join(self)}")
+
+
 @dataclass(frozen=True)
 class Report:
     """The metrics of one ranking. Each table has the keys mrr, mr, hits and count."""
@@ -78,9 +87,9 @@ class Report:
         return float(self.metrics["mr"])
 
     @property
-    def hits(self) -> dict[str, float]:
-        """Hits@k: the share of ranks up to k, for k = "1", "3" and "10"."""
-        return dict(self.metrics["hits"])
+    def hits(self) -> Hits:
+        """Hits@k: the share of ranks up to k, for k = "1", "3" and "10"; 10 works as "10" does."""
+        return Hits(self.metrics["hits"])
 
     @property
     def count(self) -> int:

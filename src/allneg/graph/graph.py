@@ -75,6 +75,15 @@ class Graph:
             raise RecipeError(f"there is no split {printable(name)}; use {', '.join(SPLITS)}")
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
 
+    def facts(self, *splits: str) -> list[tuple[str, str, str]]:
+        """Head, relation and tail by name, of the splits that are named, or of all of them."""
+        entities, relations = self.vocabulary.entities, self.vocabulary.relations
+        return [
+            (entities[head], relations[relation], entities[tail])
+            for split in splits or SPLITS
+            for head, relation, tail in self.split(split).tolist()
+        ]
+
     def shown(self, name: str) -> str:
         """A name for people to read: with its label, if it has one."""
         label = self.labels.get(name)

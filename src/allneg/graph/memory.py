@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from allneg.errors import DataError, UsageError
-from allneg.graph.blocks import BadRows, Block, Found, checked, keep_relations, need_layout
+from allneg.graph.blocks import BadRows, Block, Found, as_list, checked, keep_relations, need_layout
 from allneg.graph.clean import Read
 from allneg.graph.files import NAMES
 from allneg.graph.graph import SPLITS, Vocabulary
@@ -65,6 +65,23 @@ class TripleObject:
             found.notes.append(f"{where}: {bad.note()}")
 
 
+def fact_rows(facts: Any) -> list[tuple[str, str, str]]:
+    """Facts in a list, in their order; those of a data frame are found by its columns' names."""
+    if not hasattr(facts, "__arrow_c_stream__"):
+        return rows_of_three(facts)
+    blocks = TripleObject(type(facts).__name__, facts).blocks(Data(), Found())
+    return [fact for block in blocks for fact in zip(*map(as_list, block[:3]), strict=True)]
+
+
+def rows_of_three(rows: Iterable[Any]) -> list[Any]:
+    """The rows; a `UsageError` if one is not (head, relation, tail)."""
+    found = list(rows)
+    wrong = next((row for row in found if isinstance(row, str) or len(row) != 3), None)
+    if wrong is not None:
+        raise UsageError(f"expected (head, relation, tail), found {wrong!r:.80}")
+    return found
+
+
 def _as_list(values: Any) -> list[Any]:
     if hasattr(values, "__array__"):  # of NumPy, torch, …
         values = np.asarray(values)
@@ -90,6 +107,8 @@ def object_files(source: Any) -> dict[str, list[TripleObject]]:
         if unknown:
             raise UsageError(f"{unknown[0]!r} is not one of {', '.join((*SPLITS, *NAMES))}")
         return {split: [TripleObject(split, source[split])] for split in source}
+    if isinstance(source, Mapping) and "training" in source:
+        raise UsageError(f"the splits of a dict are called {', '.join(SPLITS)}, not 'training'")
     return {"": [TripleObject(name, source)]}
 
 

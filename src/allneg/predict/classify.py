@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from allneg.errors import DataError, counted
+from allneg.errors import DataError, UsageError, counted
 from allneg.evaluation.calibration import (
     Curve,
     Numbers,
@@ -27,8 +27,10 @@ from allneg.evaluation.calibration import (
 )
 from allneg.evaluation.ranks import PROTOCOLS, count_candidates
 from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.memory import fact_rows
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.results import Results
 
 Labels = npt.NDArray[np.bool_]
 
@@ -95,7 +97,7 @@ class Classification:
     """The verdicts on facts and, if their labels are known, how many are right."""
 
     protocol: str
-    triples: list[ScoredFact]
+    triples: Results[ScoredFact]
     metrics: Mapping[str, float | None]  # accuracy, f1, auc, ece; empty without labels
 
     def to_json(self) -> dict[str, Any]:
@@ -144,9 +146,9 @@ class Classifier:
 
 def classify(
     predictor: Predictor,
-    facts: Sequence[tuple[str, str, str]],
+    facts: Any,
     labels: Sequence[bool] | None = None,
-    negatives: Sequence[tuple[str, str, str]] | None = None,
+    negatives: Any = None,
 ) -> Classification:
     """Score facts and decide which are true.
 
@@ -154,10 +156,10 @@ def classify(
     these. Without them, false facts are made from valid for the thresholds, and the probability is
     that of `agreed`.
     """
-    graph = predictor.graph
-    false = None if negatives is None else ids_of(graph, negatives)
+    graph, named = predictor.graph, fact_rows(facts)
+    false = None if negatives is None else ids_of(graph, fact_rows(negatives))
     classifier = Classifier.fit(predictor, false)
-    ids = ids_of(graph, facts)
+    ids = ids_of(graph, named)
     evidence = Evidence.of(predictor, ids)
     probability = agreed(predictor, evidence, ids[:, 1])
     verdict = None
@@ -167,6 +169,8 @@ def classify(
     metrics: dict[str, float | None] = {}
     if labels is not None:
         label = np.array(labels, dtype=np.bool_)
+        if len(label) != len(named):
+            raise UsageError(f"{len(label):,} labels of {counted(len(named), 'fact')}")
         metrics = {"auc": area_under_curve(evidence.total, label)}
         if verdict is not None:
             metrics = {**agreement(verdict, label), **metrics}
@@ -183,11 +187,13 @@ def classify(
             verdict=None if verdict is None else bool(verdict[i]),
             known=splits[i],
         )
-        for i, fact in enumerate(facts)
+        for i, fact in enumerate(named)
     ]
     words = "triple classification: no valid, so no verdicts"
     return Classification(
-        classifier.in_words(graph.n_relations) if classifier else words, rows, metrics
+        classifier.in_words(graph.n_relations) if classifier else words,
+        Results(ScoredFact, rows),
+        metrics,
     )
 
 

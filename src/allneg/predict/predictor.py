@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from allneg.errors import Diverged, UsageError, counted, printable
 from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.within import Within
 from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.memory import fact_rows, rows_of_three
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.hardware import device_errors, find_device
 from allneg.hub import local_folder
@@ -117,7 +118,7 @@ class Predictor:
         _check_count(k)
         found: dict[int, Results[Prediction] | Results[RelationPrediction]] = {}
         asked: dict[int, tuple[Side, str, str]] = {}
-        for number, (head, relation, tail) in enumerate(questions):
+        for number, (head, relation, tail) in enumerate(rows_of_three(questions)):
             if (head, relation, tail).count(None) != 1:
                 raise UsageError(f"question {number}: one of head, relation and tail must be None")
             if relation is None:
@@ -184,15 +185,13 @@ class Predictor:
         return Results(RelationPrediction, chosen)
 
     @torch.no_grad()
-    def score(self, triples: Iterable[tuple[str, str, str]]) -> list[float]:
-        """The score of each triple (head, relation, tail), as that of the tail in `tails`."""
+    def score(self, triples: Any) -> list[float]:
+        """The score of each triple, as that of the tail in `tails`: a list or a data frame."""
         names = self.graph.vocabulary
-        ids = []
-        for triple in triples:
-            if len(triple) != 3:
-                raise UsageError(f"expected (head, relation, tail), found {triple!r:.80}")
-            head, relation, tail = triple
-            ids.append((names.entity(head), names.relation(relation), names.entity(tail)))
+        ids = [
+            (names.entity(head), names.relation(relation), names.entity(tail))
+            for head, relation, tail in fact_rows(triples)
+        ]
         block = torch.tensor(ids, dtype=torch.int64).reshape(-1, 3).to(self.tables.device)
         found: list[float] = self.fact_scores(block, "tail").tolist()
         return found
@@ -326,11 +325,14 @@ class Predictor:
 
     def classify(
         self,
-        facts: Sequence[tuple[str, str, str]],
+        facts: Any,
         labels: Sequence[bool] | None = None,
-        negatives: Sequence[tuple[str, str, str]] | None = None,
+        negatives: Any = None,
     ) -> Classification:
-        """Scores, probabilities, ranks and verdicts of facts; see `allneg.predict.classify`."""
+        """Scores, probabilities, ranks and verdicts of facts in a list or a data frame.
+
+        See `allneg.predict.classify`.
+        """
         from allneg.predict.classify import classify
 
         return classify(self, facts, labels, negatives)
@@ -339,16 +341,17 @@ class Predictor:
         self,
         top: int = 10_000,
         min_probability: float = 0.0,
-        relations: Sequence[str] | None = None,
+        relations: str | Sequence[str] | None = None,
         within: Within | str | None = None,
     ) -> Results[NewFact]:
         """The most probable new facts of the whole graph; see `allneg.predict.complete`.
 
-        `within` may be a text, as that of `allneg.evaluate`.
+        `relations` are those to search: a name, several, or all of them. `within` may be a text,
+        as that of `allneg.evaluate`.
         """
         from allneg.predict.complete import Completion, NewFact
 
-        names = self.graph.vocabulary.relations if relations is None else relations
+        names = self.graph.vocabulary.relations if relations is None else _listed(relations)
         ids = sorted({self.graph.vocabulary.relation(name) for name in names})
         if isinstance(within, str):
             within = Within.parse(within, self.graph, self.tables.device)

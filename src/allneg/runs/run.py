@@ -68,6 +68,10 @@ class Run:
     is_trainable: bool = True
     parents: tuple[Parent, ...] = ()  # the runs it was made from, the oldest first
 
+    def __repr__(self) -> str:
+        model, data = self.recipe.model, self.recipe.data.name
+        return f"<Run {self.folder}: {model.name} with dim {model.dim} on {data}>"
+
     @classmethod
     def create(
         cls,
