@@ -166,6 +166,7 @@ def test_python_blocks_are_python() -> None:
 @pytest.fixture
 def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Trainings of the pages take one epoch here, and write to another folder."""
+
     def quickly(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, settings: dict[str, object], **kwargs: Any) -> Any:
             return original(*args, settings={**settings, **QUICK}, **kwargs)
