@@ -103,10 +103,13 @@ def epochs(reports: list[Report]) -> str:
 
 
 def groupings(reports: list[Report]) -> str:
-    """One table per run: seconds per epoch by precision and batch size, grouped or not."""
+    """One table per run: seconds per epoch, or to an MRR, by batch size, grouped or not."""
     out = ""
     for report in reports:
         if "grouped" not in report:
+            continue
+        if "curve" in report["rows"][0]:
+            out += _curves(report)
             continue
         out += f"\n{_task(report)}; {report['questions']:,} queries:\n\n"
         out += "| operands | distinct queries once | batch | seconds per epoch | relative time |\n"
@@ -118,6 +121,20 @@ def groupings(reports: list[Report]) -> str:
             out += f"| {row['precision']} | {once} | {row['batch']:,} | {row['seconds']:.3g} | "
             out += f"{times} |\n"
     return out + "\n"
+
+
+def _curves(report: Report) -> str:
+    """One line per training: the epochs until valid is ranked with some MRRs, and the best one."""
+    goals = (0.355, 0.36, 0.365)
+    out = f"\n{_task(report)}; epochs until a ranking of valid has this MRR:\n\n"
+    out += "| operands | distinct queries once | batch | " + " | ".join(map(str, goals))
+    out += " | best MRR | epochs in all |\n" + "|---" * (5 + len(goals)) + "|\n"
+    for row in report["rows"]:
+        reached = [[epoch for epoch, _, mrr in row["curve"] if mrr >= goal] for goal in goals]
+        cells = [str(epochs[0]) if epochs else "-" for epochs in reached]
+        out += f"| {row['precision']} | {'yes' if row['grouped'] else 'no'} | {row['batch']:,} | "
+        out += " | ".join(cells) + f" | {row['best']:.4f} | {row['curve'][-1][0]} |\n"
+    return out
 
 
 def profiles(reports: list[Report]) -> str:
@@ -276,7 +293,8 @@ def defaults(reports: list[Report]) -> str:
             out += _cpu_defaults(report)
             continue
         models = list(dict.fromkeys(row["model"] for row in rows))
-        at_once = f", {report['at_once']} trainings at a time" if report["at_once"] > 1 else ""
+        n = report["at_once"]
+        at_once = f", up to {n} trainings at a time" if n > 1 else ""
         out += f"\n{_machine(report)}{at_once}; test MRR, ratio, seconds:\n\n"
         out += "| graph | " + " | ".join(models) + " |\n" + "|---" * (1 + len(models)) + "|\n"
         cells = {(row["graph"], row["model"]): _default_cell(row) for row in rows}

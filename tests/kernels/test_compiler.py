@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,14 @@ def test_a_library_that_does_not_load_is_a_problem(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     assert "does not load (failed to map segment" in (compiler.problem() or "")
+
+
+@needs_compiler
+def test_a_machine_without_a_cache_folder_is_a_problem(monkeypatch):
+    monkeypatch.delenv("ALLNEG_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    compiler._problem.cache_clear()
+    try:
+        assert "set ALLNEG_HOME" in (compiler.problem() or "")
+    finally:
+        compiler._problem.cache_clear()

@@ -16,7 +16,7 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from allneg.errors import printable
+from allneg.errors import RecipeError, printable
 from allneg.paths import cache_folder, make_folder
 
 _NAMES = ("cc", "gcc", "clang")
@@ -40,7 +40,7 @@ def problem() -> str | None:
 def _problem(path: str | None, home: str | None) -> str | None:
     try:
         load("pairs")
-    except CompileError as error:
+    except (CompileError, RecipeError) as error:  # the latter: there is no cache folder
         return str(error)
     return None
 
