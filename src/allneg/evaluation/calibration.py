@@ -259,7 +259,7 @@ def _bin(margins: Tensor) -> Numbers:
     clipped = exact.clamp_(-_EDGE, 0)
     odds = clipped - torch.log1p(-clipped.exp().clamp_(max=_MAX_SHARE))
     bins = ((odds + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp_(0, _BINS - 1)
-    return bins.bincount(minlength=_BINS).double().cpu().numpy()
+    return bins.bincount(minlength=_BINS).cpu().double().numpy()
 
 
 def _isotonic(right: Numbers, total: Numbers, at: Numbers) -> Curve:
