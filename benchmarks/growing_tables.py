@@ -18,6 +18,7 @@ def _extensions(reports: list[Report]) -> str:
             continue
         seconds = "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
         out += f"\n{_machine(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
+        out += f"{report['note']}\n\n" if "note" in report else ""
         out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
         out += "| MRR, `extend` / retraining | time | old: before | among old | among all |\n"
         out += "|---" * 11 + "|\n"
