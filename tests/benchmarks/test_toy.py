@@ -386,15 +386,21 @@ def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch)
     import make_queries
 
     def answers(question, facts):
-        found, ids = set(), iter(question.ids)
+        found = set()
         for links in question.alternatives:
-            parts, others = [(link, next(ids)) for link in links], range(tiny_graph.n_entities)
-            for x, y, z in itertools.product(others, repeat=3):
-                pairs = [
-                    ((constant, x, y, z)[link.source + 1], (x, y, z)[link.target], side, relation)
-                    for link, (side, constant, relation) in parts
+            for x, y, z in itertools.product(range(tiny_graph.n_entities), repeat=3):
+                triples = [
+                    (
+                        (link.constant, x, y, z)[link.source + 1],
+                        link.relation,
+                        (x, y, z)[link.target],
+                    )
+                    for link in links
                 ]
-                if all(((t, r, s) if side else (s, r, t)) in facts for s, t, side, r in pairs):
+                if all(
+                    triple[:: -1 if link.side else 1] in facts
+                    for triple, link in zip(triples, links, strict=True)
+                ):
                     found.add(x)
         return found
 
