@@ -416,16 +416,39 @@ def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch)
             assert item.hard
 
 
-def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, home, tmp_path):
+def test_the_benchmark_of_questions_reads_what_was_made(
+    tiny_folder, toy_run, home, tmp_path, monkeypatch
+):
     made, out = tmp_path / "made.jsonl", tmp_path / "result.json"
     _run("make_queries.py", str(tiny_folder), "--out", str(made), "--count", "3",
-         "--shapes", "1p,up", home=home)  # fmt: skip
+         "--shapes", "3p,up", home=home)  # fmt: skip
     _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2,12", "--facts",
-         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
-    expected = [(beam, shape) for beam in (2, 12) for shape in ("1p", "up")]
-    assert [(row["beam"], row["shape"]) for row in rows] == expected
+         "--compared", "2", "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    report = json.loads(out.read_text())
+    *rows, one = report["rows"]
+    expected = [("all", 2, "3p", 3), ("all", 2, "up", 3)]
+    expected += [("compared", beam, shape, 2) for beam in (2, 12) for shape in ("3p", "up")]
+    found = [(row["way"], row["beam"], row["shape"], row["questions"]) for row in rows]
+    assert found == expected
     assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)
+    assert (one["way"], one["beam"], one["shape"]) == ("one", 2, "3p")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import tables
+
+    published = {
+        "ask_published": "fb15k-237",
+        "source": "[a page](https://x)",
+        "hits3": {"3p": 0.4, "up": 0.5},
+    }
+    text = tables.questions([{**report, "data": "fb15k-237"}, published])
+    (line,) = [line for line in text.splitlines() if line.startswith("| up |")]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    all_up, narrow, wide = (row for row in rows if row["shape"] == "up")
+    assert cells == [
+        "up", "3", f"{all_up['seconds']:.3g}", f"{all_up['mrr']:.3f}",
+        f"{all_up['hits']['3']:.3f}", f"{narrow['mrr']:.3f}", f"{wide['mrr']:.3f}", "0.500",
+    ]  # fmt: skip
+    assert "countries: not measured yet" in text.lower()
 
 
 def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path):

@@ -1,17 +1,17 @@
 """Questions of several hops → answers with reasons (complex query decomposition, arXiv 2011.03459).
 
 The probability of an answer is a t-norm of the probabilities of all links, for the entities of the
-other variables that make it highest. From each variable, only the `beam` most probable entities are
-followed, or more where many are about as probable; if these are all entities, the result is exact.
-The t-conorm joins alternatives. Values are logarithms of probabilities.
+other variables that make it highest. The t-conorm joins alternatives. From each variable, the best
+`beam` entities are followed, and more where these may change the best answers. With a beam of all
+entities, the result is exact. Values are logarithms of probabilities.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +24,7 @@ from allneg.predict.question import CONSTANT, Link, Question
 
 NORMS, SCORES = ("product", "minimum"), ("calibrated", "softmax")
 _BLOCK = 1 << 24  # scores in memory at once
-_NEAR, _WIDEST = -math.log(2), 8  # when the beam is wider, and how many times
+_WIDEST = 8  # times the beam
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,9 @@ class Found(NamedTuple):
         return Found(self.value[index], {v: part[index] for v, part in self.best.items()})
 
 
+Given = Mapping[int, Found]  # by variable
+
+
 @dataclass(frozen=True)
 class Search:
     """How questions are answered. Facts in the splits `facts` are certain."""
@@ -115,10 +118,9 @@ class Search:
         value = [self._link(part, link.negated).gather(1, part.answer[:, None]) for part in parts]
         p, names = torch.cat(value).exp().flatten().tolist(), self.predictor.graph.vocabulary
         facts = torch.stack([source, relation, target][:: 1 - 2 * link.side], 1).cpu().numpy()
-        columns = facts, p, self.predictor.splits_of(facts)
         return [
             Step(names.entities[h], names.relations[r], names.entities[t], p, known, link.negated)
-            for (h, r, t), p, known in zip(*columns, strict=True)
+            for (h, r, t), p, known in zip(facts, p, self.predictor.splits_of(facts), strict=True)
         ]
 
     @torch.no_grad()
@@ -140,7 +142,7 @@ class Search:
                     found.append(self._solve(links[0], ids.to(self.predictor.tables.device), {}))
                 yield some, reduce(self._either, (part.value for part in found)), found
 
-    def _solve(self, links: Sequence[Link], ids: Tensor, given: Mapping[int, Found]) -> Found:
+    def _solve(self, links: Sequence[Link], ids: Tensor, given: Given) -> Found:
         """The values of variable 0, from what is `given` for some variables; ids: (B, links, 3).
 
         The variable with the highest number has no links from other variables. If all its links
@@ -159,32 +161,33 @@ class Search:
         hop = [i for i in later if links[i].source == variable]
         target, *others = {links[i].target for i in hop}
         if others:
-            return self._follow(variable, here, [links[i] for i in later], ids[:, later], given)
-        to_target = [links[i]._replace(target=0) for i in hop]
-        message = self._follow(variable, here, to_target, ids[:, hop], {})
+            return self._follow(here, [links[i] for i in later], ids[:, later], given)
+        message = self._follow(here, [links[i]._replace(target=0) for i in hop], ids[:, hop], {})
         rest = [i for i in later if i not in hop]
         given = {**given, target: self._both(given.get(target, certain), message)}
         return self._solve([links[i] for i in rest], ids[:, rest], given)
 
-    def _follow(
-        self, variable: int, here: Found, links: list[Link], ids: Tensor, given: Mapping[int, Found]
-    ) -> Found:
-        """Solve links with a variable fixed to each entity of its beam, and keep the best.
+    def _follow(self, here: Found, links: list[Link], ids: Tensor, given: Given) -> Found:
+        """Solve links with the highest variable fixed to each entity of its beam; keep the best.
 
-        The beam is up to eight times as wide where more entities are at least half as probable as
-        the best one. For example, a region has many cities.
+        After the beam, up to seven times as many entities are followed if they could still give one
+        of the `beam` best values: a value is at most the weight of its entity.
         """
         weight, beam = here.value.topk(min(_WIDEST * self.beam, here.value.shape[1]))
-        beyond = weight[:, self.beam :]
-        beyond.masked_fill_(beyond < weight[:, :1] + _NEAR, -torch.inf)
+        variable = max(link.source for link in links)
         fixed = [i for i, link in enumerate(links) if link.source == variable]
         for i in fixed:
             links[i] = links[i]._replace(source=CONSTANT)
         value, best = torch.full_like(here.value, -torch.inf), dict[int, Tensor]()
-        size = min(self.beam, self.size(len(ids)))
-        n = max(1, int((weight > -torch.inf).sum(1).max()))
-        for entity, w in zip(beam[:, :n].split(size, 1), weight[:, :n].split(size, 1), strict=True):
+        size, width = min(self.beam, self.size(len(ids))), beam.shape[1]
+        starts = [*range(0, min(self.beam, width), size), *range(self.beam, width, size)]
+        for start, stop in pairwise([*starts, width]):
+            if start == self.beam:
+                weight = weight.where(weight >= value.topk(self.beam).values[:, -1:], -torch.inf)
+            entity, w = beam[:, start:stop], weight[:, start:stop]
             left = ((w[:, 0] > -torch.inf) | (not best)).nonzero().squeeze(1)
+            if not len(left):
+                break
             rows, entity = left.repeat_interleave(entity.shape[1]), entity[left].flatten()
             some = ids[rows]
             some[:, fixed, 1] = entity.unsqueeze(1)

@@ -118,9 +118,8 @@ class _Parser:
             relation = self.find(atom.relation, self.names.relation)
             ends = numbers.get(source.text, CONSTANT), numbers[target.text]
             links.append(Link(*ends, atom.negated, int(head < tail), entity, relation))
-        reached = {link.target for link in links if not link.negated}
         for name, at in variables.items():
-            if numbers[name] not in reached:
+            if not any(link.target == numbers[name] and not link.negated for link in links):
                 self.fail(f"no atom leads from an entity to {name}", at)
         return tuple(links)
 
