@@ -26,7 +26,7 @@ from allneg.predict.predictor import Predictor
 from allneg.predict.query_sets import Asked, evaluate_queries, read_queries
 from allneg.runs import Run
 
-_TURNS = 5  # of the question that is timed alone
+_TURNS = 50  # of the question that is timed alone
 
 
 def main() -> None:
