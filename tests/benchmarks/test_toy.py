@@ -425,13 +425,17 @@ def test_the_benchmark_of_questions_reads_what_was_made(
     _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2,12", "--facts",
          "--compared", "2", "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
     report = json.loads(out.read_text())
-    *rows, one = report["rows"]
+    rows = report["rows"]
     expected = [("all", 2, "3p", 3), ("all", 2, "up", 3)]
     expected += [("compared", beam, shape, 2) for beam in (2, 12) for shape in ("3p", "up")]
     found = [(row["way"], row["beam"], row["shape"], row["questions"]) for row in rows]
     assert found == expected
     assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)
-    assert (one["way"], one["beam"], one["shape"]) == ("one", 2, "3p")
+    _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2", "--alone",
+         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    alone = json.loads(out.read_text())
+    (one,) = alone["rows"]
+    assert (one["beam"], one["shape"], one["turns"]) == (2, "3p", 50)
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import tables
 
@@ -440,15 +444,45 @@ def test_the_benchmark_of_questions_reads_what_was_made(
         "source": "[a page](https://x)",
         "hits3": {"3p": 0.4, "up": 0.5},
     }
-    text = tables.questions([{**report, "data": "fb15k-237"}, published])
+    others = [published, {**alone, "data": "fb15k-237"}]
+    text = tables.questions([{**report, "data": "fb15k-237"}, *others])
     (line,) = [line for line in text.splitlines() if line.startswith("| up |")]
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     all_up, narrow, wide = (row for row in rows if row["shape"] == "up")
     assert cells == [
         "up", "3", f"{all_up['seconds']:.3g}", f"{all_up['mrr']:.3f}",
-        f"{all_up['hits']['3']:.3f}", f"{narrow['mrr']:.3f}", f"{wide['mrr']:.3f}", "0.500",
+        f"{all_up['hits']['3']:.3f}", f"{narrow['mrr']:.4f}", f"{wide['mrr']:.4f}", "0.500",
     ]  # fmt: skip
+    assert f"{one['seconds']:.2g} s, the least of 50 times; load {one['load']:.1f}." in text
     assert "countries: not measured yet" in text.lower()
+    of_valid = tables.questions([{**report, "data": "fb15k-237", "split": "valid"}, *others])
+    assert "questions of valid" in of_valid
+    assert "CQD" not in of_valid
+
+
+def test_the_benchmark_of_questions_looks_at_each_question_once(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import bench_ask
+
+    looks = []
+
+    class Item:
+        def __init__(self, number):
+            self.number = number
+
+        @property
+        def shape(self):
+            looks.append(self.number)
+            return f"shape {self.number % 3}"
+
+    groups = []
+    monkeypatch.setattr(bench_ask, "evaluate_queries", lambda search, asked: None)
+    monkeypatch.setattr(bench_ask, "row", lambda search, asked: groups.append(asked) or {})
+    items = [Item(number) for number in range(30)]
+    list(bench_ask.measured([None, None], items, compared=2))
+    assert looks == list(range(30))
+    of_shape = [items[i::3] for i in range(3)]
+    assert groups == of_shape + 2 * [some[:2] for some in of_shape]
 
 
 def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path):
