@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,23 +20,24 @@ import torch
 
 from allneg.errors import DataError
 from allneg.graph import Graph, read_graph
-from allneg.graph.graph import SPLITS
+from allneg.graph.graph import SPLITS, Vocabulary
 from allneg.graph.queries import KnownAnswers, Queries
 from allneg.predict.query_sets import Asked
 from allneg.predict.question import CONSTANT, Question
 from allneg.runs.files import write_parts
 
-# {r1} is the relation of atom 1, {c1} its constant.
+# r1 is the relation of atom 1, c1 its constant.
+_SLOTS = Vocabulary(("c1", "c2", "c3"), ("r1", "r2", "r3"))
 SHAPES = {
-    "1p": "?x : {r1}({c1}, ?x)",
-    "2p": "?x : {r1}({c1}, ?y), {r2}(?y, ?x)",
-    "3p": "?x : {r1}({c1}, ?y), {r2}(?y, ?z), {r3}(?z, ?x)",
-    "2i": "?x : {r1}({c1}, ?x), {r2}({c2}, ?x)",
-    "3i": "?x : {r1}({c1}, ?x), {r2}({c2}, ?x), {r3}({c3}, ?x)",
-    "ip": "?x : {r1}({c1}, ?y), {r2}({c2}, ?y), {r3}(?y, ?x)",
-    "pi": "?x : {r1}({c1}, ?y), {r2}(?y, ?x), {r3}({c3}, ?x)",
-    "2u": "?x : {r1}({c1}, ?x) ; {r2}({c2}, ?x)",
-    "up": "?x : ({r1}({c1}, ?y) ; {r2}({c2}, ?y)), {r3}(?y, ?x)",
+    "1p": "?x : r1(c1, ?x)",
+    "2p": "?x : r1(c1, ?y), r2(?y, ?x)",
+    "3p": "?x : r1(c1, ?y), r2(?y, ?z), r3(?z, ?x)",
+    "2i": "?x : r1(c1, ?x), r2(c2, ?x)",
+    "3i": "?x : r1(c1, ?x), r2(c2, ?x), r3(c3, ?x)",
+    "ip": "?x : r1(c1, ?y), r2(c2, ?y), r3(?y, ?x)",
+    "pi": "?x : r1(c1, ?y), r2(?y, ?x), r3(c3, ?x)",
+    "2u": "?x : r1(c1, ?x) ; r2(c2, ?x)",
+    "up": "?x : (r1(c1, ?y) ; r2(c2, ?y)), r3(?y, ?x)",
 }
 _MOST_ANSWERS = 100  # questions with more answers are left out
 _TRIES = 200  # walks per question
@@ -69,6 +71,10 @@ def quoted(name: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
 
 
+def filled(template: str, slots: Mapping[str, str]) -> str:
+    return re.sub(r"\b[rc]\d", lambda slot: slots[slot[0]], template)
+
+
 def make_queries(graph: Graph, shape: str, count: int, split: str, seed: int) -> list[Asked]:
     """Up to `count` distinct questions, by random walks that begin at a random answer.
 
@@ -84,9 +90,7 @@ def make_queries(graph: Graph, shape: str, count: int, split: str, seed: int) ->
     source, target = np.concatenate([triples[:, [0, 2]], triples[:, [2, 0]]]).T
     order = np.argsort(target, kind="stable")
     starts = np.searchsorted(target[order], np.arange(graph.n_entities + 1))
-    any_names = dict.fromkeys(("r1", "r2", "r3"), quoted(names.relations[0]))
-    any_names |= dict.fromkeys(("c1", "c2", "c3"), quoted(names.entities[0]))
-    template = Question.parse(SHAPES[shape].format(**any_names), names)
+    template = Question.parse(SHAPES[shape], _SLOTS)
     rng, found = np.random.default_rng(seed), dict[str, Asked]()
     for _ in range(count * _TRIES):
         if len(found) == count:
@@ -95,19 +99,19 @@ def make_queries(graph: Graph, shape: str, count: int, split: str, seed: int) ->
         for links in template.alternatives:
             at = {0: answer}
             for link in sorted(links, key=lambda link: link.target):
-                if link.atom not in edges:
+                if link.relation not in edges:
                     first, end = starts[at[link.target]], starts[at[link.target] + 1]
-                    edges[link.atom] = int(order[rng.integers(first, end)])
-                at[link.source] = source[edges[link.atom]]
+                    edges[link.relation] = int(order[rng.integers(first, end)])
+                at[link.source] = source[edges[link.relation]]
         facts = {edge % len(triples) for edge in edges.values()}
         if len(facts) < len(edges) or max(facts) < n_before:
             continue
         slots = {}
         for atom, edge in edges.items():
             relation = quoted(names.relations[triples[edge % len(triples), 1]])
-            slots[f"r{atom}"] = "~" * (edge >= len(triples)) + relation
-            slots[f"c{atom}"] = quoted(names.entities[source[edge]])
-        text = SHAPES[shape].format(**slots)
+            slots[_SLOTS.relations[atom]] = "~" * (edge >= len(triples)) + relation
+            slots[_SLOTS.entities[atom]] = quoted(names.entities[source[edge]])
+        text = filled(SHAPES[shape], slots)
         if text not in found:
             question = Question.parse(text, names)
             easy, both = (_follows(question, known) for known in (before, after))
@@ -119,14 +123,15 @@ def make_queries(graph: Graph, shape: str, count: int, split: str, seed: int) ->
 
 def _follows(question: Question, known: KnownAnswers) -> npt.NDArray[np.bool_]:
     """Which entities are answers by known facts alone, for a question without `not`: (N,)."""
-    found, ids = np.zeros(known.n_entities, dtype=np.bool_), iter(question.ids)
+    found = np.zeros(known.n_entities, dtype=np.bool_)
     for links in question.alternatives:
         at: dict[int, npt.NDArray[np.bool_]] = {}
-        rows = [(link, next(ids)) for link in links]
-        for link, (side, entity, relation) in sorted(rows, key=lambda row: -row[0].target):
+        for link in sorted(links, key=lambda link: -link.target):
             is_constant = link.source == CONSTANT
-            source = np.array([entity]) if is_constant else np.flatnonzero(at[link.source])
-            columns = [torch.from_numpy(np.full_like(source, v)) for v in (side, relation)]
+            source = np.array([link.constant]) if is_constant else np.flatnonzero(at[link.source])
+            columns = [
+                torch.from_numpy(np.full_like(source, v)) for v in (link.side, link.relation)
+            ]
             sources = torch.from_numpy(source)
             hop = np.zeros_like(found)
             hop[known.pairs(Queries(columns[0], sources, columns[1], sources))[1].numpy()] = True

@@ -407,15 +407,21 @@ def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch)
     import make_queries
 
     def answers(question, facts):
-        found, ids = set(), iter(question.ids)
+        found = set()
         for links in question.alternatives:
-            parts, others = [(link, next(ids)) for link in links], range(tiny_graph.n_entities)
-            for x, y, z in itertools.product(others, repeat=3):
-                pairs = [
-                    ((constant, x, y, z)[link.source + 1], (x, y, z)[link.target], side, relation)
-                    for link, (side, constant, relation) in parts
+            for x, y, z in itertools.product(range(tiny_graph.n_entities), repeat=3):
+                triples = [
+                    (
+                        (link.constant, x, y, z)[link.source + 1],
+                        link.relation,
+                        (x, y, z)[link.target],
+                    )
+                    for link in links
                 ]
-                if all(((t, r, s) if side else (s, r, t)) in facts for s, t, side, r in pairs):
+                if all(
+                    triple[:: -1 if link.side else 1] in facts
+                    for triple, link in zip(triples, links, strict=True)
+                ):
                     found.add(x)
         return found
 
@@ -431,16 +437,73 @@ def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch)
             assert item.hard
 
 
-def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, home, tmp_path):
+def test_the_benchmark_of_questions_reads_what_was_made(
+    tiny_folder, toy_run, home, tmp_path, monkeypatch
+):
     made, out = tmp_path / "made.jsonl", tmp_path / "result.json"
     _run("make_queries.py", str(tiny_folder), "--out", str(made), "--count", "3",
-         "--shapes", "1p,up", home=home)  # fmt: skip
+         "--shapes", "3p,up", home=home)  # fmt: skip
     _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2,12", "--facts",
-         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
-    expected = [(beam, shape) for beam in (2, 12) for shape in ("1p", "up")]
-    assert [(row["beam"], row["shape"]) for row in rows] == expected
+         "--compared", "2", "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    report = json.loads(out.read_text())
+    rows = report["rows"]
+    expected = [("all", 2, "3p", 3), ("all", 2, "up", 3)]
+    expected += [("compared", beam, shape, 2) for beam in (2, 12) for shape in ("3p", "up")]
+    found = [(row["way"], row["beam"], row["shape"], row["questions"]) for row in rows]
+    assert found == expected
     assert all(0 < row["mrr"] <= 1 and row["seconds"] > 0 for row in rows)
+    _run("bench_ask.py", str(toy_run.folder), "--queries", str(made), "--beams", "2", "--alone",
+         "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    alone = json.loads(out.read_text())
+    (one,) = alone["rows"]
+    assert (one["beam"], one["shape"], one["turns"]) == (2, "3p", 50)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import tables
+
+    published = {
+        "ask_published": "fb15k-237",
+        "source": "[a page](https://x)",
+        "hits3": {"3p": 0.4, "up": 0.5},
+    }
+    others = [published, {**alone, "data": "fb15k-237"}]
+    text = tables.questions([{**report, "data": "fb15k-237"}, *others])
+    (line,) = [line for line in text.splitlines() if line.startswith("| up |")]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    all_up, narrow, wide = (row for row in rows if row["shape"] == "up")
+    assert cells == [
+        "up", "3", f"{all_up['seconds']:.3g}", f"{all_up['mrr']:.3f}",
+        f"{all_up['hits']['3']:.3f}", f"{narrow['mrr']:.4f}", f"{wide['mrr']:.4f}", "0.500",
+    ]  # fmt: skip
+    assert f"{one['seconds']:.2g} s, the least of 50 times; load {one['load']:.1f}." in text
+    assert "countries: not measured yet" in text.lower()
+    of_valid = tables.questions([{**report, "data": "fb15k-237", "split": "valid"}, *others])
+    assert "questions of valid" in of_valid
+    assert "CQD" not in of_valid
+
+
+def test_the_benchmark_of_questions_looks_at_each_question_once(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import bench_ask
+
+    looks = []
+
+    class Item:
+        def __init__(self, number):
+            self.number = number
+
+        @property
+        def shape(self):
+            looks.append(self.number)
+            return f"shape {self.number % 3}"
+
+    groups = []
+    monkeypatch.setattr(bench_ask, "evaluate_queries", lambda search, asked: None)
+    monkeypatch.setattr(bench_ask, "row", lambda search, asked: groups.append(asked) or {})
+    items = [Item(number) for number in range(30)]
+    list(bench_ask.measured([None, None], items, compared=2))
+    assert looks == list(range(30))
+    of_shape = [items[i::3] for i in range(3)]
+    assert groups == of_shape + 2 * [some[:2] for some in of_shape]
 
 
 def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path):

@@ -18,7 +18,7 @@ from allneg.graph.queries import SIDES, Queries
 from allneg.predict import ask
 from allneg.predict.ask import Search, text_facts
 from allneg.predict.predictor import Predictor, load
-from allneg.predict.question import CONSTANT, Question
+from allneg.predict.question import Question
 from allneg.runs import Run
 
 SHAPES = {
@@ -68,18 +68,17 @@ def exhaustive(search: Search, question: Question) -> list[float]:
             p[tuple(index.numpy() for index in search.predictor.known[split].pairs(queries))] = 1
         return (1 - p if negated else p).tolist()  # type: ignore[no-any-return]
 
-    total, ids = [0.0] * n, iter(question.ids)
+    total = [0.0] * n
     for links in question.alternatives:
-        parts = [(link, next(ids)) for link in links]
-        tables = [table(side, relation, link.negated) for link, (side, _, relation) in parts]
+        tables = [table(link.side, link.relation, link.negated) for link in links]
         n_others = max(link.source for link in links) if links else 0
         for x in range(n):
             best = 0.0
             for rest in itertools.product(range(n), repeat=max(n_others, 0)):
-                at = (x, *rest)
+                at = dict(enumerate((x, *rest)))
                 best = max(best, both(
-                    p[constant if link.source == CONSTANT else at[link.source]][at[link.target]]
-                    for p, (link, (_, constant, _)) in zip(tables, parts, strict=True)
+                    p[at.get(link.source, link.constant)][at[link.target]]
+                    for p, link in zip(tables, links, strict=True)
                 ))  # fmt: skip
             one = total[x]
             total[x] = one + best - one * best if search.norm == "product" else max(one, best)
@@ -115,9 +114,9 @@ def test_a_beam_of_all_entities_is_exact(
     search = Search(predictor, 12, norm, scores, facts)
     question = instance(predictor, shape, numbers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ask, "_CPU_BLOCK", block)
+        patch.setattr(ask, "_BLOCK", block)
         expected = exhaustive(search, question)
-        answers = search.answers(question, 12)
+        answers = search.answers(question.text, 12)
     found = {answer.entity: answer.probability for answer in answers}
     names = predictor.graph.vocabulary.entities
     # Between the points of a calibration curve, the device's rates differ a little.
@@ -141,7 +140,7 @@ def test_many_questions_are_answered_as_each_alone(
     questions = [instance(predictor, s, rng.integers(0, 99, 8).tolist()) for s in shapes]
     search = Search(predictor, beam=4)
     alone = [next(search.values([question]))[1][0] for question in questions]
-    monkeypatch.setattr(ask, "_CPU_BLOCK", 100)
+    monkeypatch.setattr(ask, "_BLOCK", 100)
     seen = []
     for members, values, _ in search.values(questions):
         seen += members

@@ -24,30 +24,30 @@ def ask_command(
     `,` is and, `;` is or, ~r(a, b) is r(b, a), and `not` may precede an atom with an entity.
     Names with spaces are quoted. With --facts, the facts of all splits are certain.
     """
-    answers = _predictor(run, device).ask(question, top, **how)
+    from allneg.cli.reports import open_predictor
+
+    answers = open_predictor(run, device).ask(question, top, **how)
     if as_json:
         found = [answer.to_json() for answer in answers]
         json_document({"run": str(run), "question": question, "answers": found})
         return
-    rows = [
-        (i, a.entity, a.probability, "; ".join(map(str, a.steps))) for i, a in enumerate(answers, 1)
-    ]
-    table(question, ("#", "answer", "probability#", "because"), rows)
+    rows = [(a.entity, a.probability, "; ".join(map(str, a.steps))) for a in answers]
+    numbered = [(i, *row) for i, row in enumerate(rows, 1)]
+    table(question, ("#", "answer", "probability#", "because"), numbered)
 
 
 def evaluate_sets(
-    run: Path, file: Path, split: str, device: str | None, as_json: bool, facts: bool, **how: Any
+    run: Path, file: Path, split: str, device: str | None, as_json: bool, **how: Any
 ) -> None:
     """Print the metrics of the hard answers to the questions in a file, by shape."""
-    from allneg.cli.reports import cells
+    from allneg.cli.reports import cells, open_predictor
     from allneg.evaluation.report import by_heading
     from allneg.graph.graph import SPLITS
     from allneg.predict.ask import Search
     from allneg.predict.query_sets import evaluate_queries, read_queries
 
-    predictor = _predictor(run, device)
-    earlier = [name for name in SPLITS[: SPLITS.index(split)] if name in predictor.known]
-    how["facts"] = earlier if facts else ()
+    predictor = open_predictor(run, device)
+    how["facts"] = SPLITS[: SPLITS.index(split)] if how["facts"] else ()
     asked = read_queries(file, predictor.graph.vocabulary)
     found = evaluate_queries(Search(predictor, **how), asked)
     mean = sum(metrics["mrr"] for metrics in found.values()) / len(found)
@@ -58,12 +58,3 @@ def evaluate_sets(
     columns = [f"{name}#" for name in by_heading(next(iter(found.values())))]
     table(file.name, ("shape", *columns, "hard answers#", "questions#"), rows)
     echo(f"mean MRR of the shapes {mean:.4f}; easy answers are filtered out")
-
-
-def _predictor(run: Path, device: str | None) -> Any:
-    from allneg.cli.reports import note_if_unfinished
-    from allneg.predict.predictor import Predictor
-    from allneg.runs import Run
-
-    note_if_unfinished(Run.open(run))
-    return Predictor.load(run, device or "auto")

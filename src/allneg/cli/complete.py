@@ -146,18 +146,14 @@ def score_command(
     A line has head, relation and tail, separated by tabs (in .csv: by commas), and may have a
     label: 1, 0, true or false. With labels, the accuracy of the verdicts is printed, too.
     """
-    from allneg.cli.reports import note_if_unfinished
+    from allneg.cli.reports import open_predictor
     from allneg.predict.classify import classify
-    from allneg.predict.predictor import Predictor
-    from allneg.runs import Run
 
     facts, labels = _read_facts(file)
     false, marks = _read_facts(negatives) if negatives is not None else (None, None)
     if marks is not None and any(marks):
         raise DataError(f"{negatives}: a fact is labelled true; --negatives are false facts")
-    predictor = Predictor.load(run, device or "auto")
-    note_if_unfinished(Run.open(run))
-    found = classify(predictor, facts, labels, false)
+    found = classify(open_predictor(run, device), facts, labels, false)
     if as_json:
         json_document({"run": str(run), **found.to_json()})
         return

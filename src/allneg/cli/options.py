@@ -65,8 +65,7 @@ def search(command: F) -> F:
     command = click.option("--facts", is_flag=True, help="Known facts are certain.")(command)
     command = click.option("--scores", type=scores, help="calibrated, if there is valid.")(command)
     command = click.option("--norm", type=norms, default="product", show_default=True)(command)
-    beam = click.option("--beam", type=click.IntRange(1), default=64, show_default=True)
-    return beam(command)
+    return click.option("--beam", type=click.IntRange(1), default=64, show_default=True)(command)
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")

@@ -54,19 +54,16 @@ def predict_command(
     Give two of --head, --relation and --tail: the third one is asked for. A bad line of a file is
     reported and the others are answered; the exit code is then 3.
     """
-    from allneg.cli.reports import note_if_unfinished
+    from allneg.cli.reports import open_predictor
     from allneg.evaluation import Within
-    from allneg.predict.predictor import Predictor
     from allneg.predict.questions import PARTS, read_questions
-    from allneg.runs import Run
 
     if (file is None) == ((head, relation, tail) == (None, None, None)):
         raise click.UsageError("give two of --head, --relation and --tail, or --queries")
     if file is None and (head, relation, tail).count(None) != 1:
         raise click.UsageError("give two of --head, --relation and --tail; the third is asked for")
     asked = [] if file is None else read_questions(file)
-    predictor = Predictor.load(run, device or "auto")
-    note_if_unfinished(Run.open(run))
+    predictor = open_predictor(run, device)
     questions = [(head, relation, tail)]
     if file is not None:
         questions = list(_good(asked, predictor.graph.vocabulary))

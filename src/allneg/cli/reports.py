@@ -1,13 +1,16 @@
 """Progress of a training on stderr, the signals that stop it, and reports on stdout."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -20,6 +23,9 @@ from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.terminal import clean, note
 from allneg.training.callbacks import Callbacks, ProgressLines
+
+if TYPE_CHECKING:
+    from allneg.predict.predictor import Predictor
 
 _BAR = 40  # characters of a bar
 
@@ -128,6 +134,15 @@ def note_if_unfinished(run: Run) -> None:
     state = run.live_status["state"]
     if state != "finished":
         note(f"{run.folder} is not finished ({state}): these are its best weights so far")
+
+
+def open_predictor(run: Path, device: str | None) -> Predictor:
+    """The best weights of a run; a note if they may still improve."""
+    from allneg.predict.predictor import Predictor
+
+    predictor = Predictor.load(run, device or "auto")
+    note_if_unfinished(Run.open(run))
+    return predictor
 
 
 def print_report(report: Report, run: Run, as_json: bool) -> None:

@@ -1,32 +1,30 @@
 """Questions of several hops → answers with reasons (complex query decomposition, arXiv 2011.03459).
 
 The probability of an answer is a t-norm of the probabilities of all links, for the entities of the
-other variables that make it highest. From each variable, only the `beam` most probable entities are
-followed, or more where many are about as probable; if these are all entities, the result is exact.
-The t-conorm joins alternatives. Values are logarithms of probabilities.
+other variables that make it highest. The t-conorm joins alternatives. From each variable, the best
+`beam` entities are followed, and more where these may change the best answers. With a beam of all
+entities, the result is exact. Values are logarithms of probabilities.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from allneg.errors import DataError, UsageError
 from allneg.graph.queries import SIDES, Queries
-from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.predictor import Predictor, check_count, check_finite
 from allneg.predict.question import CONSTANT, Link, Question
 
-NORMS = ("product", "minimum")
-SCORES = ("calibrated", "softmax")
-_BLOCK = {"cuda": 1 << 27}  # scores in memory at once
-_CPU_BLOCK = 1 << 22
-_NEAR, _WIDEST = -math.log(2), 8  # when the beam is wider, and how many times
+NORMS, SCORES = ("product", "minimum"), ("calibrated", "softmax")
+_BLOCK = 1 << 24  # scores in memory at once
+_WIDEST = 8  # times the beam
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,7 @@ def text_facts(answers: Sequence[Answer]) -> list[str]:
     return list(dict.fromkeys(str(step) for answer in answers for step in answer.steps))
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """The value of each entity as one variable, and the entities of the others that give it."""
 
     value: Tensor  # (B, N)
@@ -73,12 +70,8 @@ class Found:
     def rows(self, index: Tensor) -> Found:
         return Found(self.value[index], {v: part[index] for v, part in self.best.items()})
 
-    def improve(self, index: Tensor, other: Found) -> None:
-        """Take what is better in another result for some rows."""
-        is_better = other.value > self.value[index]
-        self.value[index] = torch.maximum(self.value[index], other.value)
-        for v, part in self.best.items():
-            part[index] = torch.where(is_better, other.best[v], part[index])
+
+Given = Mapping[int, Found]  # by variable
 
 
 @dataclass(frozen=True)
@@ -93,137 +86,122 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.norm not in NORMS or self.scores not in (None, *SCORES):
-            choices = f"norm {' or '.join(NORMS)}, and scores {' or '.join(SCORES)}"
-            raise UsageError(f"use a beam of at least 1, {choices}")
+            raise UsageError(f"use a beam of at least 1, a norm of {NORMS}, scores of {SCORES}")
         if self.scores == "calibrated" and self.predictor.calibration is None:
             raise DataError("there is no calibration without valid; use softmax scores")
 
     @torch.no_grad()
-    def answers(self, question: Question, k: int) -> list[Answer]:
+    def answers(self, text: str, k: int) -> list[Answer]:
         """The `k` best answers, best first; equal ones in the order of their ids."""
-        if k < 1:
-            raise UsageError(f"the number of answers is {k}; use at least 1")
+        check_count(k)
+        question = Question.parse(text, self.predictor.graph.vocabulary)
         ((_, value, found),) = self.values([question])
-        best, entity = (part[0, :k] for part in value.sort(stable=True, dim=1, descending=True))
-        entity = entity[best > -torch.inf]
-        if not len(entity):
+        best, order = (part[0, :k] for part in value.sort(stable=True, dim=1, descending=True))
+        if not len(order := order[best > -torch.inf]):
             return []
-        derivations, ids = [], iter(question.ids)
+        derivations = []
         for links, part in zip(question.alternatives, found, strict=True):
-            at = {0: entity, **{v: other[0, entity] for v, other in part.best.items()}}
-            steps = [self._steps(link, next(ids), at) for link in links]
-            derivations.append(list(zip(*steps, strict=True)))
-        chosen = torch.stack([part.value[0, entity] for part in found]).argmax(0).tolist()
+            at = {0: order, **{v: other[0, order] for v, other in part.best.items()}}
+            derivations.append(list(zip(*(self._steps(link, at) for link in links), strict=True)))
+        chosen = torch.stack([part.value[0, order] for part in found]).argmax(0).tolist()
         names = self.predictor.graph.vocabulary.entities
-        rows = enumerate(zip(entity.tolist(), best.exp().tolist(), chosen, strict=False))
+        rows = enumerate(zip(order.tolist(), best.exp().tolist(), chosen, strict=False))
         return [Answer(names[e], p, derivations[which][i]) for i, (e, p, which) in rows]
 
-    def _steps(self, link: Link, ids: tuple[int, int, int], at: Mapping[int, Tensor]) -> list[Step]:
+    def _steps(self, link: Link, at: Mapping[int, Tensor]) -> list[Step]:
         """A link as a fact, for each answer; `at` are the entities of its variables."""
-        target, (side, constant, relation) = at[link.target], ids
-        source = at.get(link.source, torch.full_like(target, constant))
-        queries = Queries.for_side(SIDES[side], source, torch.full_like(source, relation), target)
-        starts = range(0, len(queries), self.size(1))
-        parts = [queries[start : start + self.size(1)] for start in starts]
+        target = at[link.target]
+        source = at.get(link.source, torch.full_like(target, link.constant))
+        relation = torch.full_like(target, link.relation)
+        queries = Queries.for_side(SIDES[link.side], source, relation, target)
+        parts = [queries[i : i + self.size(1)] for i in range(0, len(target), self.size(1))]
         value = [self._link(part, link.negated).gather(1, part.answer[:, None]) for part in parts]
-        ends = (source, target) if side == 0 else (target, source)
-        triples = torch.stack([ends[0], queries.relation, ends[1]], 1).cpu().numpy()
-        p, known = torch.cat(value).exp().squeeze(1).tolist(), self.predictor.splits_of(triples)
-        names = self.predictor.graph.vocabulary
-        name, relation_name = names.entities, names.relations[relation]
+        p, names = torch.cat(value).exp().flatten().tolist(), self.predictor.graph.vocabulary
+        facts = torch.stack([source, relation, target][:: 1 - 2 * link.side], 1).cpu().numpy()
         return [
-            Step(name[h], relation_name, name[t], p[i], known[i], link.negated)
-            for i, (h, _, t) in enumerate(triples.tolist())
+            Step(names.entities[h], names.relations[r], names.entities[t], p, known, link.negated)
+            for (h, r, t), p, known in zip(facts, p, self.predictor.splits_of(facts), strict=True)
         ]
 
     @torch.no_grad()
-    def values(
-        self, questions: Sequence[Question]
-    ) -> Iterator[tuple[list[int], Tensor, list[Found]]]:
+    def values(self, asked: Sequence[Question]) -> Iterator[tuple[list[int], Tensor, list[Found]]]:
         """The values of all entities as answers, (B, N), for B questions of one shape at a time.
 
-        Also the indices of these questions, and what each alternative found.
+        Before them, the indices of the questions; after them, what each alternative found.
         """
-        shapes: dict[tuple[tuple[Link, ...], ...], list[int]] = {}
-        for i, question in enumerate(questions):
-            shapes.setdefault(question.alternatives, []).append(i)
-        for alternatives, members in shapes.items():
-            has_hops = any(link.target for links in alternatives for link in links)
-            size = self.size(min(self.beam, self.predictor.graph.n_entities) if has_hops else 1)
-            for start in range(0, len(members), size):
-                some = members[start : start + size]
-                ids = torch.tensor([questions[i].ids for i in some])
-                parts = ids.to(self.predictor.tables.device).split(
-                    [len(links) for links in alternatives], 1
-                )
-                found = [self._solve(*pair, {}) for pair in zip(alternatives, parts, strict=True)]
+        shapes: dict[object, list[int]] = {}
+        for i, question in enumerate(asked):
+            shape = tuple(tuple(link[:3] for link in links) for links in question.alternatives)
+            shapes.setdefault(shape, []).append(i)
+        size = self.size(self.beam)
+        for members in shapes.values():
+            for some in (members[i : i + size] for i in range(0, len(members), size)):
+                found = []
+                for links in zip(*(asked[i].alternatives for i in some), strict=True):
+                    ids = torch.tensor([[link[3:] for link in of] for of in links])
+                    found.append(self._solve(links[0], ids.to(self.predictor.tables.device), {}))
                 yield some, reduce(self._either, (part.value for part in found)), found
 
-    def _solve(self, links: Sequence[Link], ids: Tensor, given: Mapping[int, Found]) -> Found:
+    def _solve(self, links: Sequence[Link], ids: Tensor, given: Given) -> Found:
         """The values of variable 0, from what is `given` for some variables; ids: (B, links, 3).
 
         The variable with the highest number has no links from other variables. If all its links
         lead to one variable, a hop there eliminates it. Else it is fixed for all that follows.
         """
         variable = max((link.source for link in links), default=CONSTANT)
-        here = given.get(max(variable, 0))
+        certain = Found(torch.zeros((), device=ids.device), {})
+        here = given.get(max(variable, 0), certain)
         for i, link in enumerate(links):
             if link.source == CONSTANT and link.target == max(variable, 0):
-                side, entity, relation = ids[:, i].unbind(1)
-                value = self._link(Queries(side, entity, relation, entity), link.negated)
-                here = self._both(here, Found(value, {}))
-        assert here is not None  # a variable without links to it is refused by the parser
+                queries = Queries(*ids[:, i, [0, 1, 2, 1]].unbind(1))  # the answer is not used
+                here = self._both(here, Found(self._link(queries, link.negated), {}))
         if variable == CONSTANT:
             return here
         later = [i for i, link in enumerate(links) if link.target < variable]
         hop = [i for i in later if links[i].source == variable]
         target, *others = {links[i].target for i in hop}
         if others:
-            return self._follow(variable, here, [links[i] for i in later], ids[:, later], given)
-        to_target = [links[i]._replace(target=0) for i in hop]
-        message = self._follow(variable, here, to_target, ids[:, hop], {})
+            return self._follow(here, [links[i] for i in later], ids[:, later], given)
+        message = self._follow(here, [links[i]._replace(target=0) for i in hop], ids[:, hop], {})
         rest = [i for i in later if i not in hop]
-        given = {**given, target: self._both(given.get(target), message)}
+        given = {**given, target: self._both(given.get(target, certain), message)}
         return self._solve([links[i] for i in rest], ids[:, rest], given)
 
-    def _follow(
-        self, variable: int, here: Found, links: list[Link], ids: Tensor, given: Mapping[int, Found]
-    ) -> Found:
-        """Solve links with a variable fixed to each entity of its beam, and keep the best.
+    def _follow(self, here: Found, links: list[Link], ids: Tensor, given: Given) -> Found:
+        """Solve links with the highest variable fixed to each entity of its beam; keep the best.
 
-        The beam is up to eight times as wide where more entities are at least half as probable as
-        the best one. For example, a region has many cities.
+        After the beam, up to seven times as many entities are followed if they could still give one
+        of the `beam` best values: a value is at most the weight of its entity.
         """
         weight, beam = here.value.topk(min(_WIDEST * self.beam, here.value.shape[1]))
-        is_near = weight >= weight[:, :1] + _NEAR
-        weight[:, self.beam :].masked_fill_(~is_near[:, self.beam :], -torch.inf)
+        variable = max(link.source for link in links)
         fixed = [i for i, link in enumerate(links) if link.source == variable]
         for i in fixed:
             links[i] = links[i]._replace(source=CONSTANT)
-        size, whole = min(self.beam, self.size(len(ids))), None
-        for entity, w in zip(beam.split(size, 1), weight.split(size, 1), strict=True):
-            left = ((w[:, 0] > -torch.inf) | (whole is None)).nonzero().squeeze(1)
+        value, best = torch.full_like(here.value, -torch.inf), dict[int, Tensor]()
+        size, width = min(self.beam, self.size(len(ids))), beam.shape[1]
+        starts = [*range(0, min(self.beam, width), size), *range(self.beam, width, size)]
+        for start, stop in pairwise([*starts, width]):
+            if start == self.beam:
+                weight = weight.where(weight >= value.topk(self.beam).values[:, -1:], -torch.inf)
+            entity, w = beam[:, start:stop], weight[:, start:stop]
+            left = ((w[:, 0] > -torch.inf) | (not best)).nonzero().squeeze(1)
             if not len(left):
                 break
-            entity, w = entity[left], w[left]
-            shape = (*entity.shape, -1)  # questions, entities of the beam
-            repeated = left.repeat_interleave(shape[1])
-            rows = ids[repeated]
-            rows[:, fixed, 1] = entity.reshape(-1, 1)
-            inner = self._solve(links, rows, {v: f.rows(repeated) for v, f in given.items()})
-            value, index = self._norm(inner.value.view(shape), w.unsqueeze(2)).max(1)
-            best = {
-                v: part.view(shape).gather(1, index.unsqueeze(1)).squeeze(1)
-                for v, part in inner.best.items()
-            }
-            found = Found(value, {variable: entity.gather(1, index), **best})
-            if whole is None:
-                whole = found
-            else:
-                whole.improve(left, found)
-        assert whole is not None  # a beam has at least one entity
-        before = {v: part.gather(1, whole.best[variable]) for v, part in here.best.items()}
-        return Found(whole.value, {**whole.best, **before})
+            rows, entity = left.repeat_interleave(entity.shape[1]), entity[left].flatten()
+            some = ids[rows]
+            some[:, fixed, 1] = entity.unsqueeze(1)
+            inner = self._solve(links, some, {v: found.rows(rows) for v, found in given.items()})
+            joined = self._norm(inner.value, w[left].reshape(-1, 1))
+            new, index = joined.view(len(left), -1, joined.shape[1]).max(1)
+            index += torch.arange(0, len(rows), len(rows) // len(left), device=rows.device)[:, None]
+            is_better = new > value[left]
+            value[left] = torch.maximum(new, value[left])
+            for v, part in {variable: entity[:, None].expand_as(joined), **inner.best}.items():
+                old = best.setdefault(v, torch.zeros_like(index))
+                old[left] = torch.where(is_better, part.gather(0, index), old[left])
+        before = {v: part.gather(1, best[variable]) for v, part in here.best.items()}
+        return Found(value, {**best, **before})
 
     def _link(self, queries: Queries, negated: bool) -> Tensor:
         """The value of every entity as the target of a link: (B, N)."""
@@ -235,13 +213,11 @@ class Search:
         else:
             margins = values - self.predictor.log_sum_of_new(values, queries).unsqueeze(1)
             values = calibration.on_device(queries.side, margins).log()
-        for split in self.facts:
+        for split in self.predictor.known.keys() & self.facts:
             values[self.predictor.known[split].pairs(queries)] = 0
         return _opposite(values) if negated else values
 
-    def _both(self, one: Found | None, other: Found) -> Found:
-        if one is None:
-            return other
+    def _both(self, one: Found, other: Found) -> Found:
         return Found(self._norm(one.value, other.value), {**one.best, **other.best})
 
     def _norm(self, one: Tensor, other: Tensor) -> Tensor:
@@ -254,8 +230,7 @@ class Search:
 
     def size(self, rows: int) -> int:
         """How many times `rows` rows of scores fit in memory, at least once."""
-        block = _BLOCK.get(self.predictor.tables.device.type, _CPU_BLOCK)
-        return max(1, block // (self.predictor.graph.n_entities * rows))
+        return max(1, _BLOCK // (self.predictor.graph.n_entities * rows))
 
 
 def _opposite(value: Tensor) -> Tensor:

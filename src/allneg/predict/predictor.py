@@ -115,7 +115,7 @@ class Predictor:
 
         A missing head or tail is answered by entities, a missing relation by relations.
         """
-        _check_count(k)
+        check_count(k)
         found: dict[int, Results[Prediction] | Results[RelationPrediction]] = {}
         asked: dict[int, tuple[Side, str, str]] = {}
         for number, (head, relation, tail) in enumerate(rows_of_three(questions)):
@@ -147,7 +147,7 @@ class Predictor:
         within: Within | None = None,
     ) -> list[Answers]:
         """The best answers to many queries (side of the answer, known entity, relation)."""
-        _check_count(k)
+        check_count(k)
         vocabulary = self.graph.vocabulary
         ids = [
             (SIDES.index(_checked(side)), vocabulary.entity(entity), vocabulary.relation(relation))
@@ -167,7 +167,7 @@ class Predictor:
         self, head: str, tail: str, k: int = 10, new: bool = False
     ) -> Results[RelationPrediction]:
         """The `k` best relations between two entities, by their scores in tail queries."""
-        _check_count(k)
+        check_count(k)
         vocabulary = self.graph.vocabulary
         ids = torch.arange(self.graph.n_relations, device=self.tables.device)
         heads, tails = (torch.full_like(ids, vocabulary.entity(name)) for name in (head, tail))
@@ -241,7 +241,7 @@ class Predictor:
 
     def neighbours(self, name: str, k: int = 10) -> Results[Neighbour]:
         """The `k` entities with the most similar vectors, by their cosine, best first."""
-        _check_count(k)
+        check_count(k)
         names = self.graph.vocabulary
         found = self.vectors.nearest(names.entity(name), k)
         return Results(Neighbour, (Neighbour(names.entities[i], cosine) for i, cosine in found))
@@ -318,10 +318,8 @@ class Predictor:
         With `facts`, known facts are certain. `how` may give beam, norm and scores: docs/ask.md.
         """
         from allneg.predict.ask import Search
-        from allneg.predict.question import Question
 
-        search = Search(self, facts=tuple(self.known) if facts else (), **how)
-        return search.answers(Question.parse(question, self.graph.vocabulary), k)
+        return Search(self, facts=SPLITS if facts else (), **how).answers(question, k)
 
     def classify(
         self,
@@ -412,7 +410,8 @@ def _checked(side: str) -> Side:
     return side
 
 
-def _check_count(k: int) -> None:
+def check_count(k: int) -> None:
+    """Raise `UsageError` unless at least one answer is wanted."""
     if k < 1:
         raise UsageError(f"the number of answers is {k}; use at least 1")
 

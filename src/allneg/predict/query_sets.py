@@ -1,7 +1,6 @@
 """Sets of questions with held-out answers: read from a file, and ranked.
 
-Easy answers follow from the splits before the held-out one; hard answers do not. The program
-benchmarks/make_queries.py makes such files.
+Easy answers follow from the splits before the held-out one; hard answers do not.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from allneg.errors import AllnegError, DataError
@@ -20,7 +18,10 @@ from allneg.graph.graph import Vocabulary
 from allneg.kernels.fused import count_ranks
 from allneg.predict.ask import Search
 from allneg.predict.question import Question
+from allneg.predict.questions import read_errors
 from allneg.runs.files import parse_json
+
+_EXPECTED = "expected a JSON object with shape, question, easy and hard"
 
 
 class Asked(NamedTuple):
@@ -34,18 +35,17 @@ class Asked(NamedTuple):
 
 def read_queries(path: Path, names: Vocabulary) -> list[Asked]:
     """The questions in a file, which has one JSON object per line."""
-    found: list[Asked] = []
+    with read_errors(path):
+        lines = path.read_bytes().splitlines()
+    found = list[Asked]()
     try:
-        for line in path.read_bytes().splitlines():
+        for line in lines:
             content = parse_json(line)
             easy, hard = (list(map(names.entity, content[kind])) for kind in ("easy", "hard"))
             question = Question.parse(content["question"], names)
             found.append(Asked(str(content["shape"]), question, easy, hard))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except (KeyError, TypeError, ValueError, AllnegError) as error:
-        needed = "expected a JSON object with shape, question, easy and hard"
-        why = error if isinstance(error, AllnegError) else needed
+        why = str(error) if isinstance(error, AllnegError) else _EXPECTED
         raise DataError(f"{path.name}:{len(found) + 1}: {why}") from None
     if not any(asked.hard for asked in found):
         raise DataError(f"{path}: no hard answers to rank")
@@ -59,22 +59,22 @@ def evaluate_queries(search: Search, asked: Sequence[Asked]) -> dict[str, dict[s
     A hard answer is ranked among all entities that are no answers; ties share the middle place.
     """
     asked = [item for item in asked if item.hard]
-    ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)] * len(asked)
+    of_rank, ranks = list[Asked](), []
     for members, value, _ in search.values([item.question for item in asked]):
         hard = [(b, e) for b, i in enumerate(members) for e in asked[i].hard]
         easy = [(b, e) for b, i in enumerate(members) for e in asked[i].easy]
-        pairs = torch.tensor(hard + easy, device=value.device).view(-1, 2)
+        pairs = torch.tensor(hard + easy, device=value.device)
         row, answer = pairs[: len(hard), 0], value[tuple(pairs[: len(hard)].T)]
         value[tuple(pairs.T)] = torch.nan  # neither above an answer nor equal to it
-        parts = (part.split(search.size(1)) for part in (row, answer))
-        counts = torch.cat([count_ranks(value[r], a) for r, a in zip(*parts, strict=True)])
-        better, equal = counts.T.cpu().numpy()
-        ends = np.cumsum([len(asked[i].hard) for i in members])
-        for i, of_question in zip(members, np.split(1 + better + equal / 2, ends), strict=False):
-            ranks[i] = of_question
+        for r, own in zip(*(part.split(search.size(1)) for part in (row, answer)), strict=True):
+            better, equal = count_ranks(value[r], own).double().T
+            ranks.append(1 + better + equal / 2)
+        of_rank += [asked[members[b]] for b, _ in hard]
+    rank = torch.cat(ranks).cpu().numpy()
+    weight = np.array([1 / len(item.hard) for item in of_rank])
     found = {}
     for shape in dict.fromkeys(item.shape for item in asked):
-        some = [r for r, item in zip(ranks, asked, strict=True) if item.shape == shape]
-        weights = np.concatenate([np.full(len(r), 1 / len(r)) for r in some])
-        found[shape] = {**metrics_of(np.concatenate(some), weights), "questions": len(some)}
+        some = np.array([item.shape == shape for item in of_rank])
+        metrics = metrics_of(rank[some], weight[some])
+        found[shape] = {**metrics, "questions": round(weight[some].sum())}
     return found

@@ -18,21 +18,22 @@ from allneg.errors import AllnegError, DataError, UsageError
 from allneg.graph.graph import Vocabulary
 
 CONSTANT = -1  # the source of a link that is no variable
-_MOST_ATOMS, _MOST_TOKENS = 5, 100
+_MOST_ATOMS, _MOST_PARENTHESES = 5, 50
 _SHOWN = 40  # characters of a question on each side of an error
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<variable>\?\w+)|(?P<mark>[(),;:~])|(?P<name>[^\s(),;:~?"'][^\s(),;]*)|"""
-    r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<end>$)|(?P<wrong>.))"""
-)
+_VARIABLE = r"\?\w+"
+_NAME = r"""[^\s(),;:~?"'][^\s(),;]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
+_TERM = f"{_VARIABLE}|{_NAME}"
 
 
 class Link(NamedTuple):
     """An atom in the direction in which it is answered."""
 
-    atom: int  # its number in the text
     source: int  # the number of a variable, or CONSTANT
     target: int  # the number of a variable, lower than that of the source; 0 is the answer
     negated: bool
+    side: int  # of the target
+    constant: int
+    relation: int
 
 
 class Question(NamedTuple):
@@ -40,7 +41,6 @@ class Question(NamedTuple):
 
     text: str
     alternatives: tuple[tuple[Link, ...], ...]
-    ids: tuple[tuple[int, int, int], ...]  # of every link: side of the target, constant, relation
 
     @classmethod
     def parse(cls, text: str, names: Vocabulary) -> "Question":
@@ -49,39 +49,28 @@ class Question(NamedTuple):
 
 
 class _Token(NamedTuple):
-    kind: str
     text: str
     at: int
 
 
 class _Atom(NamedTuple):
-    number: int
-    at: int
     negated: bool
-    relation: int
+    relation: _Token
     terms: tuple[_Token, _Token]  # head, tail
 
 
 class _Parser:
     def __init__(self, text: str, names: Vocabulary) -> None:
-        self.text, self.names, self.n_atoms = text, names, 0
-        self.first: dict[str, int] = {}  # where each term is written first
-        self.tokens = [
-            _Token(kind, match[kind], match.start(kind))
-            for match in _TOKEN.finditer(text)
-            if (kind := match.lastgroup)
-        ]
-        if len(self.tokens) > _MOST_TOKENS:
-            self.fail("the question is too long", self.tokens[_MOST_TOKENS].at)
+        self.text, self.names, self.at, self.n_atoms = text, names, 0, 0
+        if text.count("(") > _MOST_PARENTHESES:
+            self.fail("too many parentheses", text.rindex("("))
 
     def question(self) -> Question:
-        self.answer = self.take("a variable, such as ?x", "variable")
-        self.take("':'", ":")
+        self.answer = self.take(_VARIABLE, "a variable, such as ?x").text
+        self.take(":", "':'")
         alternatives = self.any()
-        self.take("',', ';' or the end", "end")
-        compiled = [self.links(atoms) for atoms in alternatives]
-        ids = tuple(numbers for _, of_links in compiled for numbers in of_links)
-        return Question(self.text, tuple(tuple(links) for links, _ in compiled), ids)
+        self.take("$", "',', ';' or the end")
+        return Question(self.text, tuple(map(self.links, alternatives)))
 
     def any(self) -> list[list[_Atom]]:
         """Alternatives: `;` gives more of them, and `,` joins each with each."""
@@ -97,79 +86,78 @@ class _Parser:
         return found
 
     def item(self) -> list[list[_Atom]]:
-        if self.skip("("):
+        if self.skip(r"\("):
             inside = self.any()
-            self.take("',', ';' or ')'", ")")
+            self.take(r"\)", "',', ';' or ')'")
             return inside
-        at, negated, inverse = self.tokens[0].at, self.skip("not"), self.skip("~")
-        relation = self.find(self.take("a relation", "name", "quoted"), self.names.relation)
-        self.take("'(' after the relation", "(")
-        first = self.take("a variable or an entity", "variable", "name", "quoted")
-        self.take("','", ",")
-        second = self.take("a variable or an entity", "variable", "name", "quoted")
-        self.take("')'", ")")
-        if self.n_atoms == _MOST_ATOMS:
-            self.fail(f"a question has at most {_MOST_ATOMS} atoms", at)
+        negated, inverse = self.skip(r"not(?![^\s(),;])"), self.skip("~")
+        relation = self.take(_NAME, "a relation")
+        self.take(r"\(", "'(' after the relation")
+        first = self.take(_TERM, "a variable or an entity")
+        self.take(",", "','")
+        second = self.take(_TERM, "a variable or an entity")
+        self.take(r"\)", "')'")
         self.n_atoms += 1
-        self.first = {second.text: second.at, first.text: first.at, **self.first}
+        if self.n_atoms > _MOST_ATOMS:
+            self.fail(f"a question has at most {_MOST_ATOMS} atoms", relation.at)
         terms = (second, first) if inverse else (first, second)
-        return [[_Atom(self.n_atoms, at, negated, relation, terms)]]
+        return [[_Atom(bool(negated), relation, terms)]]
 
-    def links(self, atoms: list[_Atom]) -> tuple[list[Link], list[tuple[int, int, int]]]:
-        """The links of an alternative and their ids. A link leads to its lower number."""
-        numbers, links, ids = self.numbers(atoms), [], []
+    def links(self, atoms: list[_Atom]) -> tuple[Link, ...]:
+        """The links of an alternative. A link leads to its lower number."""
+        variables, links = self.variables(atoms), list[Link]()
+        numbers = {name: number for number, name in enumerate(variables)}
         for atom in atoms:
             head, tail = (numbers.get(term.text, len(numbers)) for term in atom.terms)
             source, target = atom.terms if tail < head else atom.terms[::-1]
-            is_constant = source.kind != "variable"
+            is_constant = source.text not in numbers
             if head == tail or (atom.negated and not is_constant):
                 what = "one variable and one entity" if atom.negated else "a variable, or two"
-                self.fail(f"this atom needs {what}", atom.at)
+                self.fail(f"this atom needs {what}", atom.relation.at)
             entity = self.find(source, self.names.entity) if is_constant else 0
-            number = numbers.get(source.text, CONSTANT)
-            links.append(Link(atom.number, number, numbers[target.text], atom.negated))
-            ids.append((int(head < tail), entity, atom.relation))
-        reached = {link.target for link in links if not link.negated}
-        for variable, number in numbers.items():
-            if number not in reached:
-                self.fail(f"no atom leads from an entity to {variable}", self.first[variable])
-        return links, ids
+            relation = self.find(atom.relation, self.names.relation)
+            ends = numbers.get(source.text, CONSTANT), numbers[target.text]
+            links.append(Link(*ends, atom.negated, int(head < tail), entity, relation))
+        for name, at in variables.items():
+            if not any(link.target == numbers[name] and not link.negated for link in links):
+                self.fail(f"no atom leads from an entity to {name}", at)
+        return tuple(links)
 
-    def numbers(self, atoms: list[_Atom]) -> dict[str, int]:
-        """The variables of an alternative, numbered by their distance from the answer.
+    def variables(self, atoms: list[_Atom]) -> dict[str, int]:
+        """The variables by their distance from the answer, and where each is written first.
 
-        Of variables with the same distance, the one that is written first has the highest number.
+        Of variables with the same distance, the one that is written last is first.
         """
-        pairs = [[t.text for t in atom.terms if t.kind == "variable"] for atom in atoms]
-        layers, left = [[self.answer.text]], list(dict.fromkeys(chain(*pairs)))[::-1]
-        if self.answer.text not in left:
-            self.fail(f"an alternative has no {self.answer.text}", self.answer.at)
-        left.remove(self.answer.text)
-        while layers[-1]:
-            near = {name for pair in pairs for name in pair if {*pair} & {*layers[-1]}}
-            layers.append([name for name in left if name in near])
-            left = [name for name in left if name not in near]
-        if left:
-            what = f"{left[-1]} is not connected with {self.answer.text}"
-            self.fail(what, self.first[left[-1]])
-        return {name: number for number, name in enumerate(chain(*layers))}
+        written = [[term for term in atom.terms if term.text[0] == "?"] for atom in atoms]
+        first = dict(sorted(chain(*written), key=lambda term: -term[1]))
+        if self.answer not in first:
+            self.fail(f"an alternative has no {self.answer}", 0)
+        distance = {self.answer: 0}
+        for length in range(1, len(first)):
+            near = [terms for terms in written if any(t.text in distance for t in terms)]
+            distance = dict.fromkeys((t.text for t in chain(*near)), length) | distance
+        if lost := first.keys() - distance.keys():
+            at, name = min((first[name], name) for name in lost)
+            self.fail(f"{name} is not connected with {self.answer}", at)
+        return dict(sorted(first.items(), key=lambda item: (distance[item[0]], -item[1])))
 
-    def skip(self, text: str) -> bool:
-        """Is this the next token? If so, skip it."""
-        found = self.tokens[0].text == text
-        del self.tokens[: int(found)]
-        return found
+    def skip(self, pattern: str) -> _Token | None:
+        """What the pattern matches here, after spaces, if it does; it is read."""
+        match = re.compile(rf"\s*({pattern})").match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return _Token(match[1], match.start(1)) if match else None
 
-    def take(self, wanted: str, *accepted: str) -> _Token:
-        """The next token: one of some marks, or of some kinds of token."""
-        token = self.tokens[0]
-        if (token.text if token.kind == "mark" else token.kind) not in accepted:
-            advice = {"name": "; quote names with spaces", "wrong": "; is a quote not closed?"}
-            self.fail(f"expected {wanted}{advice.get(token.kind, '')}", token.at)
-        return self.tokens.pop(0)
+    def take(self, pattern: str, wanted: str) -> _Token:
+        token = self.skip(pattern)
+        if token is None:
+            self.skip("")  # the error points behind spaces
+            found = self.text[self.at : self.at + 1]
+            advice = "is a quote not closed?" if found in ("'", '"') else "quote names with spaces"
+            self.fail(f"expected {wanted}{'' if found in '(),;:~?' else f'; {advice}'}", self.at)
+        return token
 
     def find(self, token: _Token, find: Callable[[str], int]) -> int:
-        is_quoted = token.kind == "quoted"
+        is_quoted = token.text[0] in "\"'"
         try:
             return find(re.sub(r"\\(.)", r"\1", token.text[1:-1]) if is_quoted else token.text)
         except DataError as unknown:

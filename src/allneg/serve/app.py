@@ -153,8 +153,7 @@ async def ask(
     service: Shared, run: Chosen, question: Name, k: AnswerCount = 10, facts: bool = False
 ) -> JsonResponse:
     """Answers to a question of several hops, with the facts that they rest on."""
-    found = await service.workers.run_long(lambda: views.ask(run, question, k, facts))
-    return JsonResponse(found)
+    return JsonResponse(await service.workers.run_long(lambda: views.ask(run, question, k, facts)))
 
 
 @api.get("/v1/missing", response_model=schemas.Missing)
