@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,17 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from allneg.auditing import audit as module
 from allneg.auditing.audit import _log_odds, audit, features, judge, quick_plan
-from allneg.auditing.duplicates import Duplicate, duplicates
+from allneg.auditing.duplicates import Duplicate, alike, duplicates
 from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.graph import triple_keys
 from allneg.predict.classify import Evidence, typed_negatives
 from allneg.predict.lookup import Facts
-from allneg.predict.predictor import Predictor, load
+from allneg.predict.predictor import EntityVectors, Predictor, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training.callbacks import Callbacks
@@ -165,6 +167,25 @@ def test_near_duplicates_share_most_of_their_facts() -> None:
     assert Duplicate("inverse relations", "same", "inverse", 1.0, 8.0) in found
     assert not any("own inverse" in key for key in pairs)
     assert [pair.similarity for pair in found] == sorted(pairs.values(), reverse=True)
+
+
+def test_entities_are_alike_if_most_models_find_so() -> None:
+    names = Vocabulary(tuple("abcdef"), ("r",))
+    facts = np.array([(h, 0, t) for h in range(4) for t in (4, 5)] + [(4, 0, 0), (4, 0, 1)])
+    facts = np.concatenate([facts, [(2, 0, 0), (3, 0, 0)]])  # all have three facts or more; b does
+    graph = Graph("g", names, facts, facts[:0], facts[:0])
+    angles = torch.tensor([0.0, 0.1, 1.0, 1.2, 2.5, 4.0])
+    rows = torch.stack([angles.cos(), angles.sin()], 1)
+    other = rows.clone()
+    other[3] = -rows[2]  # d is like c in one of two models only
+    found = alike([EntityVectors(rows), EntityVectors(3 * other)], graph, facts)
+    assert [(pair.kind, pair.first, pair.second) for pair in found] == [
+        ("entities by vectors", "a", "b")
+    ]
+    assert found[0].similarity == pytest.approx(math.cos(0.1))
+    assert found[0].shared == 3  # r to e, r to f, r from e
+    few = facts[facts[:, 2] != 1]  # b has two facts, which say little
+    assert not alike([EntityVectors(rows)] * 2, graph, few[few[:, 0] < 2])
 
 
 def test_entities_with_common_facts_only_are_no_duplicates() -> None:

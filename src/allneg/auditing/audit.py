@@ -12,14 +12,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from allneg.auditing.duplicates import Duplicate, duplicates
+from allneg.auditing.duplicates import Duplicate, alike, duplicates
 from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
 from allneg.evaluation.calibration import Numbers, probability_of
@@ -87,7 +87,7 @@ def audit(
     plan = quick_plan(data, graph, folds, model=model, recipe=recipe, settings=settings)
     with tempfile.TemporaryDirectory() as temporary:
         judged = judge(graph, plan, folds, Path(out or temporary), own, stopped_by)
-        return Audit(judged.worst(top), duplicates(graph, judged.facts), len(judged.facts))
+        return Audit(judged.worst(top), judged.duplicates(graph), len(judged.facts))
 
 
 def quick_plan(data: Any, graph: Graph, folds: int, **given: Any) -> Recipe:
@@ -114,8 +114,8 @@ class Judged:
         """The most suspicious facts with reasons."""
         order = np.argsort(self.log_odds, kind="stable")[:count]
         found: dict[int, SuspiciousFact] = {}
-        for k, run in enumerate(self.runs):
-            reasons = Reasons(_of_fold(run, self.facts[self.fold == k]))
+        for k, predictor in enumerate(self._predictors()):
+            reasons = Reasons(predictor)
             for i in order[self.fold[order] == k].tolist():
                 (h, r, t), (tail_rank, head_rank) = self.facts[i].tolist(), self.rank[i].tolist()
                 named = self.names.entities[h], self.names.relations[r], self.names.entities[t]
@@ -123,6 +123,18 @@ class Judged:
                 why = reasons(h, r, t, tail_rank, head_rank)
                 found[i] = SuspiciousFact(*named, probability, head_rank, tail_rank, *why)
         return [found[i] for i in order.tolist()]
+
+    def duplicates(self, graph: Graph) -> list[Duplicate]:
+        """Pairs that may be the same thing by their facts, then by their vectors."""
+        found = duplicates(graph, self.facts)
+        by_facts = {(pair.first, pair.second) for pair in found if pair.kind == "entities"}
+        vectors = (predictor.vectors for predictor in self._predictors())
+        others = alike(vectors, graph, self.facts)
+        return found + [pair for pair in others if (pair.first, pair.second) not in by_facts]
+
+    def _predictors(self) -> Iterator[Predictor]:
+        for k, run in enumerate(self.runs):
+            yield _of_fold(run, self.facts[self.fold == k])
 
 
 def judge(
