@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from allneg.auditing import audit as module
-from allneg.auditing.audit import _log_odds, audit, features, judge, quick_plan
+from allneg.auditing.audit import audit, judge, quick_plan
 from allneg.auditing.duplicates import Duplicate, alike, duplicates
+from allneg.auditing.features import Links, features, log_odds
 from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
 from allneg.graph import Graph, Vocabulary
@@ -107,20 +108,69 @@ def test_features_are_those_of_the_other_facts(tiny_graph: Graph) -> None:
     log = np.log
     degrees = [[log(3), log(7)], [log(2), log(2)]]
     share = 7 / 9  # of the heads of `in` have one tail
+    paths = np.log1p(Links(graph).paths(facts)).tolist()
     assert found[0] == pytest.approx(
-        [-1, -16, log(4), log(4), log(2), 0, 0, 1, *degrees[0], share, 0, log(2), 1]
+        [
+            -1,
+            -16,
+            log(4),
+            log(4),
+            log(2),
+            0,
+            0,
+            1,
+            *degrees[0],
+            0,
+            0,
+            share,
+            0,
+            log(2),
+            *paths[0],
+            1,
+        ]
     )
-    assert found[1] == pytest.approx([-2, -3, log(4), log(4), 0, 0, 1, 1, *degrees[1], 0, 0, 0, 1])
+    assert found[1] == pytest.approx(
+        [-2, -3, log(4), log(4), 0, 0, 1, 1, *degrees[1], 0, 0, 0, 0, 0, *paths[1], 1]
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_paths_are_counted_as_by_brute_force(seed: int) -> None:
+    graph = make_predictor("complex", seed).graph
+    n = graph.n_entities
+    linked = {frozenset((h, t)) for h, _, t in graph.train.tolist() if h != t}
+    facts = np.array([(h, 0, t) for h in range(n) for t in range(n) if h != t])
+    expected = []
+    for h, _, t in facts.tolist():
+        near, last = (
+            [e for e in range(n) if e not in (h, t) and frozenset((end, e)) in linked]
+            for end in (h, t)
+        )
+        three = sum(frozenset((e, f)) in linked for e in near for f in last)
+        expected.append([len(set(near) & set(last)), three])
+    assert Links(graph).paths(facts).tolist() == expected
 
 
 def test_wrong_facts_are_as_rare_as_assumed() -> None:
     rng = np.random.default_rng(0)
     right, wrong = rng.normal(1, 1, (20_000, 1)), rng.normal(-1, 1, (3000, 1))
     x, made = (np.concatenate([part, np.ones_like(part)], 1) for part in (right, wrong))
-    found = _log_odds(x, made)
+    found = log_odds(x, np.zeros(len(x), dtype=int), made, np.zeros(len(made), dtype=int))
     assert (np.diff(found[np.argsort(x[:, 0])]) >= 0).all()
     # Two normal distributions: the log-odds are 2 x, plus those of 19 to 1.
     assert found == pytest.approx(2 * x[:, 0] + np.log(19), abs=0.5)
+
+
+def test_relations_weigh_features_in_their_own_way() -> None:
+    """What speaks for a fact of one relation speaks against one of the other."""
+    rng = np.random.default_rng(0)
+    relation, of_made = rng.integers(2, size=4000), rng.integers(2, size=4000)
+    right = rng.normal(1 - 2 * relation)
+    wrong = rng.normal(2 * of_made - 1)
+    x, made = (np.stack([part, np.ones_like(part)], 1) for part in (right, wrong))
+    found = log_odds(x, relation, made, of_made)
+    sign = 1 - 2 * relation
+    assert found == pytest.approx(2 * sign * right + np.log(19), abs=1)
 
 
 def test_one_answer_per_entity_is_counted_by_relation(tiny_graph: Graph) -> None:

@@ -147,7 +147,7 @@ def score_command(
     label: 1, 0, true or false. With labels, the accuracy of the verdicts is printed, too.
     """
     from allneg.cli.reports import note_if_unfinished
-    from allneg.predict.classify import classify
+    from allneg.predict.classify import classify, ids_of
     from allneg.predict.predictor import Predictor
     from allneg.runs import Run
 
@@ -157,6 +157,11 @@ def score_command(
         raise DataError(f"{negatives}: a fact is labelled true; --negatives are false facts")
     predictor = Predictor.load(run, device or "auto")
     note_if_unfinished(Run.open(run))
+    for path, given in ((file, facts), (negatives, false or [])):
+        try:
+            ids_of(predictor.graph, given)
+        except DataError as unknown:
+            raise DataError(f"{path}: {unknown}") from None
     found = classify(predictor, facts, labels, false)
     if as_json:
         json_document({"run": str(run), **found.to_json()})

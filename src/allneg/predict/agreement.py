@@ -33,7 +33,6 @@ _SHARE = 1 / 8  # of the scores of all possible facts, within these limits
 _LEAST = 16  # questions of a kind and facts to fit to, however many entities there are
 _BEST = 8  # answers to a question that are compared with facts of valid
 _DRAWN = 3  # other answers
-_RIDGE = 1.0  # holds the weights near those of few data
 _DOUBT = 8.0  # weighs the uncertainty of these numbers
 _PRIOR = 20.0  # facts of valid that a relation needs for a number of its own, about
 
@@ -137,15 +136,25 @@ def _spread(total: int, most: int) -> Triples:
     return np.linspace(0, total - 1, min(most, total)).astype(np.int64)
 
 
-def logistic(x: Numbers, label: npt.NDArray[np.bool_], weight: Numbers) -> Numbers:
-    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,)."""
-    centre = np.zeros(x.shape[1])
-    centre[:2] = 1.0  # without data, the sum of both margins
-    found, ridge = centre.copy(), _RIDGE * np.eye(x.shape[1])
+def logistic(
+    x: Numbers,
+    label: npt.NDArray[np.bool_],
+    weight: Numbers,
+    centre: Numbers | None = None,
+    ridge: float = 1.0,
+) -> Numbers:
+    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,).
+
+    `ridge` holds them near `centre`: by default, near the sum of the first two columns.
+    """
+    if centre is None:
+        centre = np.zeros(x.shape[1])
+        centre[:2] = 1.0
+    found, penalty = centre.copy(), ridge * np.eye(x.shape[1])
     for _ in range(100):
         rate = probability_of(x @ found)
-        grad = x.T @ (weight * (label - rate)) - ridge @ (found - centre)
-        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + ridge
+        grad = x.T @ (weight * (label - rate)) - penalty @ (found - centre)
+        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + penalty
         step = np.linalg.solve(hessian, grad)
         step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
         found += step
