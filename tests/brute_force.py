@@ -16,10 +16,6 @@ from allneg.predict.agreement import Agreement
 from allneg.predict.predictor import Predictor
 from allneg.scoring import Shard, Tables
 
-# One model per kernel, one with a shared parameter, and one whose rows have two roles: the search
-# sees nothing else of a model.
-KINDS = ("complex", "transe", "rotate", "tucker", "cp")
-
 
 def random_graph(seed: int) -> Graph:
     """3 to 9 entities, some of them not in train, and 1 to 3 relations."""
@@ -52,7 +48,7 @@ def make_predictor(name: str, seed: int, reciprocal: bool = False, ties: bool = 
     stored = Calibration(curves, 1, {"split": "test", "bins": []})
     rng = np.random.default_rng(seed)
     weights = np.round(rng.uniform(0, 2, 2), 0 if ties else 2), rng.normal(size=2)
-    fitted = Agreement(*weights, rng.normal(size=sizes[1]))
+    fitted = Agreement(*weights, rng.normal(size=2), rng.normal(size=sizes[1]))
     return Predictor(model, tables, graph, known, stored=stored, fitted=fitted)
 
 
@@ -91,5 +87,20 @@ def probabilities(predictor: Predictor) -> dict[tuple[int, int, int], float]:
                 for side, margin in enumerate((tails[h][t], heads[t][h])):
                     total += weights.margin[side] * min(0.0, max(-16.0, margin))
                     total += weights.others[side] * math.log(1 + others[side])
+                    total += weights.alone[side] * (others[side] == 0)
                 found[h, r, t] = 1 / (1 + math.exp(-total))
     return found
+
+
+def new_facts(predictor: Predictor) -> dict[tuple[int, int, int], float]:
+    """The probability of every fact that may be listed as new.
+
+    A fact (x, r, x) may be listed only if train has such a fact of r.
+    """
+    known = known_facts(predictor.graph)
+    loops = {r for h, r, t in predictor.graph.train.tolist() if h == t}
+    return {
+        (h, r, t): p
+        for (h, r, t), p in probabilities(predictor).items()
+        if (h, r, t) not in known and (h != t or r in loops)
+    }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,17 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from allneg.auditing import audit as module
-from allneg.auditing.audit import _log_odds, audit, features, judge, quick_plan
-from allneg.auditing.duplicates import Duplicate, duplicates
+from allneg.auditing.audit import audit, judge, quick_plan
+from allneg.auditing.duplicates import Duplicate, alike, duplicates
+from allneg.auditing.features import Links, features, log_odds
 from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.graph import triple_keys
 from allneg.predict.classify import Evidence, typed_negatives
 from allneg.predict.lookup import Facts
-from allneg.predict.predictor import Predictor, load
+from allneg.predict.predictor import EntityVectors, Predictor, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training.callbacks import Callbacks
@@ -105,20 +108,69 @@ def test_features_are_those_of_the_other_facts(tiny_graph: Graph) -> None:
     log = np.log
     degrees = [[log(3), log(7)], [log(2), log(2)]]
     share = 7 / 9  # of the heads of `in` have one tail
+    paths = np.log1p(Links(graph).paths(facts)).tolist()
     assert found[0] == pytest.approx(
-        [-1, -16, log(4), log(4), log(2), 0, 0, 1, *degrees[0], share, 0, log(2), 1]
+        [
+            -1,
+            -16,
+            log(4),
+            log(4),
+            log(2),
+            0,
+            0,
+            1,
+            *degrees[0],
+            0,
+            0,
+            share,
+            0,
+            log(2),
+            *paths[0],
+            1,
+        ]
     )
-    assert found[1] == pytest.approx([-2, -3, log(4), log(4), 0, 0, 1, 1, *degrees[1], 0, 0, 0, 1])
+    assert found[1] == pytest.approx(
+        [-2, -3, log(4), log(4), 0, 0, 1, 1, *degrees[1], 0, 0, 0, 0, 0, *paths[1], 1]
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_paths_are_counted_as_by_brute_force(seed: int) -> None:
+    graph = make_predictor("complex", seed).graph
+    n = graph.n_entities
+    linked = {frozenset((h, t)) for h, _, t in graph.train.tolist() if h != t}
+    facts = np.array([(h, 0, t) for h in range(n) for t in range(n) if h != t])
+    expected = []
+    for h, _, t in facts.tolist():
+        near, last = (
+            [e for e in range(n) if e not in (h, t) and frozenset((end, e)) in linked]
+            for end in (h, t)
+        )
+        three = sum(frozenset((e, f)) in linked for e in near for f in last)
+        expected.append([len(set(near) & set(last)), three])
+    assert Links(graph).paths(facts).tolist() == expected
 
 
 def test_wrong_facts_are_as_rare_as_assumed() -> None:
     rng = np.random.default_rng(0)
     right, wrong = rng.normal(1, 1, (20_000, 1)), rng.normal(-1, 1, (3000, 1))
     x, made = (np.concatenate([part, np.ones_like(part)], 1) for part in (right, wrong))
-    found = _log_odds(x, made)
+    found = log_odds(x, np.zeros(len(x), dtype=int), made, np.zeros(len(made), dtype=int))
     assert (np.diff(found[np.argsort(x[:, 0])]) >= 0).all()
     # Two normal distributions: the log-odds are 2 x, plus those of 19 to 1.
     assert found == pytest.approx(2 * x[:, 0] + np.log(19), abs=0.5)
+
+
+def test_relations_weigh_features_in_their_own_way() -> None:
+    """What speaks for a fact of one relation speaks against one of the other."""
+    rng = np.random.default_rng(0)
+    relation, of_made = rng.integers(2, size=4000), rng.integers(2, size=4000)
+    right = rng.normal(1 - 2 * relation)
+    wrong = rng.normal(2 * of_made - 1)
+    x, made = (np.stack([part, np.ones_like(part)], 1) for part in (right, wrong))
+    found = log_odds(x, relation, made, of_made)
+    sign = 1 - 2 * relation
+    assert found == pytest.approx(2 * sign * right + np.log(19), abs=1)
 
 
 def test_one_answer_per_entity_is_counted_by_relation(tiny_graph: Graph) -> None:
@@ -165,6 +217,25 @@ def test_near_duplicates_share_most_of_their_facts() -> None:
     assert Duplicate("inverse relations", "same", "inverse", 1.0, 8.0) in found
     assert not any("own inverse" in key for key in pairs)
     assert [pair.similarity for pair in found] == sorted(pairs.values(), reverse=True)
+
+
+def test_entities_are_alike_if_most_models_find_so() -> None:
+    names = Vocabulary(tuple("abcdef"), ("r",))
+    facts = np.array([(h, 0, t) for h in range(4) for t in (4, 5)] + [(4, 0, 0), (4, 0, 1)])
+    facts = np.concatenate([facts, [(2, 0, 0), (3, 0, 0)]])  # all have three facts or more; b does
+    graph = Graph("g", names, facts, facts[:0], facts[:0])
+    angles = torch.tensor([0.0, 0.1, 1.0, 1.2, 2.5, 4.0])
+    rows = torch.stack([angles.cos(), angles.sin()], 1)
+    other = rows.clone()
+    other[3] = -rows[2]  # d is like c in one of two models only
+    found = alike([EntityVectors(rows), EntityVectors(3 * other)], graph, facts)
+    assert [(pair.kind, pair.first, pair.second) for pair in found] == [
+        ("entities by vectors", "a", "b")
+    ]
+    assert found[0].similarity == pytest.approx(math.cos(0.1))
+    assert found[0].shared == 3  # r to e, r to f, r from e
+    few = facts[facts[:, 2] != 1]  # b has two facts, which say little
+    assert not alike([EntityVectors(rows)] * 2, graph, few[few[:, 0] < 2])
 
 
 def test_entities_with_common_facts_only_are_no_duplicates() -> None:

@@ -134,6 +134,10 @@ def test_known_false_facts_can_be_given(
     false.write_text("Earth\tborders\tRome\nEarth\tcapital_of\tRome\t\n".replace("\t\n", "\n"))
     shown = allneg("score", toy_run.folder, facts, "--negatives", false, "--json").json
     assert "2 false facts given" in shown["protocol"]
+    false.write_text("Earth\tborders\tRom\n")
+    done = allneg("score", toy_run.folder, facts, "--negatives", false)
+    assert done.code == 3
+    assert "false.tsv: fact 1: no entity is called 'Rom'" in done.err
     done = allneg("score", toy_run.folder, facts, "--negatives", facts)
     assert done.code == 3
     assert "a fact is labelled true; --negatives are false facts" in done.err
@@ -167,7 +171,10 @@ def test_a_csv_of_facts_may_begin_with_names(allneg: Command, toy_run: Run, tmp_
         (b"Paris\tin\tEurope\nParis\tin\tFrance\t0\n", "facts:2: expected"),
         (b"Paris\tin\tEurope\tmaybe\n", "the label is 'maybe'; write 1, 0, true or false"),
         (b"Paris\tin\tEurope\t1\t1\n", "facts:1: expected"),
-        (b"Paris\tin\tEuropa\n", "fact 1: no entity is called 'Europa'; close names: 'Europe'"),
+        (
+            b"Paris\tin\tEuropa\n",
+            "facts: fact 1: no entity is called 'Europa'; close names: 'Europe'",
+        ),
         (b"\xff", "not UTF-8"),
         (b"", "facts:1: expected"),
         (None, "cannot be read"),

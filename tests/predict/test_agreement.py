@@ -4,19 +4,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from allneg.graph import Graph
+from allneg.predict import agreement as module
 from allneg.predict.agreement import Agreement, logistic
+from allneg.predict.classify import Evidence
 from allneg.predict.predictor import load
 from allneg.runs import Run
-from brute_force import make_predictor
+from brute_force import known_facts, make_predictor
+
+ALONE = np.array([0.3, 0.7])
 
 
 def test_the_log_odds_are_a_sum() -> None:
-    agreement = Agreement(np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.0, 3.0]))
+    agreement = Agreement(np.array([1.0, 2.0]), np.array([0.5, -1.0]), ALONE, np.array([0.0, 3.0]))
     margin, others = np.array([[-1.0, -99.0], [0.1, -2.0]]), np.array([[0.0, 1.0], [3.0, 0.0]])
-    expected = [-1 - 2 * 16 - np.log(2) + 3, -2 * 2 + 0.5 * np.log(4)]
+    expected = [-1 - 2 * 16 + 0.3 - np.log(2) + 3, -2 * 2 + 0.5 * np.log(4) + 0.7]
     assert agreement(margin, others, np.array([1, 0])) == pytest.approx(expected)
+    for side in (0, 1):
+        said = np.log1p(others[:, side]) * agreement.others[side]
+        said += (others[:, side] == 0) * ALONE[side]
+        found = agreement.of_others(side, torch.from_numpy(others[:, side]))
+        assert found.tolist() == pytest.approx(said.tolist())
 
 
 def test_the_regression_finds_the_weights_of_many_data() -> None:
@@ -29,6 +39,30 @@ def test_the_regression_finds_the_weights_of_many_data() -> None:
     half = x[:500], label[:500]
     twice = logistic(np.concatenate([half[0]] * 2), np.concatenate([half[1]] * 2), np.ones(1000))
     assert logistic(*half, np.full(500, 2.0)) == pytest.approx(twice)
+
+
+@pytest.mark.parametrize("most", [20, 200])
+def test_a_sample_stands_for_all_new_facts(
+    toy_run: Run, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By kind: a tail is among the best few or not, and train answers its question or not."""
+    monkeypatch.setattr(module, "_BEST", 2)
+    monkeypatch.setattr(module, "_DRAWN", 4)
+    predictor = load(toy_run.folder, "cpu")
+    graph, known = predictor.graph, known_facts(predictor.graph)
+    n, r = graph.n_entities, graph.n_relations
+    every = [(h, k, t) for h in range(n) for k in range(r) for t in range(n)]
+    new = np.array([fact for fact in every if fact not in known])
+    sample, rates = module._sample(predictor, most)
+    assert not known.keys() & set(map(tuple, sample.tolist()))
+    weight = module._stands_for(Evidence.of(predictor, sample), rates, n)
+
+    def kinds(facts: np.ndarray) -> np.ndarray:
+        evidence = Evidence.of(predictor, facts)
+        return 2 * (evidence.rank[:, 0] <= 2) + (evidence.others[:, 0] > 0)
+
+    counted = np.bincount(kinds(new), minlength=4)
+    assert np.bincount(kinds(sample), weight, 4) == pytest.approx(counted, rel=0.3, abs=10)
 
 
 def test_facts_of_valid_are_more_probable_than_other_new_ones(toy_run: Run) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from allneg.errors import DataError, UsageError
 from allneg.evaluation.calibration import log_odds
 from allneg.graph import Graph
+from allneg.models import MODELS
 from allneg.predict.classify import (
     Classifier,
     Evidence,
@@ -25,11 +26,11 @@ from allneg.predict.classify import (
 )
 from allneg.predict.predictor import load
 from allneg.runs import Run
-from brute_force import KINDS, known_facts, make_predictor, margins, probabilities
+from brute_force import known_facts, make_predictor, margins, probabilities
 
 
-@pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=5, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10_000), reciprocal=st.booleans(), ties=st.booleans())
 def test_evidence_is_that_of_brute_force(
     name: str, seed: int, reciprocal: bool, ties: bool

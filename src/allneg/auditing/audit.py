@@ -4,7 +4,7 @@ All facts are divided into folds. Each fold is judged by a model that was traine
 no fact is judged by a model that learned it. A logistic regression then tells the facts, nearly
 all of which are right, from wrong ones that are made by replacing one side: by any entity, and by
 one that is seen on this side of the relation. It uses what both directions of the model say, and
-what the other facts say. Its weights are few, so that the few wrong facts do not shape them.
+what the other facts say, see `allneg.auditing.features`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from allneg.auditing.duplicates import Duplicate, duplicates
-from allneg.auditing.reasons import Reasons, single_answers
+from allneg.auditing.duplicates import Duplicate, alike, duplicates
+from allneg.auditing.features import features, log_odds
+from allneg.auditing.reasons import Reasons
 from allneg.errors import DataError, UsageError
 from allneg.evaluation.calibration import Numbers, probability_of
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.read import read_graph
-from allneg.predict.agreement import LOWEST, logistic
 from allneg.predict.classify import Evidence, typed_negatives
 from allneg.predict.lookup import Facts
 from allneg.predict.predictor import Predictor
@@ -36,8 +36,7 @@ from allneg.training.callbacks import Callbacks
 from allneg.training.loop import fit
 from allneg.training.train import combined, planned
 
-_ERRORS = 0.05  # the share of wrong facts that probabilities assume
-_MADE = 4000  # wrong facts of each kind that are made, about
+_MADE = 12_000  # wrong facts of each kind that are made, about
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ def audit(
     with tempfile.TemporaryDirectory() as temporary:
         judged = judge(graph, plan, folds, Path(out or temporary), own, stopped_by)
         worst = Results(SuspiciousFact, judged.worst(top))
-        alike = Results(Duplicate, duplicates(graph, judged.facts))
-        return Audit(worst, alike, len(judged.facts))
+        pairs = Results(Duplicate, judged.duplicates(graph))
+        return Audit(worst, pairs, len(judged.facts))
 
 
 def quick_plan(data: Any, graph: Graph, folds: int, **given: Any) -> Recipe:
@@ -117,8 +116,8 @@ class Judged:
         """The most suspicious facts with reasons."""
         order = np.argsort(self.log_odds, kind="stable")[:count]
         found: dict[int, SuspiciousFact] = {}
-        for k, run in enumerate(self.runs):
-            reasons = Reasons(_of_fold(run, self.facts[self.fold == k]))
+        for k, predictor in enumerate(self._predictors()):
+            reasons = Reasons(predictor)
             for i in order[self.fold[order] == k].tolist():
                 (h, r, t), (tail_rank, head_rank) = self.facts[i].tolist(), self.rank[i].tolist()
                 named = self.names.entities[h], self.names.relations[r], self.names.entities[t]
@@ -126,6 +125,18 @@ class Judged:
                 why = reasons(h, r, t, tail_rank, head_rank)
                 found[i] = SuspiciousFact(*named, probability, head_rank, tail_rank, *why)
         return [found[i] for i in order.tolist()]
+
+    def duplicates(self, graph: Graph) -> list[Duplicate]:
+        """Pairs that may be the same thing by their facts, then by their vectors."""
+        found = duplicates(graph, self.facts)
+        by_facts = {(pair.first, pair.second) for pair in found if pair.kind == "entities"}
+        vectors = (predictor.vectors for predictor in self._predictors())
+        others = alike(vectors, graph, self.facts)
+        return found + [pair for pair in others if (pair.first, pair.second) not in by_facts]
+
+    def _predictors(self) -> Iterator[Predictor]:
+        for k, run in enumerate(self.runs):
+            yield _of_fold(run, self.facts[self.fold == k])
 
 
 def judge(
@@ -141,7 +152,7 @@ def judge(
     if len(facts) < 2 * folds:
         raise DataError(f"{graph.name}: too few facts for {folds} folds: {len(facts)}")
     fold = np.random.default_rng(0).permutation(np.arange(len(facts)) % folds)
-    runs, rank, said, made = [], np.zeros((len(facts), 2)), [], []
+    runs, rank, said, made, of_made = [], np.zeros((len(facts), 2)), [], [], []
     began = time.monotonic()
     for k in range(folds):
         left = f"; about {(time.monotonic() - began) / k * (folds - k):.0f} s left" if k else ""
@@ -159,35 +170,10 @@ def judge(
         for typed in (True, False):
             wrong = typed_negatives(predictor.graph, some, typed=typed)
             made.append(features(predictor.graph, wrong, Evidence.of(predictor, wrong)))
+            of_made.append(wrong[:, 1])
     x = np.concatenate(said)[np.argsort(np.argsort(fold, kind="stable"))]
-    return Judged(graph.vocabulary, facts, runs, fold, rank, _log_odds(x, np.concatenate(made)))
-
-
-def features(graph: Graph, facts: Triples, evidence: Evidence) -> Numbers:
-    """What is said for and against facts: (n, F). Other facts are those of the graph's train."""
-    n, (head, relation, tail) = graph.n_entities, graph.train.T
-    columns = [*np.clip(evidence.margin, LOWEST, 0).T, *np.log(evidence.rank).T]
-    columns += [*np.log1p(evidence.others).T, *(evidence.others == 0).T]
-    degree = np.bincount(graph.train[:, [0, 2]].reshape(-1), minlength=n)
-    columns += [*np.log1p(degree[facts[:, [0, 2]]]).T]
-    for i, column in enumerate((head, tail)):  # another answer where most have only one
-        single = single_answers(relation, column, graph)[facts[:, 1]]
-        columns.append(single * (evidence.others[:, i] > 0))
-    pair = np.minimum(head, tail) * n + np.maximum(head, tail)
-    of_facts = facts[:, 0], facts[:, 2]
-    wanted = np.minimum(*of_facts) * n + np.maximum(*of_facts)
-    pairs, counts = np.unique(pair, return_counts=True)
-    at = np.searchsorted(pairs, wanted).clip(max=len(pairs) - 1)
-    columns.append(np.log1p(np.where(pairs[at] == wanted, counts[at], 0)))
-    return np.stack([*columns, np.ones(len(facts))], 1).astype(np.float64)
-
-
-def _log_odds(x: Numbers, made: Numbers) -> Numbers:
-    """How much more probable a fact is right than wrong: (n, F), (m, F) -> (n,)."""
-    label = np.arange(len(x) + len(made)) < len(x)
-    wrong = _ERRORS / (1 - _ERRORS) * len(x) / len(made)
-    every = np.concatenate([x, made])
-    return np.asarray(x @ logistic(every, label, np.where(label, 1.0, wrong)))
+    found = log_odds(x, facts[:, 1], np.concatenate(made), np.concatenate(of_made))
+    return Judged(graph.vocabulary, facts, runs, fold, rank, found)
 
 
 def _of_fold(run: Run, held_out: Triples) -> Predictor:

@@ -147,13 +147,19 @@ def score_command(
     label: 1, 0, true or false. With labels, the accuracy of the verdicts is printed, too.
     """
     from allneg.cli.reports import open_predictor
-    from allneg.predict.classify import classify
+    from allneg.predict.classify import classify, ids_of
 
     facts, labels = _read_facts(file)
     false, marks = _read_facts(negatives) if negatives is not None else (None, None)
     if marks is not None and any(marks):
         raise DataError(f"{negatives}: a fact is labelled true; --negatives are false facts")
-    found = classify(open_predictor(run, device), facts, labels, false)
+    predictor = open_predictor(run, device)
+    for path, given in ((file, facts), (negatives, false or [])):
+        try:
+            ids_of(predictor.graph, given)
+        except DataError as unknown:
+            raise DataError(f"{path}: {unknown}") from None
+    found = classify(predictor, facts, labels, false)
     if as_json:
         json_document({"run": str(run), **found.to_json()})
         return

@@ -112,6 +112,12 @@ class Graph:
         mask[self.train[:, 2]] = True
         return mask
 
+    @cached_property
+    def has_loops(self) -> npt.NDArray[np.bool_]:
+        """Which relations link an entity with itself in train: (R,)."""
+        loops = self.train[self.train[:, 0] == self.train[:, 2], 1]
+        return np.bincount(loops, minlength=self.n_relations) > 0
+
     def _many_per_entity(self, triples: Triples) -> npt.NDArray[np.bool_]:
         """Whether each relation has many heads per tail, and many tails per head: (2, R)."""
         (keys,) = triple_keys([triples], self.n_entities, self.n_relations)

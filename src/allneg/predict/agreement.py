@@ -1,10 +1,12 @@
 """Both directions → one probability: how much they and the known facts say for a new fact.
 
 The log-odds of a fact (h, r, t) are a sum: the margins of t among the answers to (h, r, ?) and of h
-among those to (?, r, t), the logs of how many other answers train has to either question, and how
-often r is in valid, each times a weight. The weights are those of a logistic regression that
-tells facts of valid from the best other answers to questions of train. Most of these have no new
-answer, so the probability is that of a fact of the whole graph, not of a question with an answer.
+among those to (?, r, t), the logs of how many other answers train has to either question, whether
+it has any, and a number for r, each times a weight. The weights are those of a logistic regression
+that tells facts of valid from all others. These are far too many, so some are drawn: the best
+answers to some questions, and a few others. Each stands for as many as its probability of being
+drawn says, so the probability is that of a fact of the whole graph, not of a question with an
+answer.
 """
 
 from __future__ import annotations
@@ -15,33 +17,44 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from allneg.evaluation.calibration import Numbers, probability_of
 from allneg.graph.graph import Triples
 from allneg.graph.queries import SIDES, Queries
 
 if TYPE_CHECKING:
+    from allneg.predict.classify import Evidence
     from allneg.predict.predictor import Predictor
 
 LOWEST = -16.0  # lower margins count as this one
-_N_SCORES = {"cpu": 1 << 25, "cuda": 1 << 30}
-_LEAST = 16  # questions and facts to fit to, however many entities there are
+_LEAST_SCORES, _MOST_SCORES = 1 << 26, {"cpu": 1 << 29, "cuda": 1 << 32}  # that a fit computes
+_SHARE = 1 / 8  # of the scores of all possible facts, within these limits
+_LEAST = 16  # questions of a kind and facts to fit to, however many entities there are
 _BEST = 8  # answers to a question that are compared with facts of valid
-_RIDGE = 1.0  # holds the weights near those of few data
+_DRAWN = 3  # other answers
+_DOUBT = 8.0  # weighs the uncertainty of these numbers
+_PRIOR = 20.0  # facts of valid that a relation needs for a number of its own, about
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The weights of what is added."""
+    """The weights of what is added; column 0 is that of tail queries, column 1 of head queries."""
 
-    margin: Numbers  # (2,): not negative; column 0 by tail queries, column 1 by head queries
+    margin: Numbers  # (2,): not negative
     others: Numbers  # (2,): of log(1 + other answers)
+    alone: Numbers  # (2,): added if there is no other answer
     relation: Numbers  # (R,): added for each relation
 
     def __call__(self, margin: Numbers, others: Numbers, relation: Triples) -> Numbers:
         """The log-odds of facts: (n, 2), (n, 2), (n,) -> (n,)."""
         said = np.clip(margin, LOWEST, 0) @ self.margin + np.log1p(others) @ self.others
-        return np.asarray(said + self.relation[relation])
+        return np.asarray(said + (others == 0) @ self.alone + self.relation[relation])
+
+    def of_others(self, side: int, others: Tensor) -> Tensor:
+        """What other answers of train say for all answers to a query: (B,) -> (B,)."""
+        said = float(self.others[side]) * others.float().log1p()
+        return said + float(self.alone[side]) * (others == 0)
 
     @classmethod
     @torch.no_grad()
@@ -52,59 +65,96 @@ class Agreement:
         graph = predictor.graph
         if not len(graph.valid):
             return None
-        budget = _N_SCORES.get(predictor.tables.device.type, 1 << 28) // graph.n_entities
-        n_facts, n_questions = max(_LEAST, budget // 4), max(_LEAST, budget // 4 // (1 + _BEST))
-        true = graph.valid[_spread(len(graph.valid), n_facts)]
-        lists = [_best_others(predictor, side, n_questions) for side in range(len(SIDES))]
-        facts = np.concatenate([true, *(false for false, _ in lists)])
-        evidence = Evidence.of(predictor, facts)
-        # Facts stand for those that were not chosen. A false one may be in the list of either side.
-        weight = np.repeat(
-            [len(graph.valid) / len(true), *(share for _, share in lists)],
-            [len(true), *(len(false) for false, _ in lists)],
+        n_scores = int(_SHARE * graph.n_entities**2 * graph.n_relations)
+        most = _MOST_SCORES.get(predictor.tables.device.type, 1 << 29)
+        budget = min(most, max(_LEAST_SCORES, n_scores)) // graph.n_entities  # queries
+        true = graph.valid[_spread(len(graph.valid), max(_LEAST, budget // 8))]
+        false, rates = _sample(predictor, max(_LEAST, budget * 3 // 32 // (_BEST + _DRAWN)))
+        facts = np.concatenate([true, false])
+        evidence, label = Evidence.of(predictor, facts), np.arange(len(facts)) < len(true)
+        stands_for = _stands_for(evidence, rates, graph.n_entities)
+        weight = np.where(label, len(graph.valid) / len(true), stands_for)
+        n_valid, n_train = (
+            np.bincount(part[:, 1], minlength=graph.n_relations)
+            for part in (graph.valid, graph.train)
         )
-        label = np.arange(len(facts)) < len(true)
-        weight /= np.where(label, 1, (evidence.others > 0).sum(1).clip(min=1))
-        often = np.log(np.bincount(graph.valid[:, 1], minlength=graph.n_relations) + 0.5)
-        said = [np.clip(evidence.margin, LOWEST, 0), np.log1p(evidence.others)]
-        x = np.column_stack([*said, often[facts[:, 1]], np.ones(len(facts))])
+        often, relation = np.log(np.stack([n_valid + 0.5, n_train + 1.0])), facts[:, 1]
+        columns = [np.clip(evidence.margin, LOWEST, 0), np.log1p(evidence.others)]
+        columns += [evidence.others == 0, often[:, relation].T, np.ones((len(facts), 1))]
+        x = np.concatenate(columns, 1, dtype=np.float64)
         found = logistic(x, label, weight)
-        return cls(np.maximum(found[:2], 0), found[2:4], found[4] * often + found[5])
+        found[:2] = np.maximum(found[:2], 0)
+        share = weight * probability_of(x @ found)
+        expected, squares = (np.bincount(relation, w, graph.n_relations) for w in (share, share**2))
+        # What few facts of a large weight say about a relation is uncertain.
+        prior = _PRIOR + _DOUBT * squares / np.maximum(expected, 1e-300)
+        own = np.log((n_valid + prior) / (expected + prior))
+        return cls(found[:2], found[2:4], found[4:6], found[6:8] @ often + found[8] + own)
 
 
-def _best_others(predictor: Predictor, side: int, most: int) -> tuple[Triples, float]:
-    """The best answers to questions of train that are in no split, and how many each stands for."""
+def _sample(predictor: Predictor, most: int) -> tuple[Triples, Numbers]:
+    """New answers to `most` questions of each kind, and the share of questions that are asked.
+
+    Kinds are sides and whether train has an answer: (n, 3), (2, 2).
+    """
     graph, train = predictor.graph, predictor.known["train"]
-    first = int(torch.searchsorted(train.keys, graph.n_relations * graph.n_entities))
-    keys = (train.keys[:first], train.keys[first:])[side]
-    chosen = keys[torch.from_numpy(_spread(len(keys), most)).to(keys.device)]
-    parts = []
-    for some in chosen.split(max(1, (1 << 22) // graph.n_entities)):
-        relation, entity = some // graph.n_entities % graph.n_relations, some % graph.n_entities
-        queries = Queries.for_side(SIDES[side], entity, relation, entity)
-        values = predictor.scores(queries)
-        for known in predictor.known.values():
-            values[known.pairs(queries)] = -torch.inf
-        best, answer = values.topk(min(_BEST, graph.n_entities), dim=1)
-        row, column = best.isfinite().nonzero().unbind(1)
-        ends = entity[row], answer[row, column]
-        parts.append(torch.stack([ends[side], relation[row], ends[1 - side]], 1))
-    return torch.cat(parts).cpu().numpy(), len(keys) / len(chosen)
+    total, rates, parts = graph.n_relations * graph.n_entities, np.zeros((2, 2)), []
+    first = int(torch.searchsorted(train.keys, total))
+    rng = np.random.default_rng(0)
+    for side, keys in enumerate((train.keys[:first], train.keys[first:] - total)):
+        asked = keys.cpu().numpy()
+        others = np.unique(rng.integers(total, size=most))
+        others = others[~np.isin(others, asked)]
+        answered = asked[_spread(len(asked), most)]
+        rates[side] = len(others) / max(1, total - len(asked)), len(answered) / len(asked)
+        chosen = torch.from_numpy(np.concatenate([others, answered])).to(keys.device)
+        for some in chosen.split(max(1, (1 << 22) // graph.n_entities)):
+            relation, entity = some // graph.n_entities, some % graph.n_entities
+            queries = Queries.for_side(SIDES[side], entity, relation, entity)
+            values = predictor.scores(queries)
+            for known in predictor.known.values():
+                values[known.pairs(queries)] = -torch.inf
+            best, answer = values.topk(min(_BEST, graph.n_entities), dim=1)
+            values.scatter_(1, answer, -torch.inf)
+            drawn = torch.from_numpy(rng.integers(graph.n_entities, size=(len(some), _DRAWN)))
+            drawn = drawn.to(keys.device)
+            is_new = torch.cat([best, values.gather(1, drawn)], 1).isfinite()
+            row, column = is_new.nonzero().unbind(1)
+            ends = entity[row], torch.cat([answer, drawn], 1)[row, column]
+            parts.append(torch.stack([ends[side], relation[row], ends[1 - side]], 1))
+    return torch.cat(parts).cpu().numpy(), rates
+
+
+def _stands_for(evidence: Evidence, rates: Numbers, n_entities: int) -> Numbers:
+    """How many facts each fact of a sample stands for: 1 / how often it is drawn, (n,)."""
+    often = np.where(evidence.rank <= _BEST, 1, _DRAWN / n_entities)
+    often *= rates[[0, 1], (evidence.others > 0).astype(np.int64)]
+    return np.asarray(1 / np.maximum(often.sum(1), 1e-300))  # facts of valid may never be drawn
 
 
 def _spread(total: int, most: int) -> Triples:
     return np.linspace(0, total - 1, min(most, total)).astype(np.int64)
 
 
-def logistic(x: Numbers, label: npt.NDArray[np.bool_], weight: Numbers) -> Numbers:
-    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,)."""
-    centre = np.zeros(x.shape[1])
-    centre[:2] = 1.0  # without data, the sum of both margins
-    found, ridge = centre.copy(), _RIDGE * np.eye(x.shape[1])
+def logistic(
+    x: Numbers,
+    label: npt.NDArray[np.bool_],
+    weight: Numbers,
+    centre: Numbers | None = None,
+    ridge: float = 1.0,
+) -> Numbers:
+    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,).
+
+    `ridge` holds them near `centre`: by default, near the sum of the first two columns.
+    """
+    if centre is None:
+        centre = np.zeros(x.shape[1])
+        centre[:2] = 1.0
+    found, penalty = centre.copy(), ridge * np.eye(x.shape[1])
     for _ in range(100):
         rate = probability_of(x @ found)
-        grad = x.T @ (weight * (label - rate)) - ridge @ (found - centre)
-        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + ridge
+        grad = x.T @ (weight * (label - rate)) - penalty @ (found - centre)
+        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + penalty
         step = np.linalg.solve(hessian, grad)
         step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
         found += step

@@ -131,6 +131,7 @@ class Completion:
         self.tail_prior = torch.zeros(len(self.relations), self.n, device=self.device)
         self.head_highest = torch.zeros_like(self.tail_prior)
         self.head_logsumexp = torch.full_like(self.tail_prior, torch.nan)
+        self._no_loops = torch.from_numpy(~predictor.graph.has_loops).to(self.device)  # (R,)
         self.is_ready = False
 
     @property
@@ -198,6 +199,8 @@ class Completion:
         values += self.tail_prior[number]
         for known in self.predictor.known.values():
             values[known.pairs(queries)] = -torch.inf
+        loop = self._no_loops[queries.relation].nonzero().squeeze(1)
+        values[loop, queries.entity[loop]] = -torch.inf
         if self.within is not None and len(queries):
             values.masked_fill_(self.within.outside(queries), -torch.inf)
         if count < self.n:
@@ -216,8 +219,8 @@ class Completion:
     def _prior(self, queries: Queries) -> Tensor:
         """What known facts and the relation say for all answers to each question: (B,)."""
         of_relation = torch.from_numpy(self.agreement.relation).float().to(self.device)
-        known = self.predictor.known["train"].counts(queries).float()
-        return of_relation[queries.relation] + float(self.agreement.others[0]) * known.log1p()
+        known = self.predictor.known["train"].counts(queries)
+        return of_relation[queries.relation] + self.agreement.of_others(0, known)
 
     @torch.no_grad()
     def _prepare(self, stopped_by: Callable[[], int]) -> bool:
@@ -225,20 +228,21 @@ class Completion:
 
         The best head is looked for only if all heads are asked about: it takes as long as they do.
         """
-        weights, every = self.agreement, torch.arange(self.n, device=self.device)
+        every = torch.arange(self.n, device=self.device)
         for row, relation in enumerate(self.relations):
-            for tail in every.split(self.block):
+            possible = every if self.within is None else every[self.within.allowed(0, relation)]
+            for tail in possible.split(self.block):
                 if stopped_by():
                     return False
                 queries = Queries.for_side("head", tail, torch.full_like(tail, relation), tail)
-                known = self.predictor.known["train"].counts(queries).float()
-                self.tail_prior[row, tail] = float(weights.others[1]) * known.log1p()
+                known = self.predictor.known["train"].counts(queries)
+                self.tail_prior[row, tail] = self.agreement.of_others(1, known)
                 if self.heads is None:
                     values, logsumexp = self._scores(queries)
                     highest = (values.amax(1) - logsumexp).nan_to_num(LOWEST).clamp(LOWEST, 0)
                     self.head_logsumexp[row, tail] = logsumexp
                     self.head_highest[row, tail] = highest
-        self.tail_prior += float(weights.margin[1]) * self.head_highest
+        self.tail_prior += float(self.agreement.margin[1]) * self.head_highest
         self.is_ready = True
         return True
 
