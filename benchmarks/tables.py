@@ -349,7 +349,7 @@ def defaults(reports: list[Report]) -> str:
 
 def _cpu_defaults(report: Report) -> str:
     """One line per run, with the time that was forecast."""
-    out = f"\n{_machine(report)}, {report['threads']} threads:\n\n"
+    out = f"\n{_machine(report)}:\n\n"
     out += "| graph | model | dim | epochs | test MRR | by frequency | forecast | took |\n"
     out += "|---|---|--:|--:|--:|--:|---|--:|\n"
     for row in report["rows"]:
