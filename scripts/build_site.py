@@ -22,8 +22,11 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import api_page
 import model_cards
 import notebooks
+
+import allneg
 
 ROOT = Path(__file__).parents[1]
 STAGED, SITE = ROOT / "build" / "docs", ROOT / "build" / "site"
@@ -55,8 +58,20 @@ def stage() -> None:
         for change in (_space_lists, _bars, functools.partial(_relink, source=path)):
             text = _outside_code(change, text)
         (STAGED / name).write_text(text)
+    (STAGED / "reference.md").write_text(reference())
     notebooks.write_pages(STAGED, _relink)
     model_cards.write_cards(STAGED, ROOT / "results")
+
+
+def reference() -> str:
+    """The whole public API, rendered by mkdocstrings; docs/api.md is its overview."""
+    text = "# Python API in full\n\nSignatures and docstrings. [The overview](api.md) is shorter.\n"
+    for name in (*api_page.FUNCTIONS, *api_page.CLASSES):
+        thing = getattr(allneg, name)
+        text += f"\n::: {thing.__module__}.{thing.__qualname__}\n"
+        if members := api_page.CLASSES.get(name):
+            text += f"    options:\n      members: [{', '.join(members)}]\n"
+    return text
 
 
 def _outside_code(change: Callable[[str], str], text: str) -> str:
