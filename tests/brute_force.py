@@ -7,7 +7,8 @@ import math
 import numpy as np
 import torch
 
-from allneg.evaluation.calibration import Calibration, Curve
+from allneg.evaluation.calibration import Calibration
+from allneg.evaluation.curves import Curve
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.graph import SPLITS
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from allneg.evaluation import Calibration, Report, calibrate
-from allneg.evaluation.calibration import Curve, _isotonic, _platt, log_odds, reliability_table
+from allneg.evaluation.calibration import reliability_table
+from allneg.evaluation.curves import Curve, _isotonic, _platt, log_odds
 from allneg.graph import Graph, Vocabulary
 from allneg.predict.predictor import Predictor, load
 from allneg.recipe import Recipe
@@ -33,8 +34,29 @@ def calibration(predictor: Predictor) -> Calibration:
 def test_neighbours_in_the_wrong_order_are_pooled() -> None:
     right, total = np.array([0.0, 30.0, 10.0, 90.0]), np.array([99.0, 99.0, 100.0, 100.0])
     curve = _isotonic(right, total, np.arange(4.0))
-    assert curve.rate.tolist() == pytest.approx([0.5 / 100, 40.5 / 200, 90.5 / 101])
-    assert curve.log_odds.tolist() == pytest.approx([0, (99 * 1 + 100 * 2) / 199, 3])
+    assert curve.rate.tolist() == pytest.approx([0.5 / 100, *[40.5 / 200] * 2, 90.5 / 101])
+    assert curve.log_odds.tolist() == [0, 1, 2, 3]
+
+
+def test_a_single_fact_at_the_end_lifts_no_others() -> None:
+    """With the added half its rate is 0.25, or 0.75; that of its neighbours is 0.1, or 0.9."""
+    right, total = np.array([0.0, 100.0, 900.0, 1.0]), np.array([1.0, 1000.0, 1000.0, 1.0])
+    rate = _isotonic(right, total, np.arange(4.0))(np.arange(4.0))
+    assert rate == pytest.approx([100.5 / 1002, 100.5 / 1002, 901.5 / 1002, 901.5 / 1002])
+
+
+def test_a_wide_pool_has_one_rate() -> None:
+    """Not that of a line to the centre of the next pool, which reaches 0.4 at -8."""
+    at = np.array([-30.0, -20.0, -8.0, 8.0, 20.0, 30.0])
+    total = np.full(6, 1e4)
+    rate = _isotonic(total * np.repeat([0.1, 0.9], 3), total, at)(at)
+    assert rate == pytest.approx(np.repeat([0.1, 0.9], 3), abs=1e-4)
+
+
+def test_platt_reaches_the_ends_of_its_data() -> None:
+    at = np.linspace(-32, 32, 65)
+    rate = 1 / (1 + np.exp(-0.1 * at))
+    assert _platt(1e6 * rate, np.full(65, 1e6), at)(at) == pytest.approx(rate, abs=2e-3)
 
 
 def test_rates_never_decrease_and_are_never_certain() -> None:
@@ -104,9 +126,15 @@ def test_without_valid_there_is_no_calibration(predictor: Predictor) -> None:
 
 
 def test_the_description_names_the_data(calibration: Calibration) -> None:
-    assert calibration.description == (
-        "Platt scaling of the score margin on 4 queries of valid, each of which has an answer"
-    )
+    rest = "of the score margin on 4 queries of valid, each of which has an answer"
+    ends = np.array([-1.0, 1.0]), np.array([0.1, 0.9])
+    platt, isotonic = Curve("platt", *ends), Curve("isotonic", *ends)
+    for head, methods in (
+        (platt, "Platt scaling"),
+        (isotonic, "Platt scaling and isotonic regression"),
+    ):
+        found = replace(calibration, curves={"tail": platt, "head": head})
+        assert found.description == f"{methods} {rest}"
 
 
 def test_a_query_of_many_answers_counts_once(tmp_path: Path, quick: Callable[..., Recipe]) -> None:

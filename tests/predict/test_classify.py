@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allneg.errors import DataError, UsageError
-from allneg.evaluation.calibration import log_odds
+from allneg.evaluation.curves import log_odds
 from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.predict.classify import (
     Classifier,
     Evidence,
     _best_threshold,
+    _fit_curve,
     agreed,
     agreement,
     area_under_curve,
@@ -143,6 +144,19 @@ def test_facts_get_score_probability_ranks_and_verdict(toy_run: Run) -> None:
     assert "made by replacing one side" in found.protocol
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_probabilities_of_separate_groups_are_calibrated(seed: int) -> None:
+    """A tenth of the true facts looks like the false ones, and a tenth of these like the true."""
+    rng, label = np.random.default_rng(seed), np.arange(4000) < 2000
+    fitted, measured = (
+        rng.uniform(8, 32, 4000) * np.where((rng.random(4000) < 0.9) == label, 1, -1)
+        for _ in range(2)
+    )
+    error = calibration_error(_fit_curve(fitted, label)(measured), label)
+    assert error is not None
+    assert error < 0.03
+
+
 def test_given_negatives_fit_probabilities(toy_run: Run) -> None:
     predictor = load(toy_run.folder, "cpu")
     false = [("Earth", "borders", "Paris"), ("Paris", "borders", "Earth")]
@@ -151,12 +165,14 @@ def test_given_negatives_fit_probabilities(toy_run: Run) -> None:
     assert "2 false facts given" in found.protocol
     stored = classify(predictor, facts)
     assert [f.probability for f in found.triples] != [f.probability for f in stored.triples]
-    order = np.argsort([f.probability for f in found.triples])
     ids = np.array([[*map(predictor.graph.vocabulary.entity, (h, t))] for h, _, t in facts])
     relation = [predictor.graph.vocabulary.relation(r) for _, r, _ in facts]
     evidence = Evidence.of(predictor, np.stack([ids[:, 0], relation, ids[:, 1]], 1))
     assert evidence.total == pytest.approx(log_odds(evidence.margin).sum(1))
-    assert (np.diff(evidence.total[order]) >= -1e-6).all()  # more evidence, more probable
+    probability = np.array([fact.probability for fact in found.triples])
+    in_order = probability[np.argsort(evidence.total)]
+    assert (np.diff(in_order) >= 0).all()  # more evidence, never less probable
+    assert in_order[0] < in_order[-1]
 
 
 def test_without_valid_there_are_no_verdicts() -> None:

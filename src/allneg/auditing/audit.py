@@ -23,7 +23,7 @@ from allneg.auditing.duplicates import Duplicate, alike, duplicates
 from allneg.auditing.features import features, log_odds
 from allneg.auditing.reasons import Reasons
 from allneg.errors import DataError, UsageError
-from allneg.evaluation.calibration import Numbers, probability_of
+from allneg.evaluation.curves import Numbers, probability_of
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.read import read_graph
 from allneg.predict.classify import Evidence, typed_negatives

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from allneg.auditing.reasons import single_answers
-from allneg.evaluation.calibration import Numbers
+from allneg.evaluation.curves import Numbers
 from allneg.graph.graph import Graph, Triples
 from allneg.predict.agreement import LOWEST, logistic
 from allneg.predict.classify import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from allneg.evaluation.calibration import Numbers
+from allneg.evaluation.curves import Numbers
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.queries import SIDES
 from allneg.predict.predictor import Predictor

@@ -19,88 +19,21 @@ import torch
 from torch import Tensor
 
 from allneg.errors import counted
+from allneg.evaluation.curves import EDGE, MAX_SHARE, METHODS, Curve, Numbers, log_odds
 from allneg.graph.graph import SPLITS, Graph
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
-Numbers: TypeAlias = npt.NDArray[np.float64]
 Score: TypeAlias = Callable[[Queries], Tensor]  # the score of every entity; may be overwritten
 
-METHODS = {"isotonic": "isotonic regression", "platt": "Platt scaling"}
 N_BINS = 10  # of a reliability table
 _N_SCORES = 1 << 24  # enough queries for two digits, in seconds
 _BLOCK = 1 << 22  # scores in memory at once
-_EDGE, _BINS = 16.0, 512  # bins of log-odds between -16 and 16
-_MIDDLES: Numbers = np.linspace(-_EDGE, _EDGE, 2 * _BINS + 1)[1::2]
+_BINS = 512  # of log-odds between -16 and 16
+_MIDDLES: Numbers = np.linspace(-EDGE, EDGE, 2 * _BINS + 1)[1::2]
 _POINTS = 1024  # of a curve on a device
-_MAX_SHARE = 1 - 1e-9  # the largest share with finite log-odds
-_MOST_CORNERS = 1 << 12  # of a curve in a file
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A rate that never decreases with the log-odds, linear between its corners."""
-
-    method: str  # one of METHODS
-    log_odds: Numbers  # (n,): increasing
-    rate: Numbers  # (n,): never decreasing, between 0 and 1
-
-    @classmethod
-    def fit(cls, right: Numbers, total: Numbers, at: Numbers = _MIDDLES) -> Curve:
-        """The method with the lower log loss on the other half of the data, fitted to both halves.
-
-        Right and all answers at each of `at`, for two halves: (2, n), (2, n), (n,).
-        """
-        fits = {"isotonic": _isotonic, "platt": _platt}
-
-        def loss(method: str) -> float:
-            one, other = (fits[method](right[half], total[half], at) for half in (0, 1))
-            return one._loss(right[1], total[1], at) + other._loss(right[0], total[0], at)
-
-        has_both = bool((right.sum(1) > 0).all() and ((total - right).sum(1) > 0).all())
-        best = min(METHODS, key=loss) if has_both else "platt"
-        return fits[best](right.sum(0), total.sum(0), at)
-
-    def __call__(self, log_odds: npt.ArrayLike) -> Numbers:
-        x = np.asarray(log_odds, dtype=np.float64)
-        return np.asarray(np.interp(x, self.log_odds, self.rate), dtype=np.float64)
-
-    def lowest(self, rate: float) -> float:
-        """The lowest log-odds at which the curve reaches a rate; infinite if there are none."""
-        if rate <= self.rate[0]:
-            return -np.inf
-        if rate > self.rate[-1]:
-            return np.inf
-        i = int(np.searchsorted(self.rate, rate))
-        (low, high), (left, right) = self.rate[i - 1 : i + 1], self.log_odds[i - 1 : i + 1]
-        return float(left + (right - left) * (rate - low) / (high - low))
-
-    def _loss(self, right: Numbers, total: Numbers, at: Numbers) -> float:
-        rate = self(at)
-        return float(-(right * np.log(rate) + (total - right) * np.log1p(-rate)).sum())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method, "log_odds": self.log_odds.tolist(), "rate": self.rate.tolist()
-        }  # fmt: skip
-
-    @classmethod
-    def from_json(cls, content: Any) -> Curve:
-        """The curve that `to_json` gave; a `TypeError` if it is none. Numbers must be finite."""
-        log_odds, rate = np.array(content["log_odds"], float), np.array(content["rate"], float)
-        if not (
-            content["method"] in METHODS
-            and log_odds.ndim == 1
-            and log_odds.shape == rate.shape
-            and 0 < len(rate) <= _MOST_CORNERS
-            and (np.diff(log_odds) > 0).all()
-            and (np.diff(rate) >= 0).all()
-            and 0 < rate[0] <= rate[-1] < 1
-        ):
-            raise TypeError("not a calibration curve")
-        return cls(content["method"], log_odds, rate)
 
 
 @dataclass(frozen=True)
@@ -123,7 +56,9 @@ class Calibration:
         found = {side: _histogram(score, graph, known, "valid", side) for side in SIDES}
         if not all(total.any() for _, total, _ in found.values()):
             return None
-        curves = {side: Curve.fit(right, total) for side, (right, total, _) in found.items()}
+        curves = {
+            side: Curve.fit(right, total, _MIDDLES) for side, (right, total, _) in found.items()
+        }
         n_queries = sum(n for _, _, n in found.values())
         split = "test" if "test" in known else "valid"
         if split == "test":
@@ -141,16 +76,16 @@ class Calibration:
 
     def on_device(self, side: Tensor, margins: Tensor) -> Tensor:
         """The rates at the margins of many answers, between points of the curves: (B,), (B, N)."""
-        clipped = margins.clamp(-_EDGE, 0)
-        odds = (clipped - torch.log(-torch.expm1(clipped))).clamp(max=_EDGE)
-        at = (odds + _EDGE) * (_POINTS / (2 * _EDGE))
+        clipped = margins.clamp(-EDGE, 0)
+        odds = (clipped - torch.log(-torch.expm1(clipped))).clamp(max=EDGE)
+        at = (odds + EDGE) * (_POINTS / (2 * EDGE))
         left = at.long().clamp(max=_POINTS - 1)
         rates = self._points.to(margins.device)[side]
         return torch.lerp(rates.gather(1, left), rates.gather(1, left + 1), at - left)
 
     @cached_property
     def _points(self) -> Tensor:
-        grid = np.linspace(-_EDGE, _EDGE, _POINTS + 1)
+        grid = np.linspace(-EDGE, EDGE, _POINTS + 1)
         return torch.tensor(np.stack([self.curves[side](grid) for side in SIDES])).float()
 
     def lowest_margin(self, side: Side, probability: float) -> float:
@@ -200,17 +135,6 @@ def calibrate(model: Model, tables: Tables, graph: Graph) -> Calibration | None:
         return Calibration.fit(lambda queries: scores(model, tables, queries).float(), graph, known)
 
 
-def probability_of(log_odds: Numbers) -> Numbers:
-    """The logistic function, without overflow."""
-    return np.asarray((1 + np.tanh(log_odds / 2)) / 2)
-
-
-def log_odds(log_share: npt.ArrayLike) -> Numbers:
-    clipped = np.clip(np.asarray(log_share, dtype=np.float64), -_EDGE, 0)
-    share = np.minimum(np.exp(clipped), _MAX_SHARE)
-    return np.asarray(np.minimum(clipped - np.log1p(-share), _EDGE))
-
-
 def reliability_table(probability: Numbers, right: Numbers, total: Numbers) -> list[dict[str, Any]]:
     """The mean probability and the rate of right answers in bins of equal width: (n,) each."""
     bins = np.minimum((probability * N_BINS).astype(np.int64), N_BINS - 1)
@@ -256,51 +180,7 @@ def _histogram(
 def _bin(margins: Tensor) -> Numbers:
     """How many margins are in each bin of their log-odds, counted on their device: (_BINS,)."""
     exact = margins.float() if margins.device.type == "mps" else margins.double()
-    clipped = exact.clamp_(-_EDGE, 0)
-    odds = clipped - torch.log1p(-clipped.exp().clamp_(max=_MAX_SHARE))
-    bins = ((odds + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp_(0, _BINS - 1)
+    clipped = exact.clamp_(-EDGE, 0)
+    odds = clipped - torch.log1p(-clipped.exp().clamp_(max=MAX_SHARE))
+    bins = ((odds + EDGE) * (_BINS / (2 * EDGE))).long().clamp_(0, _BINS - 1)
     return bins.bincount(minlength=_BINS).cpu().double().numpy()
-
-
-def _isotonic(right: Numbers, total: Numbers, at: Numbers) -> Curve:
-    """The never decreasing rates closest to right / total, by pooling neighbours.
-
-    A pool's rate is (right + ½) / (total + 1), so that no rate is 0 or 1. The corners of the curve
-    are the centres of the pools.
-    """
-    pools: list[tuple[float, float, float]] = []  # right, total, total × log-odds
-    used = total > 0
-    for pool in zip(right[used], total[used], (total * at)[used], strict=True):
-        pools.append(pool)
-        while len(pools) > 1 and pools[-2][0] * pools[-1][1] >= pools[-1][0] * pools[-2][1]:
-            last = pools.pop()
-            r, t, x = pools[-1]
-            pools[-1] = (r + last[0], t + last[1], x + last[2])
-    r, t, x = np.array(pools).T
-    # The added half weighs more in a small pool and could lift it above the next one.
-    return Curve("isotonic", x / t, np.maximum.accumulate((r + 0.5) / (t + 1)))
-
-
-def _platt(right: Numbers, total: Numbers, at: Numbers) -> Curve:
-    """Platt (1999): a logistic function of the log-odds, by Newton's method.
-
-    Right answers count a little less than 1 and wrong ones a little more than 0, as he proposes,
-    so that the slope stays finite where the two are separate.
-    """
-    n_right, n_wrong = right.sum(), (total - right).sum()
-    aim = right * (n_right + 1) / (n_right + 2) + (total - right) / (n_wrong + 2)
-    slope, offset = 0.0, float(np.log((n_right + 1) / (n_wrong + 1)))
-    for _ in range(100):
-        rate = probability_of(slope * at + offset)
-        error, weight = aim - total * rate, total * rate * (1 - rate)
-        grad = np.array([(error * at).sum(), error.sum()])
-        cross = (weight * at).sum()
-        hessian = np.array([[(weight * at * at).sum(), cross], [cross, weight.sum()]])
-        step = np.linalg.solve(hessian + 1e-9 * np.eye(2), grad)
-        step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
-        slope, offset = slope + float(step[0]), offset + float(step[1])
-        if max(abs(step)) < 1e-9:
-            break
-    corners = np.linspace(-_EDGE, _EDGE, 129)
-    logits = np.clip(max(slope, 0.0) * corners + offset, -_EDGE, _EDGE)
-    return Curve("platt", corners, 1 / (1 + np.exp(-logits)))

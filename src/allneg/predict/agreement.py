@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.evaluation.calibration import Numbers, probability_of
+from allneg.evaluation.curves import Numbers, probability_of
 from allneg.graph.graph import Triples
 from allneg.graph.queries import SIDES, Queries
 

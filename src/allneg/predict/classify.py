@@ -18,13 +18,8 @@ import numpy.typing as npt
 import torch
 
 from allneg.errors import DataError, UsageError, counted
-from allneg.evaluation.calibration import (
-    Curve,
-    Numbers,
-    log_odds,
-    probability_of,
-    reliability_table,
-)
+from allneg.evaluation.calibration import reliability_table
+from allneg.evaluation.curves import Curve, Numbers, log_odds, probability_of
 from allneg.evaluation.ranks import PROTOCOLS, count_candidates
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.memory import fact_rows

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, UsageError
-from allneg.evaluation.calibration import Numbers, probability_of
+from allneg.evaluation.curves import Numbers, probability_of
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
 from allneg.graph.queries import Queries
