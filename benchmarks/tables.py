@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -191,38 +191,47 @@ def service(reports: list[Report]) -> str:
 
 def completions(reports: list[Report]) -> str:
     """One line per run: seconds, and the precision of the first facts beside the baseline's."""
-    out = "\n| graph | model | machine | questions | seconds | complete | `--within seen` "
-    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|\n"
+    out = "\n| graph | model | machine | questions | seconds | of CPU | complete | `--within seen` "
+    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
     for report, row in _rows(reports, "complete"):
         ways = ("precision", "precision_seen", "frequency")
         cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
         out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
-        out += f"| {row['questions']:,} | {row['seconds']:.3g} | {' | '.join(cells)} |\n"
+        out += f"| {row['questions']:,} | {row['seconds']:.3g} | {_cpu_seconds(row)} "
+        out += f"| {' | '.join(cells)} |\n"
     return out + "\n"
+
+
+def _cpu_seconds(row: Mapping[str, Any]) -> str:
+    return f"{row['cpu_seconds']:.3g}" if "cpu_seconds" in row else "not measured"
 
 
 def classifications(reports: list[Report]) -> str:
     """One line per run."""
-    out = "\n| graph | model | facts | accuracy | F1 | AUC | ECE |\n|---|---|--:|--:|--:|--:|--:|\n"
-    for _, row in _rows(reports, "classification"):
+    out = "\n| graph | model | machine | facts | accuracy | F1 | AUC | ECE |\n"
+    out += "|---|---|---|--:|--:|--:|--:|--:|\n"
+    for report, row in _rows(reports, "classification"):
         cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
-        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {row['facts']:,} | "
-        out += " | ".join(cells) + " |\n"
+        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
+        out += f"| {row['facts']:,} | {' | '.join(cells)} |\n"
     return out + "\n"
 
 
 def audits(reports: list[Report]) -> str:
     """One line per graph and kind of errors."""
     out = (
-        "\n| graph | errors | planted | model | machine | seconds | audit | degree | frequency |\n"
+        "\n| graph | errors | planted | model | machine | seconds | of CPU | audit | degree "
+        "| frequency |\n"
     )
-    out += "|---|---|--:|---|---|--:|--:|--:|--:|\n"
+    out += "|---|---|--:|---|---|--:|--:|--:|--:|--:|\n"
     for report, row in _rows(reports, "audit"):
         ways = (row[way] for way in ("audit", "degree", "frequency"))
         cells = [f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways]
-        model = f"{row['model']}, dim {row['dim']:,}, {row['epochs']} epochs"
-        out += f"| {row['data']} | {row['errors']} | {row['planted']:,} of {row['facts']:,} "
-        out += f"| {model} | {report['machine']} | {row['seconds']:.0f} "
+        folds = f"{row['folds']} folds of {row['epochs']} epochs"
+        errors = row["errors"] + (f", seed {row['seed']}" if row.get("seed") else "")
+        out += f"| {row['data']} | {errors} | {row['planted']:,} of {row['facts']:,} "
+        out += f"| {row['model']}, dim {row['dim']:,}, {folds} | {report['machine']} "
+        out += f"| {row['seconds']:.0f} | {_cpu_seconds(row)} "
         out += f"| {' | '.join(cells)} |\n"
     return out + "\n"
 
