@@ -245,7 +245,8 @@ def questions(reports: list[Report]) -> str:
         published = next((r for r in reports if r.get("ask_published") == data), None)
         for report in of_data:
             split = report.get("split", "test")
-            about = f"{name}, questions of {split}; {report['model']}, dim {report['dim']:,}"
+            about = f"{name}, questions of {split}{', with --facts' * report['facts']}; "
+            about += f"{report['model']}, dim {report['dim']:,}"
             out += f"\n{_machine(report)}; {about}. "
             out += _shapes(report["rows"], published if split == "test" else None)
         for report, one in _rows([r for r in reports if r.get("data") == data], "ask_alone"):

@@ -485,7 +485,7 @@ def test_the_benchmark_of_questions_reads_what_was_made(
     assert f"{one['seconds']:.2g} s, the least of 50 times; load {one['load']:.1f}." in text
     assert "countries: not measured yet" in text.lower()
     of_valid = tables.questions([{**report, "data": "fb15k-237", "split": "valid"}, *others])
-    assert "questions of valid" in of_valid
+    assert "questions of valid, with --facts; complex" in of_valid
     assert "CQD" not in of_valid
 
 

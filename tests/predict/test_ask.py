@@ -175,6 +175,30 @@ def test_a_beam_is_wider_where_many_entities_are_as_probable(predictor: Predicto
         assert certain == {"Paris", "Madrid", "Lisbon", "Rome"}
 
 
+def test_of_entities_as_probable_those_seen_with_the_next_relation_are_first(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "_WIDEST", 3)  # of seven that are in Europe, three have capitals
+    answers = predictor.ask("?x : in(?y, Europe), capital_of(?x, ?y)", k=12, beam=1, facts=True)
+    certain = {answer.entity for answer in answers if answer.probability == 1}
+    assert certain == {"Paris", "Madrid", "Lisbon"}
+
+
+@pytest.mark.parametrize("norm", ask.NORMS)
+@pytest.mark.parametrize("shape", [name for name, text in SHAPES.items() if ";" not in text])
+def test_the_best_answers_of_a_small_beam_are_exact_where_it_may_widen_to_all(
+    predictor: Predictor, shape: str, norm: str
+) -> None:
+    rng = np.random.default_rng(0)
+    asked = [instance(predictor, shape, rng.integers(0, 99, 8).tolist()) for _ in range(8)]
+    for scores, question in itertools.product(ask.SCORES, asked):
+        small, exact = (
+            next(Search(predictor, beam, norm, scores).values([question]))[1][0].topk(2).values
+            for beam in (2, 12)
+        )
+        torch.testing.assert_close(small, exact)
+
+
 def test_not_with_facts_excludes(predictor: Predictor) -> None:
     question = "?x : in(?x, Europe), not in(?x, Earth)"
     found = {answer.entity for answer in predictor.ask(question, k=12, facts=True)}

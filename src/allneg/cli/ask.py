@@ -46,10 +46,9 @@ def evaluate_sets(
     from allneg.predict.ask import Search
     from allneg.predict.query_sets import evaluate_queries, read_queries
 
-    predictor = open_predictor(run, device)
+    model = open_predictor(run, device)
     how["facts"] = SPLITS[: SPLITS.index(split)] if how["facts"] else ()
-    asked = read_queries(file, predictor.graph.vocabulary)
-    found = evaluate_queries(Search(predictor, **how), asked)
+    found = evaluate_queries(Search(model, **how), read_queries(file, model.graph.vocabulary))
     mean = sum(metrics["mrr"] for metrics in found.values()) / len(found)
     if as_json:
         json_document({"run": str(run), "queries": str(file), "mrr": mean, "shapes": found})

@@ -70,8 +70,7 @@ def evaluate_queries(search: Search, asked: Sequence[Asked]) -> dict[str, dict[s
             better, equal = count_ranks(value[r], own).double().T
             ranks.append(1 + better + equal / 2)
         of_rank += [asked[members[b]] for b, _ in hard]
-    rank = torch.cat(ranks).cpu().numpy()
-    weight = np.array([1 / len(item.hard) for item in of_rank])
+    rank, weight = torch.cat(ranks).cpu().numpy(), np.array([1 / len(a.hard) for a in of_rank])
     found = {}
     for shape in dict.fromkeys(item.shape for item in asked):
         some = np.array([item.shape == shape for item in of_rank])
