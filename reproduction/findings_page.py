@@ -41,8 +41,11 @@ This page checks the claims of Jain et al. (2020) on each dataset. `python -m re
 it from the result files that each sentence links to. All numbers are filtered test MRR: the mean
 over seeds ± the standard deviation.
 
-Files in results/seen hold results whose weights were selected with the
+For files in results/seen, the weights were selected with the
 [earlier filter](evaluation.md#how-weights-are-selected) of valid, `seen`.
+
+The [floor](results.md#floors-and-goals) of a result is the paper's number, or a higher published
+one. Its goal is the best public number of that kind, or more.
 
 Differences below {digits(SMALL, 3)} count as none, because seeds alone differ by that much.
 Differences of {digits(LARGE, 3)} or more count as large.
@@ -56,14 +59,14 @@ _SQUARED = {*_NORM, "model.squared", "model.bias"}
 
 def findings_page(published: Published) -> str:
     """The whole page."""
-    points = " and ".join(f"{100 * LOST_BY_L2[model]:.1f}" for model in ("transe", "rotate"))
+    points = " and ".join(digits(LOST_BY_L2[model], 3) for model in ("transe", "rotate"))
     sections = (
-        ("Do all entities as negatives make older models much better?", _bilinear(published)),
+        ("Do older models improve much with all entities as negatives?", _bilinear(published)),
         ("Which single change makes the difference?", _ablation(published)),
-        ("Are the models then hard to tell apart?", _apart(published)),
+        ("Do the models then have almost the same MRR?", _apart(published)),
         ("Does RotatE improve as well?", _gains(published, "rotate", "rotate-v2")),
         (f"Is the curve of figure 1 flat from about {FLAT_FROM:,} negatives?", _flat(published)),
-        (f"Does L2 cost TransE and RotatE {points} points on FB15k?", _norms(published)),
+        (f"Does L2 lower the MRR of TransE and RotatE on FB15k by {points}?", _norms(published)),
         ("Beyond the paper", _beyond(published)),
         ("Results below their floor", _missed(published)),
     )
@@ -96,10 +99,10 @@ def _bilinear(published: Published) -> Iterator[str]:
     if dims := sorted({ours.recipe.model.dim for ours in few if ours.recipe is not None}):
         yield (
             f"The rows with few negatives have dim {listed([str(dim) for dim in dims])}. The paper "
-            "trains ComplEx with few negatives at dim 2000 for up to 1000 epochs. The recipes have "
+            "trains ComplEx with few negatives at dim 2000 for up to 1000 epochs. Each recipe has "
             "the best validation MRR of those that were tried, so the gain is not due to the "
             "negatives alone: each line lists the other settings in which its two recipes differ. "
-            "In figure 1 and in the ablation only one thing differs."
+            "In figure 1 and in the ablation, recipes differ in one setting only."
         )
     yield from _gains(published, "simple", "simple-v2")
     yield from _gains(published, "complex", "complex-v2")
@@ -117,7 +120,7 @@ def _gains(published: Published, few: str, every: str) -> Iterator[str]:
         verdict = "yes" if gain >= LARGE else "a little" if gain >= SMALL else "no"
         weak = ""
         if one.target.floor is not None and one.mrr < one.target.floor:
-            weak = " The row with few negatives is below its floor, so our gain is too large."
+            weak = " The row with few negatives is below its floor, so the gain is overestimated."
         moves = "rises" if gain > 0 else "falls"
         moves = "stays about the same," if abs(gain) < SMALL else moves
         yield (
@@ -220,7 +223,7 @@ def _norms(published: Published) -> Iterator[str]:
                 weak = ""
                 if public - one.mrr >= LARGE:
                     verdict = "not established"
-                    weak = f" L1 is not at its best here: a public recipe has {digits(public, 3)}."
+                    weak = f" Our L1 result is weak: a public recipe reaches {digits(public, 3)}."
                 elif loss < SMALL:
                     verdict = "no"
                 yield (
@@ -286,7 +289,8 @@ def _missed(published: Published) -> Iterator[str]:
         missed = True
         rounded = tried = ""
         if ours.rounds_to_the_paper and cell.paper is not None:
-            rounded = f" Rounded to two digits it reaches the paper's {digits(cell.paper.mrr, 2)}."
+            verb = "exceeds" if round(ours.mrr, 2) > cell.paper.mrr else "reaches"
+            rounded = f" Rounded to two digits, it {verb} the paper's {digits(cell.paper.mrr, 2)}."
         if others := published.tried(cell):
             valid = ", ".join(
                 f"{link(path.stem, path, published.docs)} {per_seed(other, 'valid_mrr', 4)}"
@@ -302,4 +306,4 @@ def _missed(published: Published) -> Iterator[str]:
             f"File: {published.cite(cell)}.{tried}"
         )
     if not missed:
-        yield "None of the results."
+        yield "All results reach their floor."

@@ -73,15 +73,15 @@ class Target:
 
 
 _FLAT = (
-    "With the filter `seen`, validation MRR hardly rises after the first epochs while test MRR "
-    "still does, because answers in test count as wrong. It selects epochs and recipes badly."
+    "With the filter `seen`, answers in test count as wrong: validation MRR stays almost constant "
+    "after the first epochs while test MRR still rises. It is a poor guide to epochs and recipes."
 )
 _NOISE = (
     "On WN18, with the filter `seen`, validation MRR changes by .001 from one evaluation to the "
-    "next, as much as recipes differ, so the recipe with the best validation MRR need not have the "
-    "best test MRR."
+    "next, which is as much as recipes differ. So the recipe with the best validation MRR need not "
+    "have the best test MRR."
 )
-_FEW = "A weak number with few negatives exaggerates the gain by all entities."
+_FEW = "A low MRR with few negatives exaggerates the gain from all entities."
 TARGETS = {
     "simple": {
         "fb15k": Target(0.73, why=_FEW),
@@ -121,7 +121,7 @@ TARGETS = {
     },
     "rotate-v2": {
         "fb15k": Target(0.71, 0.73),
-        "wn18": Target(0.949, why="The best public RotatE has .949, with dim 500."),
+        "wn18": Target(0.949, why="The best public RotatE reaches .949, with dim 500."),
         "fb15k-237": Target(0.328, 0.335),
         "wn18rr": Target(0.476),
     },

@@ -22,28 +22,30 @@ _TOP = """# Results
 
 `python -m reproduction` writes this page from the result files. Do not edit it by hand.
 
-- "Paper" is Jain et al. (2020), who print two digits.
+- "Paper" is Jain et al. (2020), who report two digits.
 - Each of our numbers links to its result file, which holds the whole recipe. Each row links to its
   recipe. Cells with the same recipe share its runs.
 - ± is the standard deviation over seeds.
-- Weights are selected by MRR on valid. "Filter" says which known answers are left out when valid
-  is ranked: those in train, valid and test (`all`), or those in train and valid (`seen`). With
-  `all`, test has one influence on the selection: its facts do not count as wrong answers. How a
-  model ranks test has none. [The rule and its reasons](evaluation.md#how-weights-are-selected).
-- `seen` is the earlier rule. Its results are in results/seen and come from earlier recipes, which
-  the files hold. Each is shown until its cell is trained with `all`. Then both are shown.
+- Weights are selected by MRR on valid. "Filter" names the known answers that are left out
+  when valid is ranked: those in train, valid and test (`all`), or those in train and valid
+  (`seen`). With `all`, test influences the selection in one way: its facts do not count as wrong
+  answers. The ranks of test triples have no influence.
+  [The rule and its reasons](evaluation.md#how-weights-are-selected).
+- `seen` is the earlier rule. Its results are in results/seen; the files hold the earlier recipes
+  that produced them. Once a cell is trained with `all`, both results are shown.
 - With `seen`, validation MRR is lower than test MRR, because the answers in test count as wrong.
   The gap is large on FB15k and WN18, where test holds inverses of training triples.
 - Recipes were selected by the mean validation MRR over the seeds that both recipes were trained
   with: with `seen`, unless results/tried has other configurations of the cell with `all`. The
   configurations that were not selected with `seen` are in results/seen/tried.
-- Near-ties between recipes with `seen` were often decided on one seed, whose noise is as large as
-  the difference.
-- Some earlier recipes of FB15k ranked valid only after the last epoch, and so used the last
-  weights. This was decided after the test MRR of such runs was known. The present recipes do not
-  do it.
+- With `seen`, the choice between almost equal recipes was often made with one seed, although
+  seeds differ as much as the recipes.
+- Some earlier recipes of FB15k ranked valid only after the last epoch, and therefore used the
+  last weights. We decided this after we knew the test MRR of such runs. The present recipes rank
+  valid regularly.
 - "Not run yet" marks a recipe without a result. Several runs may have shared a GPU when the seconds
-  were measured. Where the peak is empty, it was not measured.
+  were measured. An empty peak was not measured. "To reach" is the floor, or the goal if there is
+  no floor: see [floors and goals](#floors-and-goals).
 """
 _HEADINGS = {
     "table1": "Table 1: bilinear models with few and with all negatives",
@@ -239,8 +241,8 @@ def _ablation(published: Published) -> Iterator[str]:
     """One table per dataset: each row differs in one thing from the first row above it."""
     yield "\n## Ablation: one change at a time\n"
     yield (
-        "\nEach recipe differs from that of ComplEx-V2 or RotatE-V2 in one thing: the negatives, "
-        "the loss, or the\nfilter by which weights are selected.\n"
+        "\nEach recipe differs from that of ComplEx-V2 or RotatE-V2 in one setting: the negatives, "
+        "the loss, or the\nfilter that is used to select weights.\n"
     )
     cells = [cell for cell in published.cells if cell.row in ABLATIONS]
     for data in dict.fromkeys(cell.data for cell in cells):

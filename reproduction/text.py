@@ -60,7 +60,7 @@ def listed(words: Sequence[str]) -> str:
 
 def per_seed(result: Result, name: str, count: int) -> str:
     """One number for each seed."""
-    return listed([digits(value, count) for value in result.values(name)]) or "not known"
+    return listed([digits(value, count) for value in result.values(name)]) or "unknown"
 
 
 def difference(one: float, other: float) -> float:

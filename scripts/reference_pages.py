@@ -33,14 +33,14 @@ write `zsh_source` or `fish_source`:
 """
 SETTINGS = """# Settings
 
-All settings of a recipe. `scripts/reference_pages.py` writes this page from the source.
-`--set model.dim=200` changes a setting on the command line, `settings={"model.dim": 200}` in
-Python. In a TOML file, `model.dim` is the key `dim` of the table `[model]`. A default of `None`
-means that it is not set.
+This page lists all settings of a recipe. `scripts/reference_pages.py` writes it from the source.
+To change a setting, write `--set model.dim=200` on the command line, or
+`settings={"model.dim": 200}` in Python. In a TOML file, `model.dim` is the key `dim` of the table
+`[model]`. A default of `None` means that the setting has no value.
 
-Without a recipe, `allneg train` takes other values for some of them, which depend on the model, the
+Without a recipe, `allneg train` replaces some of these defaults by values that fit the model, the
 graph and the device: see [defaults](models.md#defaults). `allneg train DATA --print-recipe` prints
-the result.
+all values.
 """
 
 

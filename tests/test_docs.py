@@ -488,6 +488,10 @@ def test_the_pages_of_commands_and_settings_are_up_to_date(monkeypatch: pytest.M
     assert reference_pages.settings_page() == TEXTS["docs/settings.md"], advice
     without_effect = re.findall(r"^\| `(\S+)` .*\|  \|$", TEXTS["docs/settings.md"], re.MULTILINE)
     assert not without_effect, "comment these fields in src/allneg/recipe/parts.py"
+    without_docstring = [
+        part for part in PARTS.values() if str(part.__doc__).startswith(f"{part.__name__}(")
+    ]
+    assert not without_docstring, "describe these parts in src/allneg/recipe/parts.py"
 
 
 def test_every_page_is_in_the_navigation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ class Completer:
         return [found[0].answer for found in self._fitted.predict(questions, k=1)]
 
     def score(self, triples: Any, y: None = None) -> float:
-        """The filtered MRR of triples, from both sides; 0 for one with a name that is unknown."""
+        """The filtered MRR of triples, from both sides; 0 for a triple with an unknown name."""
         names, ids, count = self._fitted.graph.vocabulary, [], 0
         for head, relation, tail in fact_rows(triples):
             count += 1

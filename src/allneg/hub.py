@@ -33,10 +33,10 @@ _FILES = [*RUN_FILES, "checkpoints/*"]  # nothing else is downloaded
 
 
 def push(run: Run | Path | str, name: str, private: bool = False) -> str:
-    """Upload a finished run to the repository `user/name` of the hub; its address.
+    """Upload a finished run to the repository `user/name` of the hub, and return its address.
 
     The repository is created if it is missing; an earlier run in it is replaced. The upload has
-    the triples, the weights and a model card, which is written from the report. Log in before, with
+    the triples, the weights and a model card, which is written from the report. Log in first with
     `hf auth login`.
     """
     with extra("hub", "push"):

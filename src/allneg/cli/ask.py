@@ -12,7 +12,9 @@ from allneg.cli.output import echo, json_document, table
 @click.command()
 @options.run
 @click.argument("question")
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of answers."
+)
 @options.search
 @options.device
 @options.as_json
@@ -21,8 +23,8 @@ def ask_command(
 ) -> None:
     """Answer a QUESTION such as '?x : borders(France, ?y), speaks(?y, ?x)'.
 
-    `,` is and, `;` is or, ~r(a, b) is r(b, a), and `not` may precede an atom with an entity.
-    Names with spaces are quoted. With --facts, the facts of all splits are certain.
+    `,` means and, `;` means or, ~r(a, b) means r(b, a), and `not` may precede an atom with an
+    entity. Quote names with spaces. With --facts, the facts of all splits count as certain.
     """
     from allneg.cli.reports import open_predictor
 

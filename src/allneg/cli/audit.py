@@ -1,4 +1,4 @@
-"""`allneg audit`: the facts of a graph that look wrong, and what may be there other."""
+"""`allneg audit`: the facts of a graph that look wrong, with reasons, and near-duplicates."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ _SHOWN = 10  # rows of a printed table
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
 @options.settings
-@click.option("--folds", type=click.IntRange(2), default=4, show_default=True)
-@click.option("--top", type=click.IntRange(1), default=1000, show_default=True)
+@click.option(
+    "--folds", type=click.IntRange(2), default=4, show_default=True, help="Number of folds."
+)
+@click.option(
+    "--top", type=click.IntRange(1), default=1000, show_default=True, help="Number of facts."
+)
 @click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
 @options.device
 @options.as_json
@@ -42,10 +46,10 @@ def audit_command(
 ) -> None:
     """Write the facts of DATA that look wrong to a file, most suspicious first.
 
-    Each fold of the facts is judged by a model that was trained on the others. Columns: head,
-    relation, tail, probability, head_rank, tail_rank, expected, reason. Near-duplicate entities
-    and relations are written to another file, NAME-duplicates. If it is interrupted, the same
-    command continues.
+    The facts of each fold are scored by a model that was trained on the other folds. Columns:
+    head, relation, tail, probability, head_rank, tail_rank, expected, reason. Near-duplicate
+    entities and relations are written to another file, NAME-duplicates. Run the same command
+    again to continue after an interruption.
     """
     from allneg.auditing.audit import SuspiciousFact, audit
     from allneg.auditing.duplicates import Duplicate

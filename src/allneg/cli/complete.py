@@ -28,11 +28,19 @@ _SHOWN = 40  # facts in a printed table
 
 @click.command()
 @options.run
-@click.option("--relation", "relations", multiple=True, metavar="NAME", help="May be repeated.")
-@options.within
-@click.option("--top", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option(
-    "--min-probability", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True
+    "--relation", "relations", multiple=True, metavar="NAME", help="Only these. May be repeated."
+)
+@options.within
+@click.option(
+    "--top", type=click.IntRange(1), default=10_000, show_default=True, help="Number of facts."
+)
+@click.option(
+    "--min-probability",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Leave out less probable facts.",
 )
 @click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
 @options.device
@@ -52,8 +60,8 @@ def complete_command(
     """Write the most probable new facts of the whole graph to a file, best first.
 
     Every head, relation and tail is scored; facts of any split are left out. The probability is
-    high if both directions agree. Columns: head, relation, tail, probability, score. If it is
-    interrupted, the same command continues.
+    high if both directions agree. Columns: head, relation, tail, probability, score. Run the same
+    command again to continue after an interruption.
     """
     from allneg.cli.reports import note_if_unfinished, stop_signal
     from allneg.evaluation.within import Within
@@ -133,9 +141,7 @@ def _progress(search: Completion, quiet: bool) -> Iterator[Callable[[], None]]:
 @click.command()
 @options.run
 @click.argument("file", type=options.PATH)
-@click.option(
-    "--negatives", type=options.PATH, help="False facts, to which probabilities are fitted, too."
-)
+@click.option("--negatives", type=options.PATH, help="False facts, also used to fit probabilities.")
 @options.device
 @options.as_json
 def score_command(
@@ -144,7 +150,7 @@ def score_command(
     """Score the facts in FILE and decide which are true.
 
     A line has head, relation and tail, separated by tabs (in .csv: by commas), and may have a
-    label: 1, 0, true or false. With labels, the accuracy of the verdicts is printed, too.
+    label: 1, 0, true or false. With labels, it also prints the accuracy of the verdicts.
     """
     from allneg.cli.reports import open_predictor
     from allneg.predict.classify import classify, ids_of

@@ -13,7 +13,7 @@ from allneg.cli.output import echo, json_document
 @click.command()
 @click.argument("vectors", type=options.PATH)
 @click.option("--data", required=True, help="The graph: a known name, a file or a folder.")
-@click.option("--model", required=True, metavar="NAME", help="The model of the vectors.")
+@click.option("--model", required=True, metavar="NAME", help="Model of the vectors.")
 @click.option("--out", type=options.PATH, required=True, help="A new folder for the run.")
 @options.settings
 @options.device
@@ -29,9 +29,9 @@ def convert_command(
 ) -> None:
     """Make a run from VECTORS that another program has trained, such as PyKEEN.
 
-    VECTORS is NAME.npy, with NAME.relations.npy beside it, or NAME.safetensors. The names of the
+    VECTORS is NAME.npy, next to NAME.relations.npy, or NAME.safetensors. The names of the
     rows are in VECTORS.entities.txt and VECTORS.relations.txt, one per line. The run is evaluated
-    and answers queries, but is not trained further. Nothing is unpickled.
+    and can answer queries, but cannot be trained further. Pickled files are not read.
     """
     from allneg.cli.reports import print_report
     from allneg.exports.convert import convert

@@ -83,7 +83,7 @@ def get_command(name: str, as_json: bool) -> None:
 
 @data_command.command("check")
 @click.argument("source", metavar="PATH_OR_NAME")
-@click.option("--strict", is_flag=True, help="Exit with 3 if splits share triples.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 if splits share triples.")
 @options.keep
 @options.settings
 @options.as_json
@@ -157,9 +157,9 @@ def _print(found: Check) -> None:
 @data_command.command("split")
 @click.argument("file", type=options.PATH)
 @click.option("--out", type=options.PATH, required=True, help="The folder; it must not exist.")
-@click.option("--valid", "valid_share", type=float, help="The share of valid: 0.1 by default.")
-@click.option("--test", "test_share", type=float, help="The share of test: 0.1 by default.")
-@click.option("--seed", type=int, help="Another seed gives another split.")
+@click.option("--valid", "valid_share", type=float, help="Share of valid. Default: 0.1")
+@click.option("--test", "test_share", type=float, help="Share of test. Default: 0.1")
+@click.option("--seed", type=int, help="Seed of the split.")
 @click.option(
     "--share",
     "shares",
@@ -181,8 +181,8 @@ def split_command(
 ) -> None:
     """Split FILE into train, valid and test.
 
-    A hash of each triple decides. If you append lines to FILE and split it again, the earlier
-    triples stay where they were. Every entity and relation occurs in train.
+    A hash of each triple decides its split. If you append lines to FILE and split it again, the
+    earlier triples stay in their splits. Every entity and relation occurs in train.
     """
     from allneg.graph.graph import SPLITS
     from allneg.graph.split_file import split_file

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     help="Rules for ties, filters and unseen entities.",
 )
 @options.within
-@click.option("--relations", is_flag=True, help="Rank relations: which holds, (head, ?, tail)?")
-@click.option("--queries", type=options.PATH, help="Rank the answers to questions in a file.")
+@click.option("--relations", is_flag=True, help="Rank the relations of (head, ?, tail).")
+@click.option("--queries", type=options.PATH, help="Rank the answers to the questions in a file.")
 @options.search
 @options.device
 @options.as_json
@@ -81,7 +81,7 @@ def evaluate_command(
 def compare_command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
     """Test whether one RUN ranks better than the other.
 
-    Both answer the same queries. The interval is a bootstrap over triples, and p is from a
+    Both answer the same queries. The interval is a bootstrap over triples, and p comes from a
     permutation test that flips signs; both use 10,000 samples.
     """
     from allneg.cli.reports import note_if_unfinished

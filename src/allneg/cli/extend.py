@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @options.run
 @click.argument("facts", required=False)
-@click.option("--remove", metavar="FILE", help="Facts that are no longer true.")
+@click.option("--remove", metavar="FILE", help="A file of facts that are no longer true.")
 @click.option(
     "--touch",
     type=click.Choice(["new", "neighbours", "all"], case_sensitive=False),
     default="new",
     show_default=True,
-    help="Rows to train: those of new names; also those of entities in new and removed facts; all.",
+    help="Rows to train: only new names, also the entities of new and removed facts, or all.",
 )
 @options.settings
 @options.device
@@ -44,9 +44,9 @@ def extend_command(
 ) -> None:
     """Make a new run from RUN and a file of new FACTS, without training RUN again.
 
-    New entities and relations get rows that fit their facts. All other rows stay as they are, bit
-    by bit. RUN itself does not change. FACTS is a file, a folder or a URL, as for `allneg train`;
-    valid and test in a folder are added to those of RUN. A name that RUN has is that entity.
+    New entities and relations get rows that fit their facts. All other rows stay bit-identical.
+    RUN itself does not change. FACTS is a file, a folder or a URL, as for `allneg train`; valid
+    and test in a folder are added to those of RUN. Equal names mean the same entity.
     `allneg resume` continues an interrupted extension.
     """
     from allneg.cli.reports import print_run, training_progress

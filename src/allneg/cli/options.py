@@ -21,7 +21,7 @@ settings = click.option(
 keep = click.option(
     "--keep", metavar="RELATIONS", help="Read only these relations of DATA, such as P31,P279."
 )
-weight = click.option("--weight", metavar="COLUMN", help="The column with weights of triples.")
+weight = click.option("--weight", metavar="COLUMN", help="Column with the weights of triples.")
 device_option = click.option(
     "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
 )
@@ -43,7 +43,11 @@ def mesh_option(about: str) -> Callable[[F], F]:
 
 mesh = mesh_option("How the processes of torchrun share the work.")
 split = click.option(
-    "--split", type=click.Choice(["train", "valid", "test"], case_sensitive=False), default="test"
+    "--split",
+    type=click.Choice(["train", "valid", "test"], case_sensitive=False),
+    default="test",
+    show_default=True,
+    help="Split to rank.",
 )
 track = click.option(
     "--track",
@@ -54,18 +58,32 @@ track = click.option(
 within = click.option(
     "--within",
     metavar="FILE|seen|type=R:O",
-    help="Which entities may be answers: those in a file, those that train has on this side of the "
-    "relation, or those with relation R to entity O in train.",
+    help="Restrict the answers to the entities in a file, to those that train has on this side of "
+    "the relation, or to those with relation R to entity O in train.",
 )
 
 
 def search(command: F) -> F:
     """How questions are answered."""
     norms, scores = click.Choice(["product", "minimum"]), click.Choice(["calibrated", "softmax"])
-    command = click.option("--facts", is_flag=True, help="Known facts are certain.")(command)
-    command = click.option("--scores", type=scores, help="calibrated, if there is valid.")(command)
-    command = click.option("--norm", type=norms, default="product", show_default=True)(command)
-    return click.option("--beam", type=click.IntRange(1), default=64, show_default=True)(command)
+    command = click.option("--facts", is_flag=True, help="Treat known facts as certain.")(command)
+    command = click.option(
+        "--scores", type=scores, help="Default: calibrated if there is valid, else softmax."
+    )(command)
+    command = click.option(
+        "--norm",
+        type=norms,
+        default="product",
+        show_default=True,
+        help="How to combine the probabilities of facts.",
+    )(command)
+    return click.option(
+        "--beam",
+        type=click.IntRange(1),
+        default=64,
+        show_default=True,
+        help="Number of entities to follow per variable.",
+    )(command)
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")

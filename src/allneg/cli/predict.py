@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 @options.any_run
 @click.option("--head", metavar="NAME", help="Head of a query (head, relation, ?).")
 @click.option("--tail", metavar="NAME", help="Tail of a query (?, relation, tail).")
-@click.option("--relation", metavar="NAME", help="Relation; without it, relations are answers.")
+@click.option("--relation", metavar="NAME", help="Relation; without it, the answers are relations.")
 @click.option(
     "--queries",
     "--questions",
     "file",
     type=options.PATH,
     help="A file of queries with the columns or keys head, relation, tail and ? for one of them: "
-    ".csv, .json, .jsonl, .parquet, or lines with tabs.",
+    ".csv, .json, .jsonl, .parquet, or lines separated by tabs.",
 )
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of answers."
+)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
 @options.within
 @options.device
@@ -51,7 +53,7 @@ def predict_command(
 ) -> None:
     """Answer queries by name with the best weights of RUN.
 
-    Give two of --head, --relation and --tail: the third one is asked for. A bad line of a file is
+    Give two of --head, --relation and --tail to get answers for the third. Bad lines of a file are
     reported and the others are answered; the exit code is then 3.
     """
     from allneg.cli.reports import open_predictor
@@ -128,11 +130,13 @@ def _known(split: str | None) -> str:
 @click.command()
 @options.any_run
 @click.argument("name")
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of entities."
+)
 @options.device
 @options.as_json
 def neighbours_command(run: Path, name: str, top: int, device: str | None, as_json: bool) -> None:
-    """Print the entities whose vectors are most similar to that of NAME, by their cosine."""
+    """Print the entities whose vectors are most similar to that of NAME, by cosine similarity."""
     from allneg.predict.predictor import Predictor
 
     found = Predictor.load(run, device or "auto").neighbours(name, top)

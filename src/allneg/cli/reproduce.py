@@ -46,11 +46,15 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 @click.argument("parts", nargs=-1, type=click.Choice(_PARTS), metavar="[PART]...")
 @click.option("--datasets", callback=_words, metavar="A,B", help="Only these datasets.")
 @click.option("--rows", callback=_words, metavar="A,B", help="Only these rows.")
-@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Default: 0,1,2.")
-@click.option("--quick", is_flag=True, help="Small models of an embedded graph, kept apart.")
-@click.option("--parallel", type=click.IntRange(1, 64), default=1, help="Runs at the same time.")
-@click.option("--limit-seconds", type=_SECONDS, callback=_not_nan, help="Then save and stop.")
-@click.option("--status", "status_only", is_flag=True, help="Train nothing, only print.")
+@click.option("--seeds", callback=_seeds, metavar="0,1,2", help="Seeds to train. Default: 0,1,2")
+@click.option("--quick", is_flag=True, help="Small models of the packaged graph.")
+@click.option(
+    "--parallel", type=click.IntRange(1, 64), default=1, help="Number of runs in parallel."
+)
+@click.option(
+    "--limit-seconds", type=_SECONDS, callback=_not_nan, help="Save and stop after this time."
+)
+@click.option("--status", "status_only", is_flag=True, help="Print the results so far and exit.")
 @click.option("--results", type=Path, help="Folder of result files. Default: results")
 @click.option("--runs", type=Path, default="runs/reproduce", help="Folder of runs.")
 @options.as_json

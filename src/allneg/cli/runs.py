@@ -71,7 +71,7 @@ def info_command(run: Path, as_json: bool) -> None:
 
 @click.command()
 @options.any_run
-@click.option("--rank", is_flag=True, help="Also rank again, and compare with the report.")
+@click.option("--rank", is_flag=True, help="Also rank again and compare with the report.")
 @options.as_json
 def verify_command(run: Path, rank: bool, as_json: bool) -> None:
     """Check sizes, SHA-256, shapes, names and ids of all files of RUN.
@@ -98,14 +98,14 @@ def verify_command(run: Path, rank: bool, as_json: bool) -> None:
 @click.option(
     "--format",
     type=click.Choice(list(FORMATS)),
-    help="Format of the vectors; without it, that of the suffix of --out.",
+    help="Format of the vectors. Default: that of the suffix of --out",
 )
 @options.as_json
 def export_command(run: Path, out: Path, format: str | None, as_json: bool) -> None:
     """Write the vectors of RUN with their names and a description, or the whole run.
 
     --out NAME.npy, .parquet, .csv, .vec (word2vec) or .safetensors is the file of entity vectors;
-    relation vectors, names and NAME.json are beside it. --format neo4j writes a folder for
+    relation vectors, names and NAME.json are written next to it. --format neo4j writes a folder for
     `neo4j-admin database import`. --out NAME, without format and suffix, is a copy of the run
     with its shards joined. Rows are copied in blocks, so the tables need not fit in memory.
     """
@@ -127,7 +127,7 @@ def push_command(run: Path, repository: str, private: bool, as_json: bool) -> No
     """Upload RUN, with a model card, to a repository of the Hugging Face Hub.
 
     The upload has the triples, the weights, the report, and the command and versions of the
-    training. `allneg.load("hf:USER/NAME")` loads it. Log in before, with `hf auth login`.
+    training. `allneg.load("hf:USER/NAME")` loads it. Log in first with `hf auth login`.
     """
     from allneg.hub import push
 

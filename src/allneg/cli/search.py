@@ -48,10 +48,10 @@ def search_command(
 
     SPACE is a file, or a shipped space such as search/paper-grid.
 
-    If a setting has a range, Optuna suggests as many trials as --trials gives. Every trial runs
-    once. Run the same command again to continue an interrupted search, or to share the trials of
-    a running one, also on another machine with the same folder. Trials are ordered by valid MRR;
-    a search never ranks test.
+    If a setting has a range, Optuna suggests the trials, and --trials gives their number. Every
+    trial runs once. Run the same command again to continue an interrupted search, or to share the
+    trials of a running one, also from another machine with access to the folder. Trials are
+    ordered by valid MRR; a search never ranks test.
     """
     from allneg.cli.reports import stop_signal
     from allneg.recipes import find_recipe

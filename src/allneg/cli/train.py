@@ -35,7 +35,7 @@ UNSET = {
 @click.option(
     "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
 )
-@click.option("--from", "start", type=options.PATH, metavar="RUN", help="Begin with its rows.")
+@click.option("--from", "start", type=options.PATH, metavar="RUN", help="Start from its weights.")
 @options.keep
 @options.weight
 @options.settings
@@ -120,9 +120,9 @@ def resume_command(
     """Continue RUN from its last checkpoint.
 
     The result is bit-identical to that of an uninterrupted run. --set changes how long to train
-    (training.epochs, evaluation.patience) and the hardware; with it, a finished run continues,
-    too, and a line on stderr tells how it differs from a run that was started so. The other
-    settings of a run stay.
+    (training.epochs, evaluation.patience) and the hardware; other settings cannot change. With
+    --set, a finished run continues, and a line on stderr explains how it differs from a run that
+    had these settings from the start.
     """
     from allneg.cli.reports import print_run, training_progress
     from allneg.runs import Run
@@ -161,7 +161,7 @@ def _with_unset(recipe: Recipe) -> str:
 @options.settings
 @options.device
 @options.mesh_option("Plan for several devices.")
-@click.option("--on", "gpu", metavar="NAME", help="A GPU that is not here: h200 or a100.")
+@click.option("--on", "gpu", metavar="NAME", help="Plan for this GPU: h200 or a100.")
 @click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")
 @click.option("--relations", type=_SIZE, help="Number of relations.")
 @click.option("--triples", type=_SIZE, help="Number of triples in train.")

@@ -30,10 +30,13 @@ _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "s
 @click.command()
 @click.argument("data")
 @click.option(
-    "--minutes", type=click.FloatRange(0, min_open=True), required=True, help="The time for all."
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    required=True,
+    help="Time budget in minutes.",
 )
 @click.option("--out", type=options.PATH, help="The folder of the tuning.")
-@click.option("--models", metavar="NAMES", help="Such as complex,rotate,transe, which are tried.")
+@click.option("--models", metavar="NAMES", help="Models to try. Default: complex,rotate,transe")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
 @options.keep
 @options.weight
@@ -61,9 +64,9 @@ def tune_command(
     """Find the model and the recipe for DATA within a time budget.
 
     Trials start from the defaults of each model and are compared by valid MRR, first after few
-    epochs. The best train to their end. OUT/best is the best run; test is ranked with it only, at
-    the end. Run the same command again to continue an interrupted tuning; more --minutes continue
-    a finished one.
+    epochs. The best ones are trained to their end. OUT/best is the best run; only this run is
+    ranked on test, at the end. Run the same command again to continue an interrupted tuning, or
+    with more --minutes to continue a finished one.
     """
     from allneg.cli.reports import stop_signal
     from allneg.runs import free_folder

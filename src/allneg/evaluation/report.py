@@ -133,7 +133,7 @@ class Report:
 
     @classmethod
     def from_json(cls, content: Any) -> Self:
-        """The report that `to_json` gave; a `TypeError` if it is none.
+        """The inverse of `to_json`. Raises a `TypeError` for other content.
 
         Files of earlier versions may lack baselines, the calibration and metrics that were added
         later; unknown fields are kept.

@@ -34,12 +34,13 @@ def convert(
 ) -> Run:
     """Make a run from vectors that another program has trained; it is evaluated, not trained.
 
-    `vectors` is NAME.npy, with NAME.relations.npy beside it, or NAME.safetensors with the tensors
+    `vectors` is NAME.npy, next to NAME.relations.npy, or NAME.safetensors with the tensors
     entities and relations. The names of the rows, one per line, are in the same file names with
     .entities.txt and .relations.txt added. These are the files of `export`. Complex numbers
     become real parts, then imaginary parts; those of RotatE's relations become angles. If every
     relation also has a row `NAME (inverse)`, head queries use it. `data` is the graph, as in
-    `train`; every entity and relation of it needs a row. Of `settings`, model.norm matters most.
+    `train`; every entity and relation of it needs a row. The most important of `settings` is
+    model.norm.
     """
     path, out, name = Path(vectors), Path(out), model.lower()
     if name not in MODELS:

@@ -40,13 +40,13 @@ _SEARCH = {
 
 
 def export(run: Run | Path | str, out: Path | str, format: str | None = None) -> list[Path]:
-    """Write the best vectors of a run, their names and a description; the new files.
+    """Write the best vectors of a run, their names and a description; return the new files.
 
     The format is that of the suffix of `out`: .npy, .parquet, .csv, .vec or .txt (word2vec), or
-    .safetensors. `out` has the entity vectors; the other files are beside it and begin with its
+    .safetensors. `out` has the entity vectors; the other files are next to it and begin with its
     name. With `format="neo4j"`, `out` is a folder for `neo4j-admin database import`. Without
     format and suffix, it is a folder with the whole run, its shards joined. Rows are copied in
-    blocks, so that the tables need not fit in memory. Nothing is replaced.
+    blocks, so the tables need not fit in memory. Existing files are not replaced.
     """
     opened, out = run if isinstance(run, Run) else Run.open(run), Path(out)
     chosen, out = _format(out, format)

@@ -79,7 +79,7 @@ class Predictor:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The run's, or learned now in the same way if it has none; None without valid."""
+        """The run's calibration; fitted now if the run has none; None without valid."""
         return self.stored or Calibration.fit(self.scores, self.graph, self.known)
 
     @cached_property

@@ -36,7 +36,7 @@ def ensemble(runs: Iterable[Path | str], *, out: Path | str, device: str = "auto
 
     Its score is a weighted sum of the members' scores, with weights per relation and side that
     have the best MRR on valid. The weights of the members are copied, so the new run does not need
-    them. It is ranked on test, as a trained run is, after its weights are chosen.
+    them. After its weights are chosen, it is ranked on test like a trained run.
     """
     opened = [Run.open(run) for run in runs]
     out = Path(out)

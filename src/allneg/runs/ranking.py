@@ -21,8 +21,9 @@ def evaluate(
 ) -> Report:
     """Rank every triple of a split from both sides with the best weights of a run.
 
-    `protocol` has the rules for ties, filters and unseen entities: allneg, kbc, libkge or pykeen.
-    `within` restricts the candidates: "seen", "type=RELATION:OBJECT" or a file of entities.
+    `protocol` selects the rules for ties, filters and unseen entities: allneg, kbc, libkge or
+    pykeen. `within` restricts the candidates: "seen", "type=RELATION:OBJECT" or a file of
+    entities.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     rules = find_protocol(protocol)
@@ -41,7 +42,7 @@ def compare(
 ) -> Comparison:
     """Test whether one run ranks better than another on the same data.
 
-    The interval is a bootstrap over triples, and p is from a permutation test that flips signs;
+    The interval is a bootstrap over triples, and p comes from a permutation test that flips signs;
     both use 10,000 samples.
     """
     first, second = (run if isinstance(run, Run) else Run.open(run) for run in (one, other))

@@ -58,7 +58,7 @@ PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
 
 @dataclass(frozen=True)
 class Run:
-    """One training on disk. The folder holds the triples, so it can be used on any machine."""
+    """A training run on disk. The folder holds the triples, so it can be used on any machine."""
 
     folder: Path
     recipe: Recipe  # of an ensemble: that of its first member
@@ -98,7 +98,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str, writes: bool = True) -> Self:
-        """An existing run; a `RunError` if it is incomplete or of a newer version.
+        """An existing run. Raises a `RunError` if it is incomplete or of a newer version.
 
         `countries-demo` is part of the package, unless there is a folder of that name.
         """

@@ -28,8 +28,8 @@ def plan(
 ) -> MemoryPlan:
     """The bytes that a recipe needs on each device, without training.
 
-    `gpu` is h200 or a100, to plan for one that is not here. With `entities`, `relations` and
-    `triples`, the data of the recipe are not read.
+    `gpu` is h200 or a100, to plan for that GPU instead of this machine's. With `entities`,
+    `relations` and `triples`, the data of the recipe are not read.
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.read(find_recipe(recipe))

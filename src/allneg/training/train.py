@@ -52,8 +52,8 @@ def train(
     `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
     restarts them after a failure, they continue it.
 
-    With `start`, a run with the same model, rows begin with those that it has for the same names,
-    and its recipe is used unless another one is given.
+    `start` is a run with the same model. Rows start from its rows of the same names, and its recipe
+    is used unless another one is given.
 
     `progress` prints lines on stderr. `track` names trackers: tensorboard, wandb, mlflow. Ctrl-C
     saves the run and raises `KeyboardInterrupt`; with `stopped_by`, a function that returns the
@@ -120,11 +120,11 @@ def resume(
     callbacks: Callbacks | Sequence[Callbacks] = (),
     stopped_by: Callable[[], int] | None = None,
 ) -> Run:
-    """Continue a run with the processes that were started; a finished run does not change.
+    """Continue a run in the processes that were started; a finished run does not change.
 
     Without `mesh`, the mesh of the recipe is used if its number of processes is the same.
     `settings` change the recipe: how long to train, and the hardware. With them, a finished run
-    continues, too. The other arguments are those of `train`.
+    also continues. The other arguments are those of `train`.
     """
     own, opened = combined(callbacks, progress, track), Run.open(folder)
     run = opened.with_settings(settings)

@@ -48,7 +48,7 @@ def search(
 
     `space` is a file, or a shipped space such as search/paper-grid. `data` replaces the data that
     it names; it may be anything that `read_graph` takes. If a setting has a range, Optuna suggests
-    as many as `trials`; `halving` stops bad ones early. Every trial runs once: the same call
+    `trials` combinations; `halving` stops bad trials early. Every trial runs once: the same call
     continues an interrupted search, or shares one with other processes. The best trial is the
     first of `statuses()` of the result; a search never ranks test. `progress` and `stopped_by` are
     as in `train`.

@@ -60,7 +60,7 @@ def tune(
     progress: bool = False,
     stopped_by: Callable[[], int] | None = None,
 ) -> Run:
-    """Find model and recipe for `data` within a time budget, and return the best run.
+    """Find a model and a recipe for `data` within a time budget, and return the best run.
 
     Trials start from the defaults of each model. They are compared by valid MRR, first after few
     epochs; the best of them train to their end. `settings` are the same in all trials. The folder
