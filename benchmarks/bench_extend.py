@@ -11,7 +11,7 @@ new entity. `--retrain` and `--neighbours` name the numbers of facts for these w
 `seconds` are those of the whole call, with reading, saving and the report; `cpu_seconds` are those
 of the process, which other work on the machine changes less.
 
-`warm` trains on the whole graph from the start and, for a quarter of the epochs, from a run on 90 %
+`warm` trains on the whole graph from the start and, for half of the epochs, from a run on 90 %
 of its train triples; the seconds are those until the best validation MRR of the former, less .001,
 is reached.
 
@@ -246,7 +246,7 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     )  # fmt: skip
     again = folder.with_name(f"{folder.name}-warm")
     if not (again / "run.json").exists():
-        epochs = max(1, fresh.recipe.training.epochs // 4)
+        epochs = max(1, fresh.recipe.training.epochs // 2)
         few = [f"training.epochs={epochs}", f"evaluation.every={max(1, epochs // 5)}"]
         allneg.train(graph, settings=[*settings, *few], out=again, start=first)
     curves = [

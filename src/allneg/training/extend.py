@@ -31,9 +31,10 @@ from allneg.training.train import combined
 EPOCHS = 10  # over the facts of new rows
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
-    "training.epochs": EPOCHS, "training.average": 0.0,
-    "optimizer.schedule": "none", "optimizer.warmup": 0,
+    "training.epochs": EPOCHS, "training.average": 0.0, "optimizer.warmup": 0,
 }  # fmt: skip
+# Few steps need smaller ones at the end. AdaGrad lowers its steps by itself.
+_COSINE = {"optimizer.schedule": "cosine", "optimizer.decay": 0.01}
 
 
 def extend(
@@ -100,7 +101,9 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     recipe = recipe.with_settings({"model.start": None})
     if touch == "all":
         return recipe.with_settings(settings)
-    recipe = recipe.with_settings(_ENOUGH)
+    is_adagrad = recipe.optimizer.name == "adagrad"
+    rate = {"optimizer.schedule": "none"} if is_adagrad else _COSINE
+    recipe = recipe.with_settings({**_ENOUGH, **rate})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})
