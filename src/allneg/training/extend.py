@@ -25,16 +25,15 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.partial import EPOCHS
 from allneg.training.start import inherited, place
 from allneg.training.train import combined
 
-EPOCHS = 10  # over the facts of new rows
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
-    "training.epochs": EPOCHS, "training.average": 0.0, "optimizer.warmup": 0,
+    "training.epochs": EPOCHS, "training.average": 0.0,
+    "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
-# Few steps need smaller ones at the end. AdaGrad lowers its steps by itself.
-_COSINE = {"optimizer.schedule": "cosine", "optimizer.decay": 0.01}
 
 
 def extend(
@@ -101,9 +100,7 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     recipe = recipe.with_settings({"model.start": None})
     if touch == "all":
         return recipe.with_settings(settings)
-    is_adagrad = recipe.optimizer.name == "adagrad"
-    rate = {"optimizer.schedule": "none"} if is_adagrad else _COSINE
-    recipe = recipe.with_settings({**_ENOUGH, **rate})
+    recipe = recipe.with_settings(_ENOUGH)
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})
