@@ -22,9 +22,10 @@ from allneg.runs.verify import verify
 from allneg.scoring.distributed import SINGLE_PROCESS
 from allneg.scoring.losses import LOSSES
 from allneg.scoring.negatives import NegativeSample
-from allneg.training import Callbacks, fit
+from allneg.training import Callbacks, fit, partial
 from allneg.training.extend import extend
 from allneg.training.partial import PartialTrainer, SplitQueries
+from allneg.training.trainer import Trainer
 from processes import start, stop_after
 
 Made = Callable[..., Run]
@@ -369,6 +370,14 @@ def test_a_bad_file_of_vectors_is_refused(toy_run: Run, tmp_path: Path, text: st
     assert not (tmp_path / "child").exists()
 
 
+def partial_trainer(recipe: Recipe, graph: Graph, touch: Touch = "new") -> PartialTrainer:
+    """A trainer of the last 4 entities and the last relation, if 3 facts are new."""
+    parent = Parent(
+        "parent", None, touch, graph.n_entities - 4, graph.n_relations - 1, len(graph.train) - 3
+    )
+    return PartialTrainer(recipe, graph, torch.device("cpu"), SINGLE_PROCESS, parent)
+
+
 @pytest.mark.parametrize("touch", ["new", "neighbours"])
 @pytest.mark.parametrize("model", ["transe", "rotate", "distmult", "complex", "simple", "tucker"])
 @pytest.mark.parametrize("name", LOSSES)
@@ -377,9 +386,7 @@ def test_fixed_queries_give_the_gradients_of_all_candidates(
 ) -> None:
     margin = () if name == "softmax" else ("loss.margin=1.0",)
     recipe = quick(f"model.name={model}", f"loss.name={name}", "model.scale=0.5", *margin)
-    entities, relations = tiny_graph.n_entities - 4, tiny_graph.n_relations - 1
-    parent = Parent("parent", None, touch, entities, relations, len(tiny_graph.train) - 3)
-    trainer = PartialTrainer(recipe, tiny_graph, torch.device("cpu"), SINGLE_PROCESS, parent)
+    trainer = partial_trainer(recipe, tiny_graph, touch)
     triples = torch.from_numpy(tiny_graph.train)
     _, found = trainer.batches(triples, torch.Generator().manual_seed(0))
     for queries in found:
@@ -391,3 +398,64 @@ def test_fixed_queries_give_the_gradients_of_all_candidates(
         trainer.contrast = trainer._contrast_split
         for table, grad in zip(trainer.tables.parameters(), split, strict=True):
             assert torch.allclose(table.grad, grad, rtol=1e-4, atol=1e-7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("touch", ["new", "neighbours"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("model.name=complex", "regularizer.weight=0.1"),
+        ("model.name=rotate",),
+        ("model.name=complex", "loss.mask_known=true", "regularizer.weight=0.1"),
+        ("model.name=complex", "loss.name=logistic", "loss.grouped=true"),
+    ],
+    ids=["fixed queries", "distances", "every query", "grouped"],
+)
+def test_trained_rows_have_the_gradients_of_training(
+    tiny_graph: Graph, quick: Callable[..., Recipe], settings: tuple[str, ...], touch: Touch
+) -> None:
+    recipe = quick("training.batch_size=1000", "model.scale=0.5", *settings)
+    triples = torch.from_numpy(tiny_graph.train)
+    some = partial_trainer(recipe, tiny_graph, touch)
+    whole = Trainer(recipe, tiny_graph, torch.device("cpu"), SINGLE_PROCESS)
+    some.tables.load(whole.tables.weights())
+    for trainer in (some, whole):
+        n_batches, found = trainer.batches(triples, torch.Generator().manual_seed(0))
+        assert n_batches == 1
+        trainer.gradients(next(found), NegativeSample())
+    for name, table in some.tables.named_parameters():
+        expected = whole.tables.get_parameter(name).grad.masked_fill(some._frozen[name], 0.0)
+        assert expected.any()
+        assert torch.allclose(table.grad, expected, rtol=1e-4, atol=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [(), ("loss.mask_known=true",), ("loss.name=logistic", "loss.grouped=true")],
+    ids=["fixed queries", "every query", "grouped"],
+)
+def test_a_sample_of_other_facts_stands_for_all(
+    tiny_graph: Graph,
+    quick: Callable[..., Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(partial, "_OPERATIONS", {False: 0.0})
+    monkeypatch.setattr(partial, "_NUMBERS", 1)  # a single one in a step
+    monkeypatch.setattr(partial, "EPOCHS", 0)
+    trainer = partial_trainer(quick("training.batch_size=8", *settings), tiny_graph)
+    triples = torch.from_numpy(tiny_graph.train)
+    _, found = trainer.batches(triples, torch.Generator().manual_seed(0))
+    queries = list(found)
+    assert sum(len(some) for some in queries) < 2 * len(triples)
+    if not trainer.recipe.loss.grouped:
+        total = sum(float(some.weight.sum()) for some in queries)  # type: ignore[union-attr]
+        assert total == pytest.approx(2 * len(triples))
+        return
+    assert trainer.known is not None
+    per_query = [
+        w
+        for some in queries
+        for w in some.sums(some.weight) / some.sums(torch.ones_like(some.weight))
+    ]  # type: ignore[arg-type]
+    assert sum(map(float, per_query)) == pytest.approx(len(trainer.known.keys))

@@ -158,40 +158,45 @@ class KnownAnswers:
         return self._pairs(*self._spans(queries))
 
     def batches(
-        self, size: int, generator: Generator, some: Tensor | None = None, padded: bool = False
-    ) -> tuple[int, Iterator[Queries]]:
+        self, size: int, generator: Generator, some: Tensor | None = None,
+        weights: Tensor | None = None, padded: bool = False,
+    ) -> tuple[int, Iterator[Queries]]:  # fmt: skip
         """As `Trainer.batches`: every distinct query with all of its answers, `size` at a time.
 
         A query with very many answers is asked several times, with some of them each. `some` are
-        the indices of the keys to take, if not all. With `padded`, few numbers of answers occur.
+        the indices of the keys to take, if not all, and `weights` what each of them counts, if not
+        the same. With `padded`, few numbers of answers occur.
         """
         device = self.keys.device
         key = torch.arange(len(self.keys), device=device) if some is None else some
+        weights = torch.ones(len(key), device=device) if weights is None else weights
         times = (self.starts[key + 1] - self.starts[key] - 1) // _MOST_ANSWERS + 1
         turn = torch.arange(int(times.sum()), device=device)
         turn -= (times.cumsum(0) - times).repeat_interleave(times)
         key = key.repeat_interleave(times)
         order = torch.randperm(len(key), generator=generator, device=device)
+        weights = weights.repeat_interleave(times)[order]
         key, turn = key[order], turn[order]
         first = self.starts[key] + turn * _MOST_ANSWERS
         count = (self.starts[key + 1] - first).clamp(max=_MOST_ANSWERS)
-        return -(-len(key) // size), self._batches(size, key, first, count, padded)
+        return -(-len(key) // size), self._batches(size, key, first, count, weights, padded)
 
     def _batches(
-        self, size: int, key: Tensor, first: Tensor, count: Tensor, padded: bool
+        self, size: int, key: Tensor, first: Tensor, count: Tensor, weights: Tensor, padded: bool
     ) -> Iterator[Queries]:
         many = size * max(1, _GATHERED // size)
-        for spans in zip(*(column.split(many) for column in (key, first, count)), strict=True):
+        columns = key, first, count, weights
+        for spans in zip(*(column.split(many) for column in columns), strict=True):
             keys = self.keys[spans[0]]
             relation, entity = keys // self.n_entities, keys % self.n_entities
             side, relation = relation // self.n_relations, relation % self.n_relations
-            query, answer = self._pairs(*spans[1:])
-            weight = torch.ones(len(answer), device=answer.device)
+            query, answer = self._pairs(*spans[1:3])
+            weight = spans[3][query]
             counts = F.pad(spans[2], (0, -len(keys) % size)).view(-1, size)
             sizes = counts.sum(1).tolist()  # waits for the device, once for many batches
-            columns = (column.split(size) for column in (side, entity, relation))
+            known = (column.split(size) for column in (side, entity, relation))
             pairs = (column.split(sizes) for column in (answer, weight, query))
-            for i, (*parts, group) in enumerate(zip(*columns, *pairs, strict=True)):
+            for i, (*parts, group) in enumerate(zip(*known, *pairs, strict=True)):
                 queries = replace(Queries(*parts), group=group - i * size)
                 yield queries.padded() if padded else queries
 

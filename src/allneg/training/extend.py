@@ -25,14 +25,14 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
+from allneg.training.partial import EPOCHS
 from allneg.training.start import inherited, place
 from allneg.training.train import combined
 
-EPOCHS = 10  # over the facts of new rows
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
     "training.epochs": EPOCHS, "training.average": 0.0,
-    "optimizer.schedule": "none", "optimizer.warmup": 0,
+    "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,11 @@ from allneg.scoring.negatives import Candidates, NegativeSample
 from allneg.scoring.tables import MULTIPLE, mixed_seed
 from allneg.training.features import FeatureTrainer, split_features
 from allneg.training.trainer import Trainer
+
+EPOCHS = 20  # of an extension
+# On a GPU and on a CPU, so many operations with other facts take about a second, or less.
+_OPERATIONS = {True: 1e13, False: 2e10}
+_NUMBERS = 1 << 26  # in memory, for the other facts of a step
 
 
 @dataclass(frozen=True)
@@ -65,92 +69,138 @@ class PartialTrainer(Trainer):
             self._rows = F.pad(self._rows, (0, -len(self._rows) % MULTIPLE))
         n_before = self._trained[0].cumsum(0) - 1
         self._column = torch.where(self._trained[0], n_before, -1)  # (N,): where it is in `_rows`
-        self._items = self._chosen(graph, parent.facts(graph), device)
+        # The facts with a trained row, or their distinct queries, by index.
+        facts = parent.facts(graph)
+        self._own = torch.from_numpy(facts).to(device)
+        if recipe.loss.grouped:
+            assert self.known is not None
+            sizes = graph.n_entities, graph.n_relations
+            some = KnownAnswers.of([graph.train[facts]], *sizes, device)
+            self._own = torch.searchsorted(self.known.keys, some.keys)
+        self._most_others = max(1, _NUMBERS // (self._n_trained + 6 * tables.entities.shape[1]))
         self._inherited: Mapping[str, Tensor] = {}
         plan, loss = self.plan, recipe.loss
         varies = plan.splits_batch or plan.draws_sample or loss.mask_known or loss.distillation > 0
         stored = not (plan.host_table or plan.by_attention or world.size > 1)
         self._splits = stored and not (varies or loss.grouped)
-        self._split: tuple[Queries, Queries, Tensor] | None = None  # see `_split_queries`
+        self._split: list[tuple[Queries, Tensor]] | None = None  # see `_split_queries`
         self._states: Tensor | None = None  # of the step's fixed queries
         if self._splits:
             self._contrast_all, self.contrast = self.contrast, self._contrast_split
 
-    def _chosen(self, graph: Graph, facts: np.ndarray[Any, Any], device: torch.device) -> Tensor:
-        """The triples of an epoch, or its distinct queries: those of `facts`, and as many others.
-
-        In the others, new entities are negatives only, so that they do not get high scores where
-        they do not belong.
-        """
-        recipe, n, chosen = self.recipe, len(graph.train), torch.from_numpy(facts).to(device)
-        if recipe.loss.grouped:
-            sizes = graph.n_entities, graph.n_relations
-            some = KnownAnswers.of([graph.train[facts]], *sizes, device)
-            assert self.known is not None
-            n, chosen = len(self.known.keys), torch.searchsorted(self.known.keys, some.keys)
-        count = max(recipe.training.batch_size, len(chosen))
-        generator = Generator(device).manual_seed(mixed_seed(recipe.training.seed, 5))
-        others = torch.randint(n, (count,), generator=generator, device=device)
-        found: Tensor = torch.cat([chosen, others]).unique()
-        return found
+    @staticmethod
+    def _others(own: Tensor, n: int, count: int, generator: Generator) -> tuple[Tensor, float]:
+        """At most `count` random indices below `n` that are not `own`, and what each counts."""
+        drawn = torch.arange(n, device=own.device)
+        if count < n:
+            drawn = torch.randint(n, (count,), generator=generator, device=own.device).unique()
+        others = drawn[~torch.isin(drawn, own)]
+        return others, (n - len(own)) / max(1, len(others))
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
-        """As in `Trainer`, of the chosen triples or queries."""
-        size, items = self.recipe.training.batch_size, self._items
+        """As in `Trainer`, of the facts of trained rows and of a sample of all others.
+
+        In the others, trained entities are negatives only. Each stands for several, so that the
+        loss is that of all facts, and no row gets high scores where it does not belong.
+        """
         if self._splits:
             return self._split_batches(triples, generator)
+        size, own, n = self.recipe.training.batch_size, self._own, len(triples)
         if self.recipe.loss.grouped:
             assert self.known is not None
-            return self.known.batches(size, generator, items, padded=self.plan.is_captured)
-        weights = None if self.weights is None else self.weights[items]
-        n_batches = math.ceil(2 * len(items) / size)
-        return n_batches, batches(triples[items], size, generator, weights)
+            n = len(self.known.keys)
+        others, factor = self._others(own, n, max(size, len(own)), generator)
+        items = torch.cat([own, others])
+        weights = torch.ones(len(items), device=own.device)
+        weights[len(own) :] = factor
+        if self.recipe.loss.grouped:
+            assert self.known is not None
+            return self.known.batches(size, generator, items, weights, self.plan.is_captured)
+        if self.weights is not None:
+            weights *= self.weights[items]
+        return math.ceil(2 * len(items) / size), batches(triples[items], size, generator, weights)
 
     def _split_batches(
         self, triples: Tensor, generator: Generator
     ) -> tuple[int, Iterator[Queries]]:
-        """Batches with equal numbers of moving and of fixed queries, except for the last ones."""
+        """Batches with equal numbers of each kind of queries, except for the last ones.
+
+        There are as many as if half of each batch were queries of facts of trained rows.
+        """
         if self._split is None:
             self._split = self._split_queries(triples)
-        moving, fixed, states = self._split
-        least = math.ceil((len(moving) + len(fixed)) / self.recipe.training.batch_size)
-        n_moving = math.ceil(len(moving) / least)
-        n_batches = math.ceil(len(moving) / n_moving)
-        n_fixed = math.ceil(len(fixed) / n_batches)
-        self.captured_size = n_moving + n_fixed
-        orders = [
-            torch.randperm(len(part), generator=generator, device=triples.device)
-            for part in (moving, fixed)
-        ]
-        moving, fixed, states = moving[orders[0]], fixed[orders[1]], states[orders[1]]
+        n_moving, n_fixed, _ = (len(queries) for queries, _ in self._split)
+        n_batches = math.ceil(2 * (n_moving + n_fixed) / self.recipe.training.batch_size)
+        n_batches = math.ceil(n_moving / math.ceil(n_moving / n_batches))
+        sizes = [math.ceil(len(queries) / n_batches) for queries, _ in self._split]
+        sizes[2] = min(sizes[2], self._most_others)
+        self.captured_size = sum(sizes)
+        parts = []
+        for (queries, states), size in zip(self._split, sizes, strict=True):
+            order = torch.randperm(len(queries), generator=generator, device=triples.device)
+            order = order[: size * n_batches]
+            some = queries[order]
+            assert some.weight is not None
+            share = len(queries) / max(1, len(order))
+            parts.append((replace(some, weight=some.weight * share), states[order]))
 
         def made() -> Iterator[Queries]:
             for i in range(n_batches):
-                some, more = (slice(i * n, (i + 1) * n) for n in (n_moving, n_fixed))
-                yield SplitQueries(**_joined(moving[some], fixed[more]), states=states[more])
+                cut = [slice(i * size, (i + 1) * size) for size in sizes]
+                some = [queries[part] for (queries, _), part in zip(parts, cut, strict=True)]
+                states = [of[part] for (_, of), part in zip(parts[1:], cut[1:], strict=True)]
+                yield SplitQueries(**_joined(*some), states=torch.cat(states))
 
         return n_batches, made()
 
     @torch.no_grad()
-    def _split_queries(self, triples: Tensor) -> tuple[Queries, Queries, Tensor]:
-        """Moving and fixed queries of the chosen triples, and states of the latter: (n, 1 + k)."""
+    def _split_queries(self, triples: Tensor) -> list[tuple[Queries, Tensor]]:
+        """Moving queries, fixed ones with a trained row as answer, and those of other facts.
+
+        Each with the states of its queries, which the moving ones do not have: (n, 1 + k).
+        """
         entities, relations = self._trained
-        weight = None if self.weights is None else self.weights[self._items]
-        both = [Queries.of(triples[self._items], side) for side in SIDES]
-        queries = Queries(**_joined(*(replace(one, weight=weight) for one in both)))
-        is_moving = entities[queries.entity] | relations[queries.relation]
-        moving, fixed = queries[is_moving], queries[~is_moving]
-        if not entities.any():
-            fixed = fixed[:0]  # there is nothing that they could train
+        seed = mixed_seed(self.recipe.training.seed, 5)
+        generator = Generator(triples.device).manual_seed(seed)
+        count = self._n_others() if self._n_trained else 0  # they train nothing else
+        others, factor = self._others(self._own, len(triples), count, generator)
+        own, rest = self._queries(triples, self._own, 1.0), self._queries(triples, others, factor)
+        is_moving = entities[own.entity] | relations[own.relation]
+        moving, fixed = own[is_moving], own[~is_moving]
+        nothing = torch.zeros(len(moving), 0, device=triples.device)
+        return [(moving, nothing), (fixed, self._scan(fixed)), (rest, self._scan(rest))]
+
+    def _n_others(self) -> int:
+        """How many other facts to compare: they take as long as the facts of trained rows, or a
+        second.
+        """
+        n, width = self._column.shape[0], self.tables.entities.shape[1]
+        # A query is compared in three products per epoch, and a fixed one with all rows once.
+        own = 2 * len(self._own) * 3 * EPOCHS * n
+        operations = max(own, _OPERATIONS[self.plan.device.type != "cpu"] / width)
+        count = operations / (2 * (n + 3 * EPOCHS * self._n_trained))
+        return max(self.recipe.training.batch_size, int(count))
+
+    def _queries(self, triples: Tensor, items: Tensor, factor: float) -> Queries:
+        """Both queries of some triples, which count `factor` times."""
+        weight = torch.full((len(items),), factor, device=triples.device)
+        if self.weights is not None:
+            weight *= self.weights[items]
+        both = [Queries.of(triples[items], side) for side in SIDES]
+        return Queries(**_joined(*(replace(one, weight=weight) for one in both)))
+
+    def _scan(self, fixed: Queries) -> Tensor:
+        """The states of fixed queries and rows that are not trained: (n, 1 + k)."""
+        entities, _ = self._trained
         rows = self.tables.entities.detach()[: len(entities)][~entities]
         column = torch.where(entities, -1, (~entities).cumsum(0) - 1)
-        states = [torch.zeros(0, 1, device=triples.device)]
-        for start in range(0, len(fixed), self.plan.queries):
+        states = []
+        for start in range(0, max(1, len(fixed)), self.plan.queries):
             some = fixed[start : start + self.plan.queries]
             query = self._query(self.tables.gather(some), some, NegativeSample())
             candidates = Candidates(rows, column[some.answer], len(rows))
             states.append(scan(self.kernel, query, candidates, self.loss, self.plan.block).T)
-        return moving, fixed, torch.cat(states[1:] or states)
+        return torch.cat(states)
 
     def _contrast_split(
         self, query: Tensor, candidates: Candidates, weight: Tensor, bf16_copy: Tensor | None
