@@ -524,3 +524,27 @@ def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path
     (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
     # (a, r, ?) has two answers in test: ranks 1, 2 and 3. (?, r, c) has none.
     assert row == {"graph": "graph", "mrr": round(((1 + 1 / 2 + 1 / 3) / 3 + 1) / 2, 5)}
+
+
+def test_jobs_of_a_lane_run_in_turn_and_lanes_side_by_side(tmp_path, home):
+    lines = [
+        "# lane, name, command",
+        "one\twait\tuntil [ -f $WORK/ready ]; do sleep 0.05; done; echo $(left 5) > $OUT/left",
+        "one\tfail\tcat $OUT/left; exit 3",
+        "two\tsignal\ttouch $WORK/ready",
+    ]
+    (tmp_path / "jobs.tsv").write_text("\n".join(lines))
+    options = (str(tmp_path / "jobs.tsv"), "--minutes", "1", "--work", str(tmp_path / "work"))
+    _run("gpu_jobs.py", *options, home=home)
+    state = json.loads((tmp_path / "work" / "state.json").read_text())
+    assert {name: job["code"] for name, job in state.items()} == {"wait": 0, "fail": 3, "signal": 0}
+    assert 0 < int((tmp_path / "work" / "log" / "fail.log").read_text()) <= 55
+
+
+def test_the_programs_of_the_gpu_jobs_exist():
+    text = (ROOT / "benchmarks" / "gpu_jobs.tsv").read_text()
+    jobs = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    assert all(len(job) == 3 for job in jobs)
+    named = {word for job in jobs for word in job[2].split() if word.endswith(".py")}
+    assert named
+    assert all((ROOT / name).exists() for name in named)
