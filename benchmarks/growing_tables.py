@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-Report = dict[str, Any]
+from large_tables import Report, machine_line
+
 _WAYS = ("extend", "neighbours", "retrain")
 
 
@@ -17,7 +18,7 @@ def _extensions(reports: list[Report]) -> str:
         if not rows:
             continue
         seconds = "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
-        out += f"\n{_machine(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
+        out += f"\n{machine_line(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
         out += f"{report['note']}\n\n" if "note" in report else ""
         out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
         out += "| MRR, `extend` / retraining | time | old: before | among old | among all |\n"
@@ -84,11 +85,6 @@ def _features(reports: list[Report]) -> str:
 
 def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
-
-
-def _machine(report: Report) -> str:
-    threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
-    return f"{report['machine']}{threads}, torch {report['torch']}"
 
 
 TABLES = {"extend": _extensions, "warm": _warm_starts, "features": _features}

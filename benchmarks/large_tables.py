@@ -13,7 +13,7 @@ def _reading(reports: list[Report]) -> str:
         if "reading" not in report:
             continue
         size = report["reading"]
-        out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} "
+        out += f"\n{machine_line(report)}; {size['entities']:,} entities, {size['triples']:,} "
         out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
         out += "| | seconds | CPU seconds | peak memory, GiB |\n|---|---|---|---|\n"
         for row in report["rows"]:
@@ -28,8 +28,8 @@ def _training(reports: list[Report]) -> str:
         if "large" not in report:
             continue
         size = report["large"]
-        out += f"\n{_machine(report)}; {size['entities']:,} entities, {size['triples']:,} triples, "
-        out += f"{size['relations']:,} relations:\n\n"
+        out += f"\n{machine_line(report)}; {size['entities']:,} entities, "
+        out += f"{size['triples']:,} triples, {size['relations']:,} relations:\n\n"
         out += (
             "| model | tables on | queries per step | seconds per step | CPU seconds per step "
             "| seconds per million queries | GiB, planned | GiB, measured "
@@ -53,7 +53,7 @@ def _attention(reports: list[Report]) -> str:
     for report in reports:
         if "attention" not in report:
             continue
-        out += f"\n{_machine(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
+        out += f"\n{machine_line(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
         out += (
             "| operands | B | N | W | attention, ms | `attend` | `row_gradients` | AdaGrad "
             "| four products | stored scores, ms | seconds per million queries "
@@ -78,7 +78,7 @@ def _speedrun(reports: list[Report]) -> str:
     for report in reports:
         if "speedrun" not in report:
             continue
-        out += f"\n{_machine(report)}:\n\n"
+        out += f"\n{machine_line(report)}:\n\n"
         out += "| graph | | seed | seconds | of them training | epochs | test MRR | goal |\n"
         out += "|---|---|---|---|---|---|---|---|\n"
         for row in report["rows"]:
@@ -89,7 +89,8 @@ def _speedrun(reports: list[Report]) -> str:
     return (out or "\nNot measured yet.\n") + "\n"
 
 
-def _machine(report: Report) -> str:
+def machine_line(report: Report) -> str:
+    """The machine of a report, in words."""
     threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
     return f"{report['machine']}{threads}, torch {report['torch']}"
 
