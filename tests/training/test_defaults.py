@@ -86,6 +86,24 @@ def test_rows_become_smaller_until_they_fit_in_memory(
     assert default_recipe("complex", tiny_graph, device).model.dim < 500
 
 
+def test_a_gpu_asks_each_distinct_query_once_unless_a_setting_excludes_it(
+    tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "memory", lambda _: None)
+    device, plain = torch.device("cuda"), {"loss.grouped": False}
+    grouped = default_recipe("transe", tiny_graph, device)
+    single = default_recipe("transe", tiny_graph, device, plain)
+    assert grouped.loss.grouped
+    assert not single.loss.grouped
+    assert grouped.training.batch_size == single.training.batch_size // 2
+    for other in ({"loss.negatives": "shared", "loss.n_negatives": 3}, {"loss.mask_known": True}):
+        recipe = default_recipe("transe", tiny_graph, device, other)
+        assert not recipe.loss.grouped
+        assert recipe.training.batch_size == single.training.batch_size
+    weighted = replace(tiny_graph, weights=np.ones(len(tiny_graph.train), np.float32))
+    assert not default_recipe("transe", weighted, device).loss.grouped
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_longer_limit_never_hurts(name: str, tiny_folder: Path, tmp_path: Path) -> None:
     settings = ["model.dim=4", "hardware.device=cpu", "hardware.threads=1", "evaluation.every=2"]

@@ -55,7 +55,7 @@ def default_recipe(
         base.append(f"regularizer.weight={weight:.2g}")
     if device.type == "cpu":
         return _sized_for_cpu(base, settings or {}, graph, seconds)
-    return _sized_for_memory(base, settings or {}, graph, device)
+    return _sized_for_memory(_grouped(base, settings or {}, graph), settings or {}, graph, device)
 
 
 def n3_weight(graph: Graph, is_distance: bool = False) -> float:
@@ -72,6 +72,22 @@ def n3_weight(graph: Graph, is_distance: bool = False) -> float:
     alone = float((new[:-1] & new[1:]).mean()) if len(pairs) else 1.0
     weight = max(0.005, 0.1 * alone * min(1.0, math.cbrt(2.5 / degree)))
     return weight * min(1.0, (weight / 0.03) ** 2) if is_distance else weight
+
+
+def _grouped(base: list[str], settings: Mapping[str, object], graph: Graph) -> list[str]:
+    """With each distinct query once, if the settings and the graph allow it.
+
+    One score row per distinct query gives the same softmax loss as one per triple.
+    """
+    recipe = _recipe(base, settings)
+    if recipe.loss.name != "softmax" or graph.weights is not None:
+        return base
+    size = max(50, _recipe(base, {}).training.batch_size // 2)
+    way = [*base, "loss.grouped=true", f"training.batch_size={size}"]
+    try:
+        return way if _recipe(way, settings).loss.grouped else base
+    except RecipeError:
+        return base
 
 
 def _sized_for_memory(
@@ -110,21 +126,12 @@ def _cpu_candidates(
     base: list[str], settings: Mapping[str, object], graph: Graph
 ) -> Iterator[Recipe]:
     """Recipes from the most to the least thorough, without those that do not fit the settings."""
-    recipe = _recipe(base, settings)
-    ways = [
-        # One score row per distinct query gives the same softmax loss as one per triple.
-        ["loss.grouped=true", f"training.batch_size={max(50, recipe.training.batch_size // 2)}"],
-        ["loss.negatives=all"],
-        ["loss.negatives=shared", f"loss.n_negatives={_NEGATIVES}",
-         f"training.batch_size={_NEGATIVES}"],
-    ]  # fmt: skip
-    if recipe.loss.name != "softmax" or graph.weights is not None:
-        del ways[0]
-    for way in ways:
+    most, negatives = _recipe(base, settings).model.dim, f"loss.n_negatives={_NEGATIVES}"
+    shared = ["loss.negatives=shared", negatives, f"training.batch_size={_NEGATIVES}"]
+    for way in (_grouped(base, settings, graph), [*base, "loss.negatives=all"], [*base, *shared]):
         for dim in _CPU_DIMS:
-            size = f"model.dim={min(dim, recipe.model.dim)}"
             with contextlib.suppress(RecipeError):
-                yield _recipe([*base, *way, size], settings)
+                yield _recipe([*way, f"model.dim={min(dim, most)}"], settings)
 
 
 def _recipe(base: list[str], settings: Mapping[str, object]) -> Recipe:
