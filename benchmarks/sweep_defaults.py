@@ -85,6 +85,7 @@ def _trials(
 ) -> Iterable[tuple[str, str, str, dict[str, Any]]]:
     """Model, candidate, graph and settings; the first candidates of all models come first."""
     graphs = sorted(path.name for path in folder.iterdir() if any(path.glob("train.*")))
+    graphs += ["countries", "countries-hard"]  # in the package
     rows = []
     for model, part in space.items():
         wanted = [name for name in part["graphs"] if name in graphs]
@@ -95,7 +96,9 @@ def _trials(
                 if not only & set(graphs) or graph in only:
                     every = {"model.name": part.get("model", model), **part["shared"], **settings}
                     every["default"] = part.get("default", False)
-                    rows.append((number, (model, name, str(folder / graph), every)))
+                    path = folder / graph
+                    data = str(path) if path.is_dir() else graph
+                    rows.append((number, (model, name, data, every)))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
 
 
