@@ -391,6 +391,16 @@ def filters(reports: list[Report]) -> str:
     return out + '| `"all"` | ' + " | ".join("1.000" for _ in rows) + " |\n\n"
 
 
+def baselines(reports: list[Report]) -> str:
+    """One column per graph."""
+    rows = [row for _, row in _rows(reports, "baselines")]
+    out = "\n| test MRR | " + " | ".join(row["graph"] for row in rows) + " |\n"
+    out += "|---" + "|--:" * len(rows) + "|\n"
+    for name in rows[0]["mrr"] if rows else ():
+        out += f"| `{name}` | " + " | ".join(f"{row['mrr'][name]:.3f}" for row in rows) + " |\n"
+    return out + "\n"
+
+
 def _default_cell(row: dict[str, Any]) -> str:
     if "problem" in row:
         return str(row["problem"])
@@ -462,6 +472,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "defaults": defaults,
     "tune": tunings,
     "filter": filters,
+    "baselines": baselines,
     **growing_tables.TABLES,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
