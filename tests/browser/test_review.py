@@ -1,4 +1,4 @@
-"""Missing and suspicious facts, decided by keys, and questions of several hops."""
+"""Missing and suspicious facts, decided by keys, and multi-hop questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Missing and suspicious facts, and questions of several hops, without a socket."""
+"""Missing and suspicious facts, and multi-hop questions, without a socket."""
 
 from __future__ import annotations
 

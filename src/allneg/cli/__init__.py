@@ -29,7 +29,7 @@ _COMMANDS = {
     "predict": ("predict", "Answer queries by name."),
     "neighbours": ("predict", "Print the entities with the most similar vectors."),
     "ensemble": ("ensemble", "Combine runs into one with better answers."),
-    "ask": ("ask", "Answer questions of several hops, with reasons."),
+    "ask": ("ask", "Answer multi-hop questions, with reasons."),
     "complete": ("complete", "Write the most probable new facts of the whole graph."),
     "score": ("complete", "Score given facts and decide which are true."),
     "audit": ("audit", "Write the facts of a graph that look wrong, and why."),

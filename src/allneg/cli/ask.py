@@ -1,4 +1,4 @@
-"""`allneg ask`: answers to questions of several hops; and `allneg evaluate --queries`."""
+"""`allneg ask`: answers to multi-hop questions; and `allneg evaluate --queries`."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Questions of several hops → answers with reasons (complex query decomposition, arXiv 2011.03459).
+"""Multi-hop questions → answers with reasons (complex query decomposition, arXiv 2011.03459).
 
 The probability of an answer is a t-norm of the probabilities of all links, for the entities of the
 other variables that make it highest. The t-conorm joins alternatives. From a variable, `beam` or

@@ -152,7 +152,7 @@ async def predict(
 async def ask(
     service: Shared, run: Chosen, question: Name, k: AnswerCount = 10, facts: bool = False
 ) -> JsonResponse:
-    """Answers to a question of several hops, with the facts that they rest on."""
+    """Answers to a multi-hop question, with the facts that they rest on."""
     return JsonResponse(await service.workers.run_long(lambda: views.ask(run, question, k, facts)))
 
 

@@ -1,4 +1,4 @@
-"""What the page shows: reasons for an answer, questions of several hops, one entity, and quality.
+"""What the page shows: reasons for an answer, multi-hop questions, one entity, and quality.
 
 Reasons are similar entities with the same answer, and facts and paths in train. An entity's page
 has its facts, similar entities, and a small graph with predicted facts.
@@ -108,7 +108,7 @@ def _named(names: Vocabulary, head: int, relation: int, tail: int) -> schemas.Fa
 
 
 def ask(run: LoadedRun, question: str, k: int, facts: bool) -> schemas.Asked:
-    """The best answers to a question of several hops; with `facts`, known facts are certain."""
+    """The best answers to a multi-hop question; with `facts`, known facts are certain."""
     began = time.perf_counter()
     answers = run.predictor.ask(question, k, facts)
     steps = [step for answer in answers for step in answer.steps]

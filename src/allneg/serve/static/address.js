@@ -19,7 +19,7 @@
  * @property {string} [name] the entity of the entity page
  * @property {string} [method] of the map
  * @property {string} [at] the section of the map: x,y,zoom
- * @property {string} [question] of several hops
+ * @property {string} [question] a multi-hop question
  * @property {string} [certain] "1" if known facts are certain in its answers
  * @property {string} [within] the entities of missing facts: seen, type
  * @property {string} [by] the relation that gives their type

@@ -17,7 +17,7 @@ import { suspicious } from "./suspicious.js";
 const VIEWS = { ask, hops, entity, compare, quality, map, missing, suspicious };
 const TABS = {
   ask: "Ask",
-  hops: "Several hops",
+  hops: "Multi-hop",
   entity: "Entity",
   compare: "Compare",
   quality: "Quality",

@@ -1,4 +1,4 @@
-/** Questions of several hops: a question is built hop by hop or typed; answers show their reasons. */
+/** Multi-hop questions: a question is built hop by hop or typed; answers show their reasons. */
 
 import { address, go, state } from "./address.js";
 import { bar } from "./answers.js";
@@ -56,11 +56,11 @@ export function hops() {
   }
 
   return {
-    title: (here) => short(here.question ?? "Several hops"),
+    title: (here) => short(here.question ?? "Multi-hop"),
     element: el(
       "div",
       { class: "view" },
-      el("h1", { tabindex: "-1" }, "Questions of several hops"),
+      el("h1", { tabindex: "-1" }, "Multi-hop questions"),
       el(
         "form",
         {
