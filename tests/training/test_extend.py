@@ -440,9 +440,8 @@ def test_a_sample_of_other_facts_stands_for_all(
     monkeypatch: pytest.MonkeyPatch,
     settings: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(partial, "_OPERATIONS", {False: 0.0})
+    monkeypatch.setattr(partial.PartialTrainer, "_n_others", lambda _: 8)
     monkeypatch.setattr(partial, "_NUMBERS", 1)  # a single one in a step
-    monkeypatch.setattr(partial, "EPOCHS", 0)
     trainer = partial_trainer(quick("training.batch_size=8", *settings), tiny_graph)
     triples = torch.from_numpy(tiny_graph.train)
     _, found = trainer.batches(triples, torch.Generator().manual_seed(0))
