@@ -288,9 +288,7 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     )  # fmt: skip
     again = folder.with_name(f"{folder.name}-warm")
     if not (again / "run.json").exists():
-        epochs = max(1, fresh.recipe.training.epochs // 2)
-        few = [f"training.epochs={epochs}", f"evaluation.every={max(1, epochs // 5)}"]
-        allneg.train(graph, settings=[*settings, *few], out=again, start=first)
+        allneg.train(graph, out=again, start=first)
     curves = [
         [(m["valid"]["mrr"], m["seconds"], m["epoch"]) for m in run.metrics() if "valid" in m]
         for run in (fresh, Run.open(again))

@@ -215,7 +215,7 @@ allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r}
             allneg.resume(tmp_path / "child")
 
 
-def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
+def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
     facts = [("Rome", "in", "Italy"), ("Rome", "hosts", "Monaco"), ("Monaco", "hosts", "Italy")]
     told = Messages()
     one_step = {"training.epochs": 1, "optimizer.learning_rate": 1e-30}
@@ -226,7 +226,9 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     old, new = toy_run.graph.vocabulary, run.graph.vocabulary
     before, after = toy_run.tables().entities, run.tables().entities
     for name in ("Rome", "Italy"):
-        assert torch.equal(before[old.entity(name)], after[new.entity(name)])
+        assert torch.allclose(0.3 * before[old.entity(name)], after[new.entity(name)])
+    relations = toy_run.tables().relations, run.tables().relations
+    assert torch.equal(relations[0][old.relation("in")], relations[1][new.relation("in")])
     assert run.recipe.model == toy_run.recipe.model
     assert f"2 of 3 entities begin with the rows of {toy_run.folder}" in told.lines
     assert [parent.touch for parent in run.parents] == ["start"]
@@ -239,6 +241,20 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     with pytest.raises(RecipeError, match="none of the entities"):
         allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 1)])
+def test_a_warm_start_takes_half_of_the_epochs(
+    toy_run: Run, optimizer: str, factor: int, quick: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    settings = "training.epochs=7", "evaluation.every=3", f"optimizer.name={optimizer}"
+    first = allneg.train(toy_run.graph, recipe=quick(*settings), out=tmp_path / "first")
+    again = allneg.train(toy_run.graph, start=first, out=tmp_path / "again").recipe
+    assert (again.training.epochs, again.evaluation.every) == (4, 2)
+    rates = again.optimizer.learning_rate, first.recipe.optimizer.learning_rate
+    assert rates[0] == factor * rates[1]
+    given = allneg.train(toy_run.graph, start=first, recipe=first.recipe, out=tmp_path / "given")
+    assert given.recipe == first.recipe
 
 
 @pytest.mark.parametrize(
