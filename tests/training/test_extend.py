@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import DataError, Interrupted, RecipeError, RunError
+from allneg.errors import DataError, Interrupted, OutOfMemoryError, RecipeError, RunError
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -213,6 +213,18 @@ allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r}
     else:
         with pytest.raises(RunError, match="was stopped before its first checkpoint"):
             allneg.resume(tmp_path / "child")
+
+
+def test_the_memory_of_other_facts_is_planned(
+    toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, graph = toy_run.recipe, toy_run.graph
+    per_query = graph.n_entities + 6 * toy_run.model.entity_width
+    assert partial.bytes_of_others(recipe, graph) == 4 * 2 * len(graph.train) * per_query
+    monkeypatch.setattr("allneg.training.extend.bytes_of_others", lambda *_: 1 << 60)
+    with pytest.raises(OutOfMemoryError, match="training needs"):
+        toy_run.extend(FACTS, out=tmp_path / "child")
+    assert toy_run.extend(FACTS, out=tmp_path / "all", touch="all").finished
 
 
 def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
