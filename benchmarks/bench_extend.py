@@ -10,7 +10,7 @@ run on the same facts is trained from the start. Both rank the facts of valid an
 new entity. `--retrain` and `--neighbours` name the numbers of facts for these ways, if not all.
 `seconds` are those of the whole call, with reading, saving and the report; `cpu_seconds` are those
 of the process, which other work on the machine changes less; `training_seconds` are those until the
-last ranking of valid.
+last ranking of valid. `parts` has the seconds of the parts of a call, see `Parts`.
 
 `warm` trains on the whole graph from the start and, for half of the epochs, from a run on 90 %
 of its train triples; the seconds are those until the best validation MRR of the former, less .001,
@@ -25,7 +25,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,13 +37,15 @@ import torch
 from measure import machine, write_rows
 
 import allneg
-from allneg.evaluation import evaluate
+from allneg.evaluation import Report, evaluate
 from allneg.graph import SPLITS, Graph, Triples
 from allneg.graph.grow import grow
 from allneg.hardware import find_device
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.checkpoint import State
 from allneg.scoring import Shard, Tables
+from allneg.training.callbacks import Callbacks
 
 MODELS = "transe,rotate,distmult,complex,simple"
 TOUCH = {"extend": "new", "neighbours": "neighbours"}
@@ -126,13 +128,14 @@ def extended(
 ) -> dict[str, Any]:
     """One way to add facts to a run: MRR before and after, and seconds."""
     out, graph = folder.with_name(f"{folder.name}-{way}"), split.graph
-    began, cpu = time.perf_counter(), time.process_time()
+    parts, cpu = Parts(), time.process_time()
     if way == "retrain":
         whole = grow(split.base, new, None).graph
-        child = allneg.train(whole, recipe=base.recipe, out=out)
+        child = allneg.train(whole, recipe=base.recipe, out=out, callbacks=parts)
     else:
-        child = Run.open(base.folder).extend(new, out=out, touch=TOUCH[way], settings=more)
-    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu
+        run = Run.open(base.folder)
+        child = run.extend(new, out=out, touch=TOUCH[way], settings=more, callbacks=parts)
+    cpu_seconds = time.process_time() - cpu
     valid = [[m["epoch"], m["valid"]["mrr"]] for m in child.metrics() if "valid" in m]
     return {
         "dim": base.recipe.model.dim, "epochs": child.metrics()[-1]["epoch"],
@@ -143,9 +146,46 @@ def extended(
         "old_mrr_among_old": mrr(base, old_part(base, child), graph, split.old),
         "old_mrr_before": mrr(base, base.tables(), graph, split.old),
         "old_rows_unchanged": is_unchanged(base, child),
-        "seconds": seconds, "cpu_seconds": cpu_seconds,
+        "seconds": sum(parts.seconds.values()), "parts": parts.seconds,
+        "cpu_seconds": cpu_seconds,
         "training_seconds": child.metrics()[-1]["seconds"], "valid": valid[-5:],
     }  # fmt: skip
+
+
+class Parts(Callbacks):
+    """Seconds of the parts of a call, until its last report."""
+
+    def __init__(self) -> None:
+        names = ("load", "prepare", "first step", "steps", "rank valid", "save", "rank test")
+        self.seconds = dict.fromkeys(names, 0.0)
+        self._last = time.perf_counter()
+
+    def _end(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+    def on_run(self, run: Run) -> None:
+        self._end("load")  # the parent or the graph; the files of the graph are written
+
+    def on_start(self, epochs: int) -> None:
+        self._end("prepare")  # tables on the device
+
+    def on_step(self, state: State, n_steps: int) -> None:
+        # The first one comes after the scores of other facts; it compiles and allocates.
+        self._end("steps" if self.seconds["first step"] else "first step")
+
+    def on_evaluation(self, state: State, report: Report) -> None:
+        self._end("rank valid")
+
+    def on_epoch(self, metrics: Mapping[str, Any]) -> None:
+        self._end("rank valid")
+
+    def on_save(self, state: State) -> None:
+        self._end("save")
+
+    def on_end(self, report: Report | None) -> None:
+        self._end("rank test")  # and calibrate; a retraining also ranks with baselines
 
 
 def trained(
@@ -248,9 +288,7 @@ def warm(graph: Graph, model: str, settings: list[str], folder: Path) -> dict[st
     )  # fmt: skip
     again = folder.with_name(f"{folder.name}-warm")
     if not (again / "run.json").exists():
-        epochs = max(1, fresh.recipe.training.epochs // 2)
-        few = [f"training.epochs={epochs}", f"evaluation.every={max(1, epochs // 5)}"]
-        allneg.train(graph, settings=[*settings, *few], out=again, start=first)
+        allneg.train(graph, out=again, start=first)
     curves = [
         [(m["valid"]["mrr"], m["seconds"], m["epoch"]) for m in run.metrics() if "valid" in m]
         for run in (fresh, Run.open(again))

@@ -44,6 +44,28 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["data"], row["model"], row["dim"], row["facts"]
 
 
+def _parts(reports: list[Report]) -> str:
+    """A line per extension whose parts were measured, with the steps' share of a retraining."""
+    out, head = "", ""
+    for report in reports:
+        rows = report["rows"] if "extend" in report else []
+        again = {_key(row): row["seconds"] for row in rows if row["way"] == "retrain"}
+        for row in rows:
+            if row["way"] != "extend" or "parts" not in row or _key(row) not in again:
+                continue
+            data, model, dim, facts = key = _key(row)
+            parts, steps = row["parts"], row["parts"]["steps"]
+            cells = [data, f"{model}, dim {dim}", facts, report["machine"]]
+            cells += [f"{seconds:.2f}" for seconds in (*parts.values(), row["seconds"])]
+            cells += [f"{steps / again[key]:.2%}", f"{row['seconds'] / again[key]:.2%}"]
+            out += "| " + " | ".join(cells) + " |\n"
+            head = "\n| graph | model | facts | machine | " + " | ".join(parts)
+    if not out:
+        return "\nNot measured yet.\n\n"
+    head += " | all | steps / retraining | all / retraining |\n"
+    return head + "|---" * (head.count("|") - 1) + "|\n" + out + "\n"
+
+
 def _warm_starts(reports: list[Report]) -> str:
     """A line per graph and model: seconds to the same validation MRR from both starts."""
     out = ""
@@ -87,4 +109,4 @@ def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
-TABLES = {"extend": _extensions, "warm": _warm_starts, "features": _features}
+TABLES = {"extend": _extensions, "parts": _parts, "warm": _warm_starts, "features": _features}

@@ -50,7 +50,8 @@ CLASSES = {
         "split", "facts", "categories", "seen",
     ),
     "Callbacks": (
-        "on_run", "on_start", "on_message", "on_step", "on_evaluation", "on_epoch", "on_end",
+        "on_run", "on_start", "on_message", "on_step", "on_evaluation", "on_epoch", "on_save",
+        "on_end",
     ),
 }  # fmt: skip
 ALIASES = {"Problem": "AllnegError", "Watch": "Callbacks"}

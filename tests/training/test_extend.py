@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import DataError, Interrupted, RecipeError, RunError
+from allneg.errors import DataError, Interrupted, OutOfMemoryError, RecipeError, RunError
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -215,7 +215,19 @@ allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r}
             allneg.resume(tmp_path / "child")
 
 
-def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
+def test_the_memory_of_other_facts_is_planned(
+    toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, graph = toy_run.recipe, toy_run.graph
+    per_query = graph.n_entities + 6 * toy_run.model.entity_width
+    assert partial.bytes_of_others(recipe, graph) == 4 * 2 * len(graph.train) * per_query
+    monkeypatch.setattr("allneg.training.extend.bytes_of_others", lambda *_: 1 << 60)
+    with pytest.raises(OutOfMemoryError, match="training needs"):
+        toy_run.extend(FACTS, out=tmp_path / "child")
+    assert toy_run.extend(FACTS, out=tmp_path / "all", touch="all").finished
+
+
+def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path: Path) -> None:
     facts = [("Rome", "in", "Italy"), ("Rome", "hosts", "Monaco"), ("Monaco", "hosts", "Italy")]
     told = Messages()
     one_step = {"training.epochs": 1, "optimizer.learning_rate": 1e-30}
@@ -226,7 +238,9 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     old, new = toy_run.graph.vocabulary, run.graph.vocabulary
     before, after = toy_run.tables().entities, run.tables().entities
     for name in ("Rome", "Italy"):
-        assert torch.equal(before[old.entity(name)], after[new.entity(name)])
+        assert torch.allclose(0.3 * before[old.entity(name)], after[new.entity(name)])
+    relations = toy_run.tables().relations, run.tables().relations
+    assert torch.equal(relations[0][old.relation("in")], relations[1][new.relation("in")])
     assert run.recipe.model == toy_run.recipe.model
     assert f"2 of 3 entities begin with the rows of {toy_run.folder}" in told.lines
     assert [parent.touch for parent in run.parents] == ["start"]
@@ -239,6 +253,20 @@ def test_a_warm_start_has_the_rows_of_the_same_names(toy_run: Run, tmp_path: Pat
     with pytest.raises(RecipeError, match="none of the entities"):
         allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.5)])
+def test_a_warm_start_takes_half_of_the_epochs(
+    toy_run: Run, optimizer: str, factor: float, quick: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    settings = "training.epochs=7", "evaluation.every=3", f"optimizer.name={optimizer}"
+    first = allneg.train(toy_run.graph, recipe=quick(*settings), out=tmp_path / "first")
+    again = allneg.train(toy_run.graph, start=first, out=tmp_path / "again").recipe
+    assert (again.training.epochs, again.evaluation.every) == (4, 2)
+    rates = again.optimizer.learning_rate, first.recipe.optimizer.learning_rate
+    assert rates[0] == factor * rates[1]
+    given = allneg.train(toy_run.graph, start=first, recipe=first.recipe, out=tmp_path / "given")
+    assert given.recipe == first.recipe
 
 
 @pytest.mark.parametrize(
@@ -440,9 +468,8 @@ def test_a_sample_of_other_facts_stands_for_all(
     monkeypatch: pytest.MonkeyPatch,
     settings: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(partial, "_OPERATIONS", {False: 0.0})
+    monkeypatch.setattr(partial.PartialTrainer, "_n_others", lambda _: 8)
     monkeypatch.setattr(partial, "_NUMBERS", 1)  # a single one in a step
-    monkeypatch.setattr(partial, "EPOCHS", 0)
     trainer = partial_trainer(quick("training.batch_size=8", *settings), tiny_graph)
     triples = torch.from_numpy(tiny_graph.train)
     _, found = trainer.batches(triples, torch.Generator().manual_seed(0))

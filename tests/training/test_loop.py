@@ -236,6 +236,7 @@ class _Listener(Callbacks):
         self.epochs = 0
         self.steps: list[tuple[int, int, int]] = []
         self.rankings: list[tuple[int, float]] = []
+        self.saved: list[tuple[int, int]] = []
 
     def on_start(self, epochs: int) -> None:
         self.epochs = epochs
@@ -246,14 +247,18 @@ class _Listener(Callbacks):
     def on_evaluation(self, state: State, report: Report) -> None:
         self.rankings.append((state.epoch, report.mrr))
 
+    def on_save(self, state: State) -> None:
+        self.saved.append((state.epoch, state.step))
 
-def test_callbacks_get_every_step_and_evaluation(trained: Trained) -> None:
+
+def test_callbacks_get_every_step_evaluation_and_checkpoint(trained: Trained) -> None:
     callbacks = _Listener()
     run = trained("training.epochs=3", callbacks=callbacks)
     assert callbacks.epochs == 3
     # 20 triples with two queries each are 5 batches of 8.
     assert callbacks.steps == [(epoch, step, 5) for epoch in range(3) for step in range(1, 6)]
     assert callbacks.rankings == list(valid_mrrs(run).items())
+    assert callbacks.saved == [(3, 0)]
 
 
 @pytest.mark.battery(35)

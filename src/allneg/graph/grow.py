@@ -67,6 +67,8 @@ def _with(growth: Growth, other: Graph) -> Growth:
     splits: dict[str, Any] = {}
     notes, weights = list(graph.notes), graph.weights
     for split, facts in _ids(other, vocabulary).items():
+        if not len(facts):
+            continue
         old = graph.split(split)
         known, new, *ranked = _keys([old, facts, graph.valid, graph.test], graph)
         order = np.lexsort(facts.T[::-1])

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def _check_value(value: Any, levels: int) -> None:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Write a new safetensors file and sync it; its size and SHA-256.
 
-    The bytes are hashed before they are written, so a later check finds errors of the disk.
+    The bytes are hashed from memory, so a later check finds errors of the disk.
     safetensors' own `save_file` does not sync and leaves temporary files when it is killed.
     """
     size, digest = 0, hashlib.sha256()
@@ -118,10 +119,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     def hashed_parts() -> Iterator[disk.Bytes]:
         nonlocal size
         about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-        for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
-            size += len(part)
-            digest.update(part)
-            yield part
+        with ThreadPoolExecutor(1) as thread:  # hash a part while it is written
+            for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
+                size += len(part)
+                hashed = thread.submit(digest.update, part)
+                yield part
+                hashed.result()
 
     with write_errors(path, sum(tensor.nbytes for tensor in tensors.values())):
         disk.write(path, hashed_parts())
@@ -179,20 +182,24 @@ def are_checksums(content: Any) -> bool:
 
 def check_files(folder: Path, expected: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise a `RunError` that names the first file without its expected checksum."""
-    for name, recorded in expected.items():
-        path = folder / name
-        if not plain.exists(path):
-            raise RunError(f"{path}: missing; the run is not complete")
-        with read_errors(path):
-            size = plain.check_file(path).st_size
-            if size != recorded["bytes"]:
-                raise RunError(f"{path}: {size:,} bytes instead of {recorded['bytes']}; damaged")
-            digest = checksum(path)["sha256"]
-        if digest != recorded["sha256"]:
-            raise RunError(
-                f"{path}: its SHA-256 is {digest[:12]}… instead of {recorded['sha256'][:12]}…;"
-                " the file is damaged or from another run"
-            )
+    # Most bytes are in a few files of about the same size; hashing releases Python's lock.
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(_check_file, [folder / name for name in expected], expected.values()))
+
+
+def _check_file(path: Path, recorded: Mapping[str, Any]) -> None:
+    if not plain.exists(path):
+        raise RunError(f"{path}: missing; the run is not complete")
+    with read_errors(path):
+        size = plain.check_file(path).st_size
+        if size != recorded["bytes"]:
+            raise RunError(f"{path}: {size:,} bytes instead of {recorded['bytes']}; damaged")
+        digest = checksum(path)["sha256"]
+    if digest != recorded["sha256"]:
+        raise RunError(
+            f"{path}: its SHA-256 is {digest[:12]}… instead of {recorded['sha256'][:12]}…;"
+            " the file is damaged or from another run"
+        )
 
 
 def need_bytes(folder: Path, size: int) -> None:

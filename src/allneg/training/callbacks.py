@@ -33,6 +33,9 @@ class Callbacks:
     def on_epoch(self, metrics: Mapping[str, Any]) -> None:
         """An epoch is done; `metrics` is its entry in metrics.jsonl."""
 
+    def on_save(self, state: State) -> None:
+        """A checkpoint with this state was written."""
+
     def on_end(self, report: Report | None) -> None:
         """Training is over; None if it was stopped, or if there is nothing to rank."""
 

@@ -46,6 +46,7 @@ class Checkpointer:
             self._callbacks.on_message(f"training continues; next try in {seconds:g} seconds")
         else:
             self._failed = False
+            self._callbacks.on_save(checkpoint.state)
 
     def _write_entries(self) -> None:
         while self._entries:

@@ -25,13 +25,13 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.partial import EPOCHS
+from allneg.training.partial import bytes_of_others
 from allneg.training.start import inherited, place
 from allneg.training.train import combined
 
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
-    "training.epochs": EPOCHS, "training.average": 0.0,
+    "training.epochs": 20, "training.average": 0.0,
     "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
 
@@ -81,7 +81,8 @@ def extend(
         parent.folder.resolve().name, parent.id, touch, old.n_entities, old.n_relations,
         growth.n_kept, growth.removed,
     )  # fmt: skip
-    check_memory(recipe, graph, device, Mesh())
+    others = 0 if touch == "all" else bytes_of_others(recipe, graph)
+    check_memory(recipe, graph, device, Mesh(), others)
     if not parent.finished:
         own.on_message(f"{parent.folder} is not finished; its best weights so far are used")
     for line in _description(about, graph):

@@ -142,13 +142,19 @@ def plan(
     )
 
 
-def check_memory(recipe: Recipe, graph: Graph, device: torch.device, mesh: Mesh) -> MemoryPlan:
-    """The plan of a training; an `OutOfMemoryError` if it cannot fit in memory."""
+def check_memory(
+    recipe: Recipe, graph: Graph, device: torch.device, mesh: Mesh, others: int = 0
+) -> MemoryPlan:
+    """The plan of a training; an `OutOfMemoryError` if it cannot fit in memory.
+
+    `others` are the bytes of an extension's other facts.
+    """
     # No batch is larger than an epoch.
     batch = min(recipe.training.batch_size, 2 * len(graph.train))
     recipe = replace(recipe, training=replace(recipe.training, batch_size=batch))
     # A ranking that runs out of memory continues with smaller blocks.
-    made = replace(plan(recipe, graph, device, mesh), ranking={})
+    made = plan(recipe, graph, device, mesh)
+    made = replace(made, training={**made.training, "other facts": others}, ranking={})
     available = memory(device)
     if available is not None and (lower := made.too_large(int(available * _TOLERANCE))):
         _refuse(made.peak, device, available, lower)

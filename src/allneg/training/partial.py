@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, batches
 from allneg.recipe import Recipe
+from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.runs.parents import Parent
 from allneg.scoring.contrast import contrast, scan
@@ -21,7 +22,6 @@ from allneg.scoring.tables import MULTIPLE, mixed_seed
 from allneg.training.features import FeatureTrainer, split_features
 from allneg.training.trainer import Trainer
 
-EPOCHS = 20  # of an extension
 # On a GPU and on a CPU, so many operations with other facts take about a second, or less.
 _OPERATIONS = {True: 1e13, False: 2e10}
 _NUMBERS = 1 << 26  # in memory, for the other facts of a step
@@ -149,7 +149,7 @@ class PartialTrainer(Trainer):
                 cut = [slice(i * size, (i + 1) * size) for size in sizes]
                 some = [queries[part] for (queries, _), part in zip(parts, cut, strict=True)]
                 states = [of[part] for (_, of), part in zip(parts[1:], cut[1:], strict=True)]
-                yield SplitQueries(**_joined(*some), states=torch.cat(states))
+                yield SplitQueries(**vars(_joined(*some)), states=torch.cat(states))
 
         return n_batches, made()
 
@@ -168,7 +168,8 @@ class PartialTrainer(Trainer):
         is_moving = entities[own.entity] | relations[own.relation]
         moving, fixed = own[is_moving], own[~is_moving]
         nothing = torch.zeros(len(moving), 0, device=triples.device)
-        return [(moving, nothing), (fixed, self._scan(fixed)), (rest, self._scan(rest))]
+        of_fixed, of_rest = self._scan(_joined(fixed, rest)).split([len(fixed), len(rest)])
+        return [(moving, nothing), (fixed, of_fixed), (rest, of_rest)]
 
     def _n_others(self) -> int:
         """How many other facts to compare: they take as long as the facts of trained rows, or a
@@ -176,9 +177,10 @@ class PartialTrainer(Trainer):
         """
         n, width = self._column.shape[0], self.tables.entities.shape[1]
         # A query is compared in three products per epoch, and a fixed one with all rows once.
-        own = 2 * len(self._own) * 3 * EPOCHS * n
+        epochs = self.recipe.training.epochs
+        own = 2 * len(self._own) * 3 * epochs * n
         operations = max(own, _OPERATIONS[self.plan.device.type != "cpu"] / width)
-        count = operations / (2 * (n + 3 * EPOCHS * self._n_trained))
+        count = operations / (2 * (n + 3 * epochs * self._n_trained))
         return max(self.recipe.training.batch_size, int(count))
 
     def _queries(self, triples: Tensor, items: Tensor, factor: float) -> Queries:
@@ -187,7 +189,7 @@ class PartialTrainer(Trainer):
         if self.weights is not None:
             weight *= self.weights[items]
         both = [Queries.of(triples[items], side) for side in SIDES]
-        return Queries(**_joined(*(replace(one, weight=weight) for one in both)))
+        return _joined(*(replace(one, weight=weight) for one in both))
 
     def _scan(self, fixed: Queries) -> Tensor:
         """The states of fixed queries and rows that are not trained: (n, 1 + k)."""
@@ -251,10 +253,16 @@ class PartialTrainer(Trainer):
         super().restore(replace(saved, optimizer=optimizer))
 
 
-def _joined(*parts: Queries) -> dict[str, Tensor]:
-    """The columns of several parts, one part after the other."""
+def _joined(*parts: Queries) -> Queries:
+    """The queries of several parts, one part after the other."""
     names = [name for name, column in vars(parts[0]).items() if column is not None]
-    return {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    return Queries(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+
+
+def bytes_of_others(recipe: Recipe, graph: Graph) -> int:
+    """The memory that the other facts of a step take, at most."""
+    per_query = graph.n_entities + 6 * make_model(recipe).entity_width
+    return 4 * min(_NUMBERS, 2 * len(graph.train) * per_query)
 
 
 def make_trainer(

@@ -22,6 +22,8 @@ from allneg.training.optimizers import zero_state
 
 _ROUNDS = 3  # in which entities that are linked only with new ones get their start
 _QUERIES = 1 << 12  # whose rows are in memory at once
+# Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
+_SHORTER = 0.3
 
 
 def begin(
@@ -48,9 +50,25 @@ def begin(
         name: tensor if name.startswith(PREFIX) else torch.zeros_like(tensor)
         for name, tensor in start.optimizer.items()
     }
-    start = with_vectors(replace(start, optimizer=optimizer), recipe, graph, is_new)
+    tables = dict(start.tables)
+    if settings.features is None:  # else a row is a sum, and its map stays as it is
+        tables["entities"] = torch.where(is_new[:, None], 1.0, _SHORTER) * tables["entities"]
+    start = replace(start, tables=tables, optimizer=optimizer)
+    start = with_vectors(start, recipe, graph, is_new)
     about = Parent(parent.folder.resolve().name, parent.id, "start")
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
+
+
+def warm_recipe(recipe: Recipe) -> Recipe:
+    """The recipe for a training that begins with the rows of a run: half of its epochs."""
+    every, epochs = recipe.evaluation.every, recipe.training.epochs
+    # AdaGrad's steps become shorter by themselves, and there are fewer. The long steps of other
+    # optimizers would forget the start.
+    factor = 2.0 if recipe.optimizer.name == "adagrad" else 0.5
+    return recipe.with_settings({
+        "model.start": None, "training.epochs": -(-epochs // 2), "evaluation.every": -(-every // 2),
+        "optimizer.learning_rate": factor * recipe.optimizer.learning_rate,
+    })  # fmt: skip
 
 
 def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:

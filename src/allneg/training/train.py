@@ -25,7 +25,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.start import begin
+from allneg.training.start import begin, warm_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 
@@ -52,8 +52,8 @@ def train(
     `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
     restarts them after a failure, they continue it.
 
-    `start` is a run with the same model. Rows start from its rows of the same names, and its recipe
-    is used unless another one is given.
+    `start` is a run with the same model. Rows start from its rows of the same names. Its recipe
+    with half of the epochs is used, unless another one is given.
 
     `progress` prints lines on stderr. `track` names trackers: tensorboard, wandb, mlflow. Ctrl-C
     saves the run and raises `KeyboardInterrupt`; with `stopped_by`, a function that returns the
@@ -64,7 +64,7 @@ def train(
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     parent = start if isinstance(start, Run | None) else Run.open(start)
     if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
-        recipe = parent.recipe.with_settings({"model.start": None})
+        recipe = warm_recipe(parent.recipe)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
