@@ -40,7 +40,9 @@ def _word(pointer):
 
 @triton.jit
 def _add(a, b, KIND: tl.constexpr):
-    return tl.inline_asm_elementwise("add." + KIND + "x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+    return tl.inline_asm_elementwise(
+        "add." + KIND + "x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1
+    )
 
 
 @triton.jit
@@ -172,7 +174,9 @@ def _pulls(slope, a, b, c, d, ROOT: tl.constexpr):
             "mov.b32 {l, u}, h; cvt.f32.f16 f, l; cvt.f32.f16 g, u;"
             "rsqrt.approx.ftz.f32 f, f; rsqrt.approx.ftz.f32 g, g; cvt.rn.f16x2.f32 r, g, f;"
         )
-    how: tl.constexpr = start + root + "mul.f16x2 r, r, $2; mul.f16x2 $0, x, r; mul.f16x2 $1, y, r;}"
+    how: tl.constexpr = (
+        start + root + "mul.f16x2 r, r, $2; mul.f16x2 $0, x, r; mul.f16x2 $1, y, r;}"
+    )
     types: tl.constexpr = (tl.int32, tl.int32)
     return tl.inline_asm_elementwise(
         how, "=r,=r,r,r,r,r,r", [slope, a, b, c, d], types, is_pure=True, pack=1
@@ -195,7 +199,7 @@ def both_gradients(
     PARTS: tl.constexpr, KIND: tl.constexpr, SIGN: tl.constexpr, ROOT: tl.constexpr,
     SPAN: tl.constexpr, M1: tl.constexpr, M2: tl.constexpr, D2: tl.constexpr,
 ):  # fmt: skip
-    """A tile of table rows x words, with a loop over the queries. `grad` holds each number twice."""
+    """A tile of table rows x words, with a loop over the queries; a word of `grad` is one number twice."""
     m1, m2 = tl.arange(0, M1)[:, None, None, None], tl.arange(0, M2)[None, None, :, None]
     m = tl.program_id(1) * (M1 * M2) + m2 * M1 + m1
     column = tl.program_id(0) * D2 + tl.arange(0, D2)[None, None, None, :]

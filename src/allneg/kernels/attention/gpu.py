@@ -73,7 +73,9 @@ def attend(
     if b:
         own = torch.arange(b, device=rows.device) // tile.queries * (blocks + 1)
         hits = _hits(negatives, tile, own, tiles * (blocks + 1))
-        repairs = torch.empty(tiles * parts if tile.fixed else 1, dtype=torch.int8, device=rows.device)
+        repairs = torch.empty(
+            tiles * parts if tile.fixed else 1, dtype=torch.int8, device=rows.device
+        )
         given = (
             query, rows, *_pointers(negatives), hits, log_sums, means, repairs,
             *_descriptors(rows[:count], tile.rows, tile), b, count, part * tile.rows,
@@ -124,7 +126,9 @@ def _descriptors(rows: Tensor, height: int, tile: Tile) -> tuple[Any, Any, Any]:
     if not tile.tma:
         return rows, rows, rows
     first, *more = (
-        TensorDescriptor.from_tensor(rows, [height, chunk]) for chunk in chunks(rows.shape[1]) if chunk
+        TensorDescriptor.from_tensor(rows, [height, chunk])
+        for chunk in chunks(rows.shape[1])
+        if chunk
     )
     second, third = (*more, first, first)[:2]
     return first, second, third

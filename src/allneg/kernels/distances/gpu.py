@@ -214,7 +214,7 @@ def _with_dim(rows: Tensor, parts: int, dim: int) -> Tensor:
 
 def _with_fewer_rows(shape: Shape, n: int, along: int) -> Shape:
     """`shape` with a tile of at most `n` rows, where that is possible."""
-    rows = shape.rows
-    while rows > 1 and rows * along > n:
+    rows, least = shape.rows, 4 if shape.vector else 1
+    while rows > least and rows * along > n:
         rows //= 2
     return replace(shape, rows=rows)
