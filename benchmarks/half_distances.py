@@ -199,7 +199,7 @@ def both_gradients(
     PARTS: tl.constexpr, KIND: tl.constexpr, SIGN: tl.constexpr, ROOT: tl.constexpr,
     SPAN: tl.constexpr, M1: tl.constexpr, M2: tl.constexpr, D2: tl.constexpr,
 ):  # fmt: skip
-    """A tile of table rows x words, with a loop over the queries; a word of `grad` is one number twice."""
+    """A tile of table rows x words, with a loop over the queries; `grad` has each number twice."""
     m1, m2 = tl.arange(0, M1)[:, None, None, None], tl.arange(0, M2)[None, None, :, None]
     m = tl.program_id(1) * (M1 * M2) + m2 * M1 + m1
     column = tl.program_id(0) * D2 + tl.arange(0, D2)[None, None, None, :]
