@@ -58,17 +58,47 @@ SIZES: list[Size] = [
 TOY_SIZES: list[Size] = [(3, 70, 4, "bf16"), (3, 70, 4, "tf32")]
 SMALL = 100_000  # rows; steps of smaller graphs are captured, as in training
 # No tile of these spills. Two programs of 4 warps fit on a multiprocessor; for W = 128, three.
-ATTEND = [
-    gpu.Tile(128, 64, 8, 3),
-    gpu.Tile(64, 64, 4, 3, resident=2),
-    gpu.Tile(128, 128, 8, 2),
-]
-NARROW = [gpu.Tile(64, 128, 4, 2, resident=2), gpu.Tile(64, 64, 4, 3, resident=3)]  # up to W = 128
-GRADIENTS = [
-    gpu.Tile(64, 128, 8, 3),
-    gpu.Tile(64, 64, 4, 3),
-    gpu.Tile(128, 128, 8, 2),
-]
+_BEST = {"held": True, "tma": True}
+ATTEND = {
+    200: [
+        gpu.Tile(64, 64, 4, 3, resident=2),
+        gpu.Tile(128, 64, 8, 3),
+        gpu.Tile(64, 64, 4, 3, resident=2, fixed=True),
+        gpu.Tile(64, 64, 4, 3, resident=2, tma=True),
+        gpu.Tile(64, 64, 4, 3, resident=2, tma=True, fixed=True),
+        gpu.Tile(64, 64, 4, 3, resident=2, **_BEST, fixed=True),
+        gpu.Tile(64, 64, 4, 4, resident=2, **_BEST, fixed=True),
+        gpu.Tile(128, 64, 8, 5, **_BEST, fixed=True),
+    ],
+    256: [
+        gpu.Tile(128, 64, 8, 3),
+        gpu.Tile(128, 64, 8, 3, fixed=True),
+        gpu.Tile(128, 64, 8, 4, tma=True, fixed=True),
+    ],
+    128: [
+        gpu.Tile(64, 64, 4, 3, resident=2),
+        gpu.Tile(64, 64, 4, 3, resident=3),
+        gpu.Tile(64, 64, 4, 4, resident=2, **_BEST, fixed=True),
+        gpu.Tile(64, 128, 4, 3, resident=2, **_BEST, fixed=True),
+        gpu.Tile(128, 128, 8, 3, **_BEST, fixed=True),
+    ],
+}
+GRADIENTS = {
+    200: [
+        gpu.Tile(64, 64, 4, 3),
+        gpu.Tile(64, 64, 4, 3, tma=True),
+        gpu.Tile(64, 64, 4, 3, **_BEST),
+        gpu.Tile(64, 64, 4, 4, **_BEST),
+        gpu.Tile(64, 128, 8, 5, **_BEST),
+    ],
+    256: [gpu.Tile(64, 128, 8, 3), gpu.Tile(64, 128, 8, 4, tma=True)],
+    128: [
+        gpu.Tile(64, 64, 4, 3),
+        gpu.Tile(64, 64, 4, 4, **_BEST),
+        gpu.Tile(128, 64, 4, 3, **_BEST),
+        gpu.Tile(128, 128, 8, 3, **_BEST),
+    ],
+}
 TF32_ATTEND = [gpu.Tile(64, 32, 4, 2), gpu.Tile(128, 32, 8, 2)]
 TF32_GRADIENTS = [gpu.Tile(32, 64, 4, 2), gpu.Tile(32, 128, 8, 2)]
 TOY_TILES = [gpu.Tile(16, 64, 4, 2)]
@@ -207,7 +237,8 @@ def measure_size(
     print(f"{b:,} queries × {n:,} rows × {width}, {precision}", flush=True)
     data = Data.random(size, device)
     operands, key = data.operands, gpu._key(data.operands[1])
-    attends, gradients = [*ATTEND, *(NARROW if width <= 128 else [])], GRADIENTS
+    like = min(known for known in ATTEND if known >= width)
+    attends, gradients = ATTEND[like], GRADIENTS[like]
     if precision == "tf32":
         attends, gradients = TF32_ATTEND, TF32_GRADIENTS
     small = device.type == "cuda" and n <= SMALL

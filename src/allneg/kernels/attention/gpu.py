@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import triton
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from allneg.kernels import attention
 from allneg.kernels.attention import programs_gpu
@@ -35,6 +36,9 @@ class Tile:
     warps: int
     stages: int  # tiles that are loaded ahead
     resident: int = 1  # programs that a multiprocessor holds
+    held: bool = False  # the operand that stays is kept in registers
+    tma: bool = False  # the others are loaded by the bulk copy engine
+    fixed: bool = False  # of `attend`: the anchor of the exponentials does not change
 
 
 # The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
@@ -69,10 +73,17 @@ def attend(
     if b:
         own = torch.arange(b, device=rows.device) // tile.queries * (blocks + 1)
         hits = _hits(negatives, tile, own, tiles * (blocks + 1))
-        programs_gpu.attend[(tiles, parts)](
-            query, rows, *_pointers(negatives), hits, log_sums, means, b, count, part * tile.rows,
-            **_options(rows, negatives, tile),
+        repairs = torch.empty(
+            tiles * parts if tile.fixed else 1, dtype=torch.int8, device=rows.device
+        )
+        given = (
+            query, rows, *_pointers(negatives), hits, log_sums, means, repairs,
+            *_descriptors(rows[:count], tile.rows, tile), b, count, part * tile.rows,
         )  # fmt: skip
+        options = _options(rows, negatives, tile)
+        programs_gpu.attend[(tiles, parts)](*given, **options, FIXED=tile.fixed, REPAIR=False)
+        if tile.fixed:
+            programs_gpu.attend[(tiles, parts)](*given, **options, FIXED=False, REPAIR=True)
         programs_gpu.merge[(b,)](
             query, rows, negatives.target, log_sums, means, state, mean, b, parts, count, W=width,
             BLOCK=triton.next_power_of_2(width), PARTS=8, num_warps=4,
@@ -103,10 +114,24 @@ def row_gradients(
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
     blocks = triton.cdiv(n, tile.rows)
     programs_gpu.row_gradients[(blocks,)](
-        query, rows, *_pointers(negatives)[1:], _hits(negatives, tile, 0, blocks), shift, out, b, n,
-        negatives.count, **_options(rows, negatives, tile),
+        query, rows, *_pointers(negatives)[1:], _hits(negatives, tile, 0, blocks), shift, out,
+        *_descriptors(query, tile.queries, tile), b, n, negatives.count,
+        **_options(rows, negatives, tile),
     )  # fmt: skip
     return out
+
+
+def _descriptors(rows: Tensor, height: int, tile: Tile) -> tuple[Any, Any, Any]:
+    """How the bulk copy engine finds the chunks of `height` rows."""
+    if not tile.tma:
+        return rows, rows, rows
+    first, *more = (
+        TensorDescriptor.from_tensor(rows, [height, chunk])
+        for chunk in chunks(rows.shape[1])
+        if chunk
+    )
+    second, third = (*more, first, first)[:2]
+    return first, second, third
 
 
 def _key(rows: Tensor) -> tuple[int, bool]:
@@ -137,6 +162,7 @@ def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
         "W": width, "W0": first, "W1": second, "W2": third, "Q": tile.queries, "R": tile.rows,
         "OFFSET": negatives.offset is not None, "BITS": negatives.bits is not None,
         "PRECISION": "interpreted" if _INTERPRETED else precision,
+        "HELD": tile.held and not _INTERPRETED and rows.element_size() == 2, "TMA": tile.tma,
         "num_warps": tile.warps, "num_stages": tile.stages,
     }  # fmt: skip
 

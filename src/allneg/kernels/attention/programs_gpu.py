@@ -9,6 +9,8 @@ import triton.language as tl
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 _LN2 = tl.constexpr(0.6931471805599453)
+# Sums of exponentials in this range lose nothing to the ends of the range of float32.
+_LEAST, _MOST = tl.constexpr(2.0**-60), tl.constexpr(2.0**60)
 
 
 @triton.jit
@@ -38,6 +40,14 @@ def _dot(a, b, plus, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _held(x, HELD: tl.constexpr):
+    """The same numbers; the products then read them from registers, not from shared memory."""
+    if HELD:
+        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, True, 2)
+    return x
+
+
+@triton.jit
 def _masked(bits, query, inside, first, lane, b, R: tl.constexpr):
     """Bits of a tile of rows from `first` on; `query` and `lane` are along different axes."""
     word = bits + tl.cast(first // 64, tl.int64) * b + query
@@ -49,42 +59,67 @@ def _masked(bits, query, inside, first, lane, b, R: tl.constexpr):
 
 @triton.jit(do_not_specialize=["b", "count", "part"])
 def attend(
-    query, rows, target, offset, bits, hits, log_sums, means, b, count, part,
+    query, rows, target, offset, bits, hits, log_sums, means, repairs, c0, c1, c2, b, count, part,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, HELD: tl.constexpr, TMA: tl.constexpr, FIXED: tl.constexpr,
+    REPAIR: tl.constexpr,
 ):  # fmt: skip
-    """Without BITS, `hits` tells which tiles of rows have answers of these queries."""
+    """Without BITS, `hits` tells which tiles of rows have answers of these queries.
+
+    FIXED: the anchor is the largest score of the first tile. If the sums then leave the range of
+    exact ones, `repairs` tells so, and the same program without FIXED, with REPAIR, replaces them.
+    """
+    repairs += tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    if REPAIR:
+        if tl.load(repairs) == 0:
+            return
     q0, lane, row_lane = tl.program_id(0) * Q, tl.arange(0, Q), tl.arange(0, R)
     left = b - q0
     own = tl.load(target + q0 + lane, mask=lane < left, other=-1).to(tl.int32)
     base = query + q0.to(tl.int64) * W
-    a0 = _load(base, lane, left, W, 0, W0)
+    a0 = _held(_load(base, lane, left, W, 0, W0), HELD)
     sum0 = tl.zeros([Q, W0], tl.float32)
     if W1:
-        a1 = _load(base, lane, left, W, W0, W1)
+        a1 = _held(_load(base, lane, left, W, W0, W1), HELD)
         sum1 = tl.zeros([Q, W1], tl.float32)
     if W2:
-        a2 = _load(base, lane, left, W, W0 + W1, W2)
+        a2 = _held(_load(base, lane, left, W, W0 + W1, W2), HELD)
         sum2 = tl.zeros([Q, W2], tl.float32)
     # Sums are multiples of 2 ** anchor, where anchor is the largest score so far, times log2 e.
     anchor = tl.full([Q], float("-inf"), tl.float32)
     total = tl.zeros([Q], tl.float32)
     start = tl.program_id(1) * part
     stop = tl.minimum(start + part, count)
+    if FIXED:
+        base = rows + tl.cast(start, tl.int64) * W
+        scores = _dot(a0, tl.trans(_load(base, row_lane, stop - start, W, 0, W0)), None, PRECISION)
+        if W1:
+            more = _load(base, row_lane, stop - start, W, W0, W1)
+            scores = _dot(a1, tl.trans(more), scores, PRECISION)
+        if W2:
+            more = _load(base, row_lane, stop - start, W, W0 + W1, W2)
+            scores = _dot(a2, tl.trans(more), scores, PRECISION)
+        anchor = tl.max(scores, 1) * _LOG2E
     if not BITS:
         hits += tl.program_id(0).to(tl.int64) * (tl.cdiv(count, R) + 1) + start // R
         hit = tl.load(hits)  # one tile ahead
     for first in tl.range(start, stop, R):
         row = first + row_lane
         base = rows + tl.cast(first, tl.int64) * W
-        e0 = _load(base, row_lane, stop - first, W, 0, W0)
+        e0 = c0.load([first, 0]) if TMA else _load(base, row_lane, stop - first, W, 0, W0)
         scores = _dot(a0, tl.trans(e0), None, PRECISION)
         if W1:
-            e1 = _load(base, row_lane, stop - first, W, W0, W1)
+            if TMA:
+                e1 = c1.load([first, W0])
+            else:
+                e1 = _load(base, row_lane, stop - first, W, W0, W1)
             scores = _dot(a1, tl.trans(e1), scores, PRECISION)
         if W2:
-            e2 = _load(base, row_lane, stop - first, W, W0 + W1, W2)
+            if TMA:
+                e2 = c2.load([first, W0 + W1])
+            else:
+                e2 = _load(base, row_lane, stop - first, W, W0 + W1, W2)
             scores = _dot(a2, tl.trans(e2), scores, PRECISION)
         if OFFSET:
             scores += tl.load(offset + row, mask=row < stop, other=0.0)[None, :]
@@ -100,25 +135,32 @@ def attend(
             if masked:
                 counts = (row[None, :] != own[:, None]) & (row < stop)[None, :]
                 scores = tl.where(counts, scores, float("-inf"))
-        # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
-        # it, the difference of equal ones would not be 0.
-        largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
-        finite = tl.where(largest == float("-inf"), 0.0, largest)
-        shares = tl.exp2(scores * _LOG2E - finite[:, None])
-        fade = tl.exp2(anchor - finite)
-        anchor = largest
-        total = total * fade + tl.sum(shares, 1)
-        sum0 *= fade[:, None]
-        if W1:
-            sum1 *= fade[:, None]
-        if W2:
-            sum2 *= fade[:, None]
+        if FIXED:
+            shares = tl.exp2(scores * _LOG2E - anchor[:, None])
+            total += tl.sum(shares, 1)
+        else:
+            # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
+            # it, the difference of equal ones would not be 0.
+            largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
+            finite = tl.where(largest == float("-inf"), 0.0, largest)
+            shares = tl.exp2(scores * _LOG2E - finite[:, None])
+            fade = tl.exp2(anchor - finite)
+            anchor = largest
+            total = total * fade + tl.sum(shares, 1)
+            sum0 *= fade[:, None]
+            if W1:
+                sum1 *= fade[:, None]
+            if W2:
+                sum2 *= fade[:, None]
         shares = shares.to(e0.dtype)
         sum0 = _dot(shares, e0, sum0, PRECISION)
         if W1:
             sum1 = _dot(shares, e1, sum1, PRECISION)
         if W2:
             sum2 = _dot(shares, e2, sum2, PRECISION)
+    if FIXED:
+        exact = (total > _LEAST) & (total < _MOST)
+        tl.store(repairs, tl.max(((lane < left) & (exact == 0)).to(tl.int32), 0).to(tl.int8))
     place = tl.program_id(1).to(tl.int64) * b + q0
     tl.store(log_sums + place + lane, anchor + tl.log2(total), mask=lane < left)
     share = 1.0 / tl.where(total > 0, total, 1.0)[:, None]
@@ -199,23 +241,32 @@ def query_gradients(
 
 @triton.jit(do_not_specialize=["b", "n", "count"])
 def row_gradients(
-    query, rows, offset, bits, hits, packed, out, b, n, count,
+    query, rows, offset, bits, hits, packed, out, c0, c1, c2, b, n, count,
     W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
     Q: tl.constexpr, R: tl.constexpr, OFFSET: tl.constexpr, BITS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, HELD: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """Without BITS, `hits` tells which tiles of rows have answers."""
     r0, lane, query_lane = tl.program_id(0) * R, tl.arange(0, R), tl.arange(0, Q)
     row, left = r0 + lane, count - r0
     base = rows + r0.to(tl.int64) * W
-    e0 = _load(base, lane, left, W, 0, W0)
+    e0 = _held(_load(base, lane, left, W, 0, W0), HELD)
     sum0 = tl.zeros([R, W0], tl.float32)
     if W1:
-        e1 = _load(base, lane, left, W, W0, W1)
+        e1 = _held(_load(base, lane, left, W, W0, W1), HELD)
         sum1 = tl.zeros([R, W1], tl.float32)
     if W2:
-        e2 = _load(base, lane, left, W, W0 + W1, W2)
+        e2 = _held(_load(base, lane, left, W, W0 + W1, W2), HELD)
         sum2 = tl.zeros([R, W2], tl.float32)
+    if HELD:
+        # Products with 0 ahead of the loop: without them, Triton would load the operand from shared
+        # memory in each iteration.
+        probe = _dot(e0, tl.zeros([W0, 16], e0.dtype), None, PRECISION)
+        if W1:
+            probe = _dot(e1, tl.zeros([W1, 16], e0.dtype), probe, PRECISION)
+        if W2:
+            probe = _dot(e2, tl.zeros([W2, 16], e0.dtype), probe, PRECISION)
+        sum0 += tl.sum(probe, 1)[:, None]
     if OFFSET:
         offsets = tl.load(offset + row, mask=lane < left, other=0.0)
     masked = True
@@ -224,13 +275,19 @@ def row_gradients(
     for first in tl.range(0, b, Q):
         q = first + query_lane
         base = query + tl.cast(first, tl.int64) * W
-        a0 = _load(base, query_lane, b - first, W, 0, W0)
+        a0 = c0.load([first, 0]) if TMA else _load(base, query_lane, b - first, W, 0, W0)
         scores = _dot(e0, tl.trans(a0), None, PRECISION)
         if W1:
-            a1 = _load(base, query_lane, b - first, W, W0, W1)
+            if TMA:
+                a1 = c1.load([first, W0])
+            else:
+                a1 = _load(base, query_lane, b - first, W, W0, W1)
             scores = _dot(e1, tl.trans(a1), scores, PRECISION)
         if W2:
-            a2 = _load(base, query_lane, b - first, W, W0 + W1, W2)
+            if TMA:
+                a2 = c2.load([first, W0 + W1])
+            else:
+                a2 = _load(base, query_lane, b - first, W, W0 + W1, W2)
             scores = _dot(e2, tl.trans(a2), scores, PRECISION)
         if OFFSET:
             scores += offsets[:, None]

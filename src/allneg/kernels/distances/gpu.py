@@ -31,6 +31,7 @@ class Shape:
     step: int  # unrolled iterations of the inner loop
     registers: int | None = None  # limit per thread, where the compiler takes too many
     lanes: int = _LANES  # of a warp along the last axis; the others lie along the third
+    vector: bool = False  # load four numbers at once
 
 
 # The fastest on an H200 by benchmarks/tune.py; the key is `parts`.
@@ -46,7 +47,7 @@ def scores(query: Tensor, table: Tensor, parts: int, shape: Shape | None = None)
     if out.numel() == 0 or query.shape[1] == 0:
         return out.zero_()
     shape = _with_fewer_rows(shape or SCORES[parts], b, along=(shape or SCORES[parts]).warps)
-    columns = _columns(query, shape.rows * shape.warps)
+    columns = _columns(query, shape.rows * shape.warps, shape.vector)
     chunk = max(_COPY_BYTES // (4 * query.shape[1]), 4096)
     chunk = min(chunk, _MOST_TILES * shape.others * _LANES)
     for start in range(0, n, chunk):
@@ -81,6 +82,8 @@ def both_at_once(
     else:
         d_query, d_table = torch.zeros_like(query), torch.zeros_like(table)
     tile = shape.rows * _threads_along(shape)
+    if shape.vector and grad.stride(0) % 4:
+        grad = F.pad(grad, (0, -len(table) % 4))[:, : len(table)]
     whole = len(table) - len(table) % tile
     for start in range(0, whole, _MOST_TILES * tile):
         some = slice(start, min(start + _MOST_TILES * tile, whole))
@@ -132,11 +135,12 @@ def rows_gradient(
 
 def _run_scores(columns: Tensor, table: Tensor, out: Tensor, parts: int, shape: Shape) -> None:
     (b, n), dim = out.shape, table.shape[1] // parts
-    rows = _columns(table, shape.others * _LANES)
+    rows = _columns(table, shape.others * _LANES, shape.vector)
     grid = (triton.cdiv(b, shape.rows * shape.warps), triton.cdiv(n, shape.others * _LANES))
     programs_gpu.scores[grid](
         columns, rows, out, b, n, columns.shape[1], rows.shape[1], dim, out.stride(0),
-        PARTS=parts, M1=shape.rows, M2=shape.warps, N1=shape.others, N2=_LANES, **_options(shape),
+        PARTS=parts, M1=shape.rows, M2=shape.warps, N1=shape.others, N2=_LANES,
+        VECTOR=shape.vector, **_options(shape),
     )  # fmt: skip
 
 
@@ -149,7 +153,8 @@ def _run_both(
     part, splits = _split(grid[0] * grid[1], shape.warps, b, table.device)
     programs_gpu.both_gradients[(*grid, splits)](
         grad, query, table, d_query, d_table, b, dim, grad.stride(0), part,
-        PARTS=parts, M1=shape.rows, M2=along, D1=shape.others, D2=shape.lanes, **_options(shape),
+        PARTS=parts, M1=shape.rows, M2=along, D1=shape.others, D2=shape.lanes,
+        VECTOR=shape.vector, **_options(shape),
     )  # fmt: skip
 
 
@@ -191,8 +196,13 @@ def _threads_along(shape: Shape) -> int:
     return shape.warps * (_LANES // shape.lanes)
 
 
-def _columns(rows: Tensor, least: int) -> Tensor:
-    """The rows transposed, with at least as many columns as a tile."""
+def _columns(rows: Tensor, least: int, whole: bool) -> Tensor:
+    """The rows transposed, with at least as many columns as a tile, or with `whole` tiles."""
+    if whole:
+        out = rows.new_empty(rows.shape[1], triton.cdiv(len(rows), least) * least)
+        out[:, : len(rows)] = rows.T
+        out[:, len(rows) :] = 0
+        return out
     more = least - len(rows)
     return (F.pad(rows.T, (0, more)) if more > 0 else rows.T).contiguous()
 
@@ -204,7 +214,7 @@ def _with_dim(rows: Tensor, parts: int, dim: int) -> Tensor:
 
 def _with_fewer_rows(shape: Shape, n: int, along: int) -> Shape:
     """`shape` with a tile of at most `n` rows, where that is possible."""
-    rows = shape.rows
-    while rows > 1 and rows * along > n:
+    rows, least = shape.rows, 4 if shape.vector else 1
+    while rows > least and rows * along > n:
         rows //= 2
     return replace(shape, rows=rows)
