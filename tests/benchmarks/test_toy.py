@@ -176,6 +176,17 @@ def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
     assert min(row["mrr"] for row in (ours, kbc)) > 0
 
 
+def test_the_phases_of_a_start_add_up_to_all_seconds(home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_startup.py", "--data", "countries", "--device", "cpu", "--turns", "1", "--set",
+         "training.epochs=1", "--set", "model.dim=4", "--out", str(out), home=home)  # fmt: skip
+    (row,) = json.loads(out.read_text())["rows"]
+    phases = row["phases"]
+    assert sum(phases.values()) == pytest.approx(row["seconds"], abs=0.05)
+    assert min(phases[name] for name in ("import torch", "training", "first 8 steps")) > 0
+    assert row["outside_training"] < row["seconds"] - phases["training"] + 0.01
+
+
 @pytest.mark.parametrize("name", ["fb15k-237", "wn18rr"])
 def test_the_recipes_of_the_speedrun_are_recipes(name):
     recipe = Recipe.from_tables(load_tables(ROOT / "benchmarks" / "speedrun" / f"{name}.toml"), "")

@@ -94,11 +94,12 @@ def graph(request: pytest.FixtureRequest, scored_graph: ScoredGraph) -> Graph:
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 @pytest.mark.parametrize("protocol", [PROTOCOLS["allneg"], SEEN, PROTOCOLS["pykeen"]])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_ranks_are_those_of_the_naive_implementation(
-    graph: Graph, split: str, protocol: Protocol
+    graph: Graph, split: str, protocol: Protocol, device: str
 ) -> None:
     expected = naive_ranks(graph, split, protocol)
-    found = rank_baselines(graph, split, protocol)
+    found = rank_baselines(graph, split, protocol, torch.device(device))
     assert {name: ranking.ranks.tolist() for name, ranking in found.items()} == expected
     assert all(len(set(map(str, ranks))) > 1 for ranks in expected.values())
     dropped = len(graph.split(split)) - len(expected["rules"])

@@ -3,7 +3,9 @@
 Commands import what they need when they run, so `--help` does not wait for torch.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -106,6 +108,7 @@ def allneg() -> None:
 
 def main() -> None:
     """Run a command. An `AllnegError` becomes its message on stderr and its exit code."""
+    atexit.register(gc.freeze)  # the exit would search all objects of PyTorch for cycles
     if sys.stdout is None:  # closed by the shell (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = _stderr()

@@ -23,10 +23,14 @@ from allneg.graph.queries import SIDES, KnownAnswers, Queries
 MOST_TRIPLES = 20_000_000  # of train
 _WEIGHTS = {"frequency": (1, 0), "rules": (0, 1), "combined": (1, 1)}  # of share, confidence
 _LEAST_CONFIDENCE = 0.1  # of a rule
+_CPU = torch.device("cpu")
 
 
 def evaluate_baselines(
-    graph: Graph, split: str = "test", protocol: Protocol = PROTOCOLS["allneg"]
+    graph: Graph,
+    split: str = "test",
+    protocol: Protocol = PROTOCOLS["allneg"],
+    device: torch.device = _CPU,
 ) -> dict[str, Any]:
     """The metrics of each baseline, in total and by side, and its MRR by relation and side.
 
@@ -35,7 +39,7 @@ def evaluate_baselines(
     if len(graph.train) > MOST_TRIPLES:
         return {}
     found = {}
-    for name, ranking in rank_baselines(graph, split, protocol).items():
+    for name, ranking in rank_baselines(graph, split, protocol, device).items():
         report = Report.of(ranking, graph)
         by_relation = {
             relation: {"mrr": table["mrr"], **{side: table[side]["mrr"] for side in SIDES}}
@@ -45,19 +49,22 @@ def evaluate_baselines(
     return found
 
 
-def rank_baselines(graph: Graph, split: str, protocol: Protocol) -> dict[str, Ranking]:
+def rank_baselines(
+    graph: Graph, split: str, protocol: Protocol, device: torch.device = _CPU
+) -> dict[str, Ranking]:
     """The ranks of a split's answers by each baseline.
 
     The protocol's tolerance is not used: it allows for rounding, and these scores are exact.
     """
     triples, candidates = to_rank(graph, split, protocol)
     sizes = graph.n_entities, graph.n_relations
-    known = KnownAnswers.of([graph.split(name) for name in protocol.filter_splits(split)], *sizes)
-    facts = KnownAnswers.of([graph.train], *sizes)
-    rules, is_candidate = _Rules.of(facts), torch.from_numpy(candidates)
-    queries = (Queries.of(torch.from_numpy(triples), side) for side in SIDES)
+    filters = [graph.split(name) for name in protocol.filter_splits(split)]
+    known = KnownAnswers.of(filters, *sizes, device)
+    facts = KnownAnswers.of([graph.train], *sizes, device)
+    rules, is_candidate = _Rules.of(facts), torch.from_numpy(candidates).to(device)
+    queries = (Queries.of(torch.from_numpy(triples).to(device), side) for side in SIDES)
     columns = [_count(one, known, facts, rules, is_candidate) for one in queries]
-    found = torch.stack(columns, dim=-1).numpy()  # (baselines, 2, n, 2)
+    found = torch.stack(columns, dim=-1).cpu().numpy()  # (baselines, 2, n, 2)
     dropped = len(graph.split(split)) - len(triples)
     return {
         name: Ranking(protocol, split, triples, better, equal, int(candidates.sum()), dropped)
@@ -99,7 +106,7 @@ class _Rules:
         entity, source = queries.entity[query], self.sources[rule]
         index, found = facts.pairs(Queries(1 - queries.side[query], entity, source, entity))
         pair, position = (query[index] * facts.n_entities + found).unique(return_inverse=True)
-        best = torch.zeros(len(pair), dtype=torch.float64)
+        best = torch.zeros(len(pair), dtype=torch.float64, device=pair.device)
         return pair, best.scatter_reduce_(0, position, self.confidences[rule[index]], "amax")
 
 
@@ -107,10 +114,8 @@ class _Scores:
     """Scores in groups, sorted."""
 
     def __init__(self, group: Tensor, score: Tensor) -> None:
-        # NumPy sorts several times faster than torch on a CPU.
-        self.values = torch.from_numpy(np.unique(score.numpy()))
-        keys = group * (len(self.values) + 1) + torch.searchsorted(self.values, score)
-        self.keys = torch.from_numpy(np.sort(keys.numpy()))
+        self.values = _sorted(score).unique_consecutive()
+        self.keys = _sorted(group * (len(self.values) + 1) + torch.searchsorted(self.values, score))
 
     def count(self, group: Tensor, score: Tensor) -> Tensor:
         """How many scores of each group are higher than a score, and how many equal: (2, B)."""
@@ -167,7 +172,7 @@ def _count(
     other_group = torch.cat([known_group, new_group])
     other_share = torch.cat([shares(relation[known_group], entity), new_share])
 
-    asked = torch.zeros(facts.n_relations, dtype=torch.bool)
+    asked = torch.zeros_like(shares.n_filling, dtype=torch.bool)
     asked[relation] = True
     kept = asked[shares.relation]
     filling = _Scores(shares.relation[kept], shares.share[kept])
@@ -183,6 +188,12 @@ def _count(
         counts += _Scores(new_group, _combined(new_share, confidence, weights)).count(group, score)
         found.append(counts)
     return torch.stack(found)
+
+
+def _sorted(values: Tensor) -> Tensor:
+    if values.device.type == "cpu":  # NumPy sorts several times faster than torch
+        return torch.from_numpy(np.sort(values.numpy()))
+    return values.sort().values
 
 
 def _combined(share: Tensor, confidence: Tensor, weights: tuple[int, int]) -> Tensor:
@@ -201,4 +212,4 @@ def _look_up(keys: Tensor, among: Tensor, values: Tensor) -> Tensor:
 def _spans(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The row and the index of every element of the spans `first[i] : first[i] + count[i]`."""
     row = torch.repeat_interleave(count)
-    return row, torch.arange(len(row)) + (first - count.cumsum(0) + count)[row]
+    return row, torch.arange(len(row), device=row.device) + (first - count.cumsum(0) + count)[row]

@@ -205,10 +205,13 @@ class _Loop:
         if report is not None and has_baselines:
             if not isinstance(self.trainer, PartialTrainer):  # they take longer than an extension
                 rules = selection_protocol(self.recipe.evaluation)
-                report = replace(report, baselines=evaluate_baselines(self.graph, split, rules))
+                # Some devices have no float64.
+                where = self.device if self.device.type == "cuda" else torch.device("cpu")
+                found = evaluate_baselines(self.graph, split, rules, where)
+                report = replace(report, baselines=found)
             if self.world.size == 1:  # else `Predictor.calibration` learns it from whole tables
-                found = calibrate(self.trainer.model, self.trainer.tables, self.graph)
-                report = replace(report, calibration=found.to_json() if found else {})
+                curves = calibrate(self.trainer.model, self.trainer.tables, self.graph)
+                report = replace(report, calibration=curves.to_json() if curves else {})
         state = self._with_costs()
         best_epoch, peak = state.best_epoch or state.epoch, state.peak_bytes or None
         self.run.finish(report, epoch=state.epoch, best_epoch=best_epoch, peak_bytes=peak)

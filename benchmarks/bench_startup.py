@@ -1,0 +1,172 @@
+"""Where the seconds of `allneg train` go that are not training: imports, reading, compiling, …
+
+python benchmarks/bench_startup.py --out FILE.json
+
+Each turn is a process of its own. All turns share caches that are empty before the first one, so
+that the first also compiles what later ones find.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+_BEGAN = time.perf_counter()  # before the other imports, which count
+
+import argparse  # noqa: E402
+import importlib  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import subprocess  # noqa: E402
+import tempfile  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+FIRST_STEPS = 8  # these compile, allocate and capture
+# What is timed, and the functions that do it.
+PHASES = {
+    "read the data": "allneg.training.train:read_graph",
+    "choose the defaults": "allneg.training.train:planned",
+    "write the run": "allneg.training.train:begin",
+    "create the tables": "allneg.training.loop:make_trainer",
+    "forecast": "allneg.training.loop:Forecast.__call__",
+    "training": "allneg.training.loop:_Loop.train",
+    "rank valid": "allneg.training.loop:_Loop._evaluate",
+    "save": "allneg.training.loop:_Loop._save",
+    "rank test": "allneg.training.loop:_Loop.finish",
+    "baselines": "allneg.training.loop:evaluate_baselines",
+    "calibration": "allneg.training.loop:calibrate",
+    "write the report": "allneg.runs:Run.finish",
+    "print the report": "allneg.cli.reports:print_run",
+}
+STEPS = f"first {FIRST_STEPS} steps"
+INSIDE = ("training", "rank valid")
+
+
+class Clock:
+    """Seconds by phase. A phase inside another one does not count for the outer one."""
+
+    def __init__(self, began: float) -> None:
+        self.seconds: dict[str, float] = {}
+        self._open, self._last = ["other"], began
+
+    def switch(self) -> None:
+        now = time.perf_counter()
+        self.seconds[self._open[-1]] = self.seconds.get(self._open[-1], 0.0) + now - self._last
+        self._last = now
+
+    def phase(self, name: str, work: Callable[[], Any]) -> Any:
+        self.switch()
+        self._open.append(name)
+        try:
+            return work()
+        finally:
+            self.switch()
+            self._open.pop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data", default="fb15k-237", help="a set's name")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
+    parser.add_argument("--turns", type=int, default=2, help="processes, one after the other")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)  # began, file of the seconds
+    args = parser.parse_args()
+    if args.child:
+        began, path = float(args.child[0]), Path(args.child[1])
+        path.write_text(json.dumps(timed_training(began, args)))
+        return
+    import torch
+    from measure import machine, write_rows
+
+    from allneg.hardware import find_device
+
+    device: torch.device = find_device(args.device)
+    about = {"startup": args.data, "settings": args.set, **machine(device)}
+    write_rows(about, rows(args), args.out)
+
+
+def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"TRITON_CACHE_DIR": f"{folder}/triton", "ALLNEG_HOME": f"{folder}/home"}
+        for turn in range(args.turns):
+            path, began = Path(folder) / "seconds.json", time.perf_counter()
+            command = [sys.executable, __file__, "--data", args.data, "--device", args.device]
+            command += [word for setting in args.set for word in ("--set", setting)]
+            command += ["--child", str(began), str(path)]
+            subprocess.run(command, check=True, env={**os.environ, **caches}, stdout=sys.stderr)
+            total, seconds = time.perf_counter() - began, json.loads(path.read_text())
+            seconds["exit"] = total - sum(seconds.values())
+            outside = total - sum(seconds.get(name, 0.0) for name in INSIDE)
+            yield {
+                "turn": turn,
+                "seconds": round(total, 3),
+                "outside_training": round(outside, 3),
+                "phases": {name: round(value, 3) for name, value in seconds.items()},
+            }
+
+
+def timed_training(began: float, args: argparse.Namespace) -> dict[str, float]:
+    """Train in this process; the seconds of each phase since `began`."""
+    clock = Clock(began)
+    clock.seconds["start Python"] = _BEGAN - began
+    clock.switch()
+    clock.seconds["other"] -= _BEGAN - began
+    torch = clock.phase("import torch", lambda: importlib.import_module("torch"))
+    modules = ("allneg.cli.train", "allneg.cli.reports", "allneg.training.train")
+    clock.phase("import allneg", lambda: [importlib.import_module(name) for name in modules])
+    if torch.cuda.is_available() and args.device != "cpu":
+        # They would be part of other phases.
+        x = clock.phase("CUDA context", lambda: torch.ones(64, 64, device="cuda"))
+        clock.phase("first product", lambda: (x @ x).sum().item())
+    _time_phases(clock, torch)
+    from allneg.cli import allneg
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["train", args.data, "--quiet", "--device", args.device, "--out", f"{folder}/run"]
+        command += [word for setting in args.set for word in ("--set", setting)]
+        allneg(command, standalone_mode=False)
+        clock.switch()
+    return clock.seconds
+
+
+def _time_phases(clock: Clock, torch: Any) -> None:
+    """Replace the functions of PHASES, and the first steps, by timed ones."""
+
+    def waiting(work: Callable[[], Any]) -> Any:
+        result = work()
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return result
+
+    def timed(function: Any, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return clock.phase(name, lambda: waiting(lambda: function(*args, **kwargs)))
+
+        return call
+
+    for name, place in PHASES.items():
+        module, _, path = place.partition(":")
+        owner: Any = importlib.import_module(module)
+        *outer, last = path.split(".")
+        for part in outer:
+            owner = getattr(owner, part)
+        setattr(owner, last, timed(getattr(owner, last), name))
+    trainer = importlib.import_module("allneg.training.trainer").Trainer
+    step, taken = trainer.step, 0
+
+    def first_steps(*args: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        if taken > FIRST_STEPS:
+            return step(*args)
+        return clock.phase(STEPS, lambda: waiting(lambda: step(*args)))
+
+    trainer.step = first_steps
+
+
+if __name__ == "__main__":
+    main()
