@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from allneg.graph.queries import SIDES, KnownAnswers, Queries, batches
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side, batches
 
 
 @pytest.fixture
@@ -134,3 +134,20 @@ def test_the_seed_decides_the_order_and_an_epoch_moves_it_on(triples: Tensor) ->
     assert first == epoch(Generator().manual_seed(1))
     assert first != second
     assert first != epoch(Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_distinct_queries_have_all_answers_and_know_where_they_were(side: Side) -> None:
+    generator = Generator().manual_seed(0)
+    queries = Queries.of(torch.randint(4, (60, 3), generator=generator), side)
+    found, order = queries.distinct()
+    names = list(
+        zip(*(x.tolist() for x in (found.side, found.entity, found.relation)), strict=True)
+    )
+    assert len(set(names)) == len(names) < 60
+    assert found.group is not None
+    assert found.group.tolist() == sorted(found.group.tolist())
+    single = found.single()
+    for ours, theirs in zip(vars(single).values(), vars(queries).values(), strict=True):
+        assert theirs is None or ours.equal(theirs[order])
+    assert sorted(order.tolist()) == list(range(60))

@@ -238,18 +238,20 @@ def test_ranks_are_counted_as_in_a_plain_loop(engine, device, data):
     answer = torch.randint(3, (b,), generator=generator).float()
     tolerance = torch.ones(b) if data.draw(st.booleans()) else None
     within = 0.0 if tolerance is None else 1.0
+    row = torch.arange(b).flip(0) if data.draw(st.booleans()) else None
+    rows = (scores if row is None else scores[row]).tolist()
     truth = [
         [sum(x > a + within for x in row), sum(abs(x - a) <= within for x in row)]
-        for row, a in zip(scores.tolist(), answer.tolist(), strict=True)
+        for row, a in zip(rows, answer.tolist(), strict=True)
     ]
-    there = None if tolerance is None else tolerance.to(device)
-    assert engine.count_ranks(scores.to(device), answer.to(device), there).tolist() == truth
+    there = [None if x is None else x.to(device) for x in (tolerance, row)]
+    assert engine.count_ranks(scores.to(device), answer.to(device), *there).tolist() == truth
 
 
 @needs_triton
 def test_an_answer_of_minus_infinity_is_not_equal_to_columns_beyond_the_end():
     scores = torch.full((1, 3), -torch.inf, device=DEVICE)
-    assert gpu.count_ranks(scores, scores[:, 0].clone(), None).tolist() == [[0, 3]]
+    assert gpu.count_ranks(scores, scores[:, 0].clone(), None, None).tolist() == [[0, 3]]
 
 
 @engines

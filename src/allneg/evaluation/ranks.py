@@ -24,6 +24,8 @@ from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
+# On a CPU, this many scores at once stay in the cache; products need this many queries.
+_CACHED_SCORES, _CPU_QUERIES = 1 << 22, 256
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def rank(
     def rank_block(queries: Queries) -> tuple[Tensor, Tensor]:
         """The counts of some queries, and whether all scores are finite; frees the scores."""
         values = scores(model, tables, queries).float()
-        low, high = values.aminmax(dim=1)  # passes NaN on; without `dim` it would make a copy
+        low, high = values.amin(1), values.amax(1)  # pass NaN on; aminmax is slow on a CPU
         if protocol.unseen == "dropped":
             values[:, excluded] = -torch.inf
         if within is not None:
@@ -140,21 +142,25 @@ def rank(
         return found, (low.isfinite() & high.isfinite()).all()
 
     ids = torch.from_numpy(triples).to(tables.device)
-    size = min(max(1, block // shard.rows.largest_part(shard.total)), len(ids))
+    n_rows = shard.rows.largest_part(shard.total)
+    size = min(max(1, block // n_rows), len(ids))
+    if tables.device.type == "cpu":
+        size = min(size, max(_CPU_QUERIES, _CACHED_SCORES // n_rows))
     not_finite = torch.zeros((), dtype=torch.int64, device=tables.device)
     found = torch.zeros(len(SIDES), len(ids), 2, dtype=torch.int64, device=tables.device)
-    start, stop = shard.batch.part(len(ids))
     for column, side in enumerate(SIDES):
-        row = start
+        queries, order = Queries.of(ids, side).distinct()
+        row, stop = shard.batch.part(len(queries))
         while row < stop:
-            queries = Queries.of(ids[row : min(row + size, stop)], side)
+            part = slice(row, min(row + size, stop))
             try:
-                found[column, row : row + len(queries)], finite = rank_block(queries)
+                counts, finite = rank_block(queries[part])
             except (RuntimeError, MemoryError) as error:
                 size = _smaller(size, error, shard)
                 continue
+            found[column, order[queries.answers_of(part)]] = counts
             not_finite += ~finite
-            row += len(queries)
+            row = part.stop
     if shard.world.everyone.sum(not_finite):
         raise Diverged("a score is not finite: the model has diverged, so nothing is ranked")
     # Each process has counted the candidates of its rows, for its part of the queries.
@@ -187,16 +193,21 @@ def count_candidates(
     """How many candidates score higher than each answer, and how many the same: (B, n) -> (B, 2).
 
     `values` is overwritten: known answers and the answer itself are masked out. Only the rows of
-    the shard are counted; the answer's score comes from the process that holds its row.
+    the shard are counted; the answer's score comes from the process that holds its row. With
+    `queries.group`, all answers must be known: (B, n) -> (A, 2).
     """
     query, filtered = known.pairs(queries)
-    column = queries.answer
+    column, group = queries.answer, queries.group
     if shard.rows.size > 1:
         column = torch.where(shard.holds(column), column - shard.start, -1)
         here = shard.holds(filtered)
         query, filtered = query[here], filtered[here] - shard.start
-    answer = shard.rows.max(mask_out(values, column, values.shape[1]))
+    if group is None:
+        answer = mask_out(values, column, values.shape[1])
+    else:
+        answer = torch.where(column >= 0, values[group, column.clamp(min=0)], -torch.inf)
+    answer = shard.rows.max(answer)
     values[query, filtered] = -torch.inf
     tolerant = protocol.absolute or protocol.relative
     slack = protocol.absolute + protocol.relative * answer.abs() if tolerant else None
-    return count_ranks(values, answer, slack)
+    return count_ranks(values, answer, slack, group)

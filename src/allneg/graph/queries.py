@@ -77,6 +77,15 @@ class Queries:
         side, entity, relation = (x[self.group] for x in (self.side, self.entity, self.relation))
         return type(self)(side, entity, relation, self.answer, self.weight)
 
+    def distinct(self) -> tuple[Self, Tensor]:
+        """Each distinct query once, with all of its answers, and where the answers were: (A,)."""
+        key = (2 * self.relation + self.side) * (self.entity.max() + 1) + self.entity
+        _, group, count = key.unique(return_inverse=True, return_counts=True)
+        order = group.argsort(stable=True)
+        first = order[count.cumsum(0) - count]
+        found = type(self)(self.side[first], self.entity[first], self.relation[first], self.answer)
+        return replace(found, answer=self.answer[order], group=group[order]), order
+
     def padded(self) -> Self:
         """The same with answers of weight 0 at the end, so that few numbers of answers occur."""
         assert self.group is not None

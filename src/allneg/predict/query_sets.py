@@ -67,7 +67,7 @@ def evaluate_queries(search: Search, asked: Sequence[Asked]) -> dict[str, dict[s
         row, answer = pairs[: len(hard), 0], value[tuple(pairs[: len(hard)].T)]
         value[tuple(pairs.T)] = torch.nan  # neither above an answer nor equal to it
         for r, own in zip(*(part.split(search.size(1)) for part in (row, answer)), strict=True):
-            better, equal = count_ranks(value[r], own).double().T
+            better, equal = count_ranks(value, own, row=r).double().T
             ranks.append(1 + better + equal / 2)
         of_rank += [asked[members[b]] for b, _ in hard]
     rank, weight = torch.cat(ranks).cpu().numpy(), np.array([1 / len(a.hard) for a in of_rank])

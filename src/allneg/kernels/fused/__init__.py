@@ -126,12 +126,15 @@ def subtract_at(scores: Tensor, query: Tensor, column: Tensor, values: Tensor) -
     _engine(scores.device).subtract_at(scores, query, column, values)
 
 
-def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None = None) -> Tensor:
-    """Scores above each row's answer, and scores equal to it: (B, N), (B,) -> int64 (B, 2).
+def count_ranks(
+    scores: Tensor, answer: Tensor, tolerance: Tensor | None = None, row: Tensor | None = None
+) -> Tensor:
+    """Scores above each answer in its row, and scores equal to it: (B, N), (A,) -> int64 (A, 2).
 
-    With `tolerance` (B,), scores within that distance of the answer are equal.
+    `row` (A,) is that of each answer; without it, each row has one. With `tolerance` (A,), scores
+    within that distance of the answer are equal.
     """
-    out: Tensor = _engine(scores.device).count_ranks(scores, answer, tolerance)
+    out: Tensor = _engine(scores.device).count_ranks(scores, answer, tolerance, row)
     return out
 
 

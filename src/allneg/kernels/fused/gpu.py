@@ -122,14 +122,16 @@ def _at_pairs(
         )  # fmt: skip
 
 
-def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Tensor:
-    b, n = scores.shape
-    out = torch.empty(b, 2, dtype=torch.int64, device=scores.device)
-    if b:
+def count_ranks(
+    scores: Tensor, answer: Tensor, tolerance: Tensor | None, row: Tensor | None
+) -> Tensor:
+    out = torch.empty(len(answer), 2, dtype=torch.int64, device=scores.device)
+    if len(answer):
         width = answer if tolerance is None else tolerance.contiguous()
-        _count_ranks[(b,)](
-            scores, answer.contiguous(), width, out, n, scores.stride(0),
-            TOLERANT=tolerance is not None, BLOCK=_COLUMNS, num_warps=4,
+        _count_ranks[(len(answer),)](
+            scores, answer.contiguous(), width, out if row is None else row.contiguous(), out,
+            scores.shape[1], scores.stride(0), TOLERANT=tolerance is not None,
+            ONE_PER_ROW=row is None, BLOCK=_COLUMNS, num_warps=4,
         )  # fmt: skip
     return out
 
@@ -302,10 +304,12 @@ def _at(
 
 @triton.jit
 def _count_ranks(
-    scores, answer, tolerance, out, n, stride, TOLERANT: tl.constexpr, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0).to(tl.int64)
-    own = tl.load(answer + row)
+    scores, answer, tolerance, rows, out, n, stride,
+    TOLERANT: tl.constexpr, ONE_PER_ROW: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    number = tl.program_id(0).to(tl.int64)
+    row = number if ONE_PER_ROW else tl.load(rows + number)
+    own = tl.load(answer + number)
     above = tl.zeros((BLOCK,), tl.int32)
     equal = tl.zeros((BLOCK,), tl.int32)
     for first in range(0, n, BLOCK):
@@ -313,15 +317,15 @@ def _count_ranks(
         values = tl.load(scores + row * stride + column, mask=column < n, other=float("-inf"))
         # An answer of -inf would equal the columns beyond the end.
         if TOLERANT:
-            same = (tl.abs(values - own) <= tl.load(tolerance + row)) & (column < n)
+            same = (tl.abs(values - own) <= tl.load(tolerance + number)) & (column < n)
             higher = (values > own) & (same == 0)
         else:
             same = (values == own) & (column < n)
             higher = values > own
         above += higher.to(tl.int32)
         equal += same.to(tl.int32)
-    tl.store(out + 2 * row, tl.sum(above, 0).to(tl.int64))
-    tl.store(out + 2 * row + 1, tl.sum(equal, 0).to(tl.int64))
+    tl.store(out + 2 * number, tl.sum(above, 0).to(tl.int64))
+    tl.store(out + 2 * number + 1, tl.sum(equal, 0).to(tl.int64))
 
 
 @triton.jit

@@ -95,18 +95,29 @@ def softmax_gradient(
     return scores.bfloat16() if bf16 else scores
 
 
-def count_ranks(scores: Tensor, answer: Tensor, tolerance: Tensor | None) -> Tensor:
-    out = torch.zeros(len(scores), 2, dtype=torch.int64, device=scores.device)
-    answer, size = answer.unsqueeze(1), max(1, _SCORES // max(1, scores.shape[1]))
-    for start in range(0, len(scores), size):
-        rows = slice(start, start + size)
+def count_ranks(
+    scores: Tensor, answer: Tensor, tolerance: Tensor | None, row: Tensor | None
+) -> Tensor:
+    n = scores.shape[1]
+    answer, size = answer.unsqueeze(1), max(1, _SCORES // max(1, n))
+    # A sum of floats takes a fraction of the time of a sum of bools, and is exact up to 2 ** 24.
+    dtype = torch.float32 if n <= 1 << 24 else torch.float64
+    out = torch.zeros(len(answer), 2, dtype=dtype, device=scores.device)
+    above, equal = scores.new_empty(2, min(size, len(answer)), n, dtype=dtype)
+    for start in range(0, len(answer), size):
+        part = slice(start, min(start + size, len(answer)))
+        above, equal = above[: part.stop - start], equal[: part.stop - start]
+        values = scores[part] if row is None else scores[row[part]]
+        torch.gt(values, answer[part], out=above)
         if tolerance is None:
-            above, equal = scores[rows] > answer[rows], scores[rows] == answer[rows]
+            torch.eq(values, answer[part], out=equal)
         else:
-            equal = (scores[rows] - answer[rows]).abs() <= tolerance[rows].unsqueeze(1)
-            above = (scores[rows] > answer[rows]) & ~equal
-        out[rows] = torch.stack([above.sum(1), equal.sum(1)], dim=1)
-    return out
+            near = (values - answer[part]).abs_()
+            torch.le(near, tolerance[part].unsqueeze(1), out=equal)
+            above *= 1 - equal
+        torch.sum(above, 1, out=out[part, 0])
+        torch.sum(equal, 1, out=out[part, 1])
+    return out.long()
 
 
 def adagrad(
