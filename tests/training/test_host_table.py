@@ -162,10 +162,11 @@ def test_a_gpu_computes_the_same_gradients_from_host_memory(
     device = torch.device("cuda")
     # Gradients, not steps: AdaGrad's first step turns a rounding error into a whole step.
     exact = ["hardware.precision=float32", "model.scale=0.5", *settings, STREAMED]
-    queries = next(batches(torch.from_numpy(tiny_graph.train).to(device), 8, Generator(device)))
-    found = []
+    triples, found = torch.from_numpy(tiny_graph.train).to(device), []
     for more in ([], [HOST]):
         trainer = Trainer(quick(*exact, *more), tiny_graph, device)
+        _, batches = trainer.batches(triples, Generator(device).manual_seed(3))
+        queries = next(batches)
         tables, sample = trainer.tables, NegativeSample()
         if trainer.plan.draws_sample:
             generator, n = Generator(device).manual_seed(2), tiny_graph.n_entities
