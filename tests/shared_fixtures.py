@@ -156,6 +156,13 @@ def small_countries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]
 
 
 @pytest.fixture
+def quick_data(small_countries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`countries` and `countries-hard` are small graphs in this test."""
+    for name, folder in small_countries.items():
+        monkeypatch.setitem(PACKAGED, name, folder)
+
+
+@pytest.fixture
 def shared_data(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of published sets, where it is; runs find them by name."""
     if not (SHARED / "wn18rr.tar.xz").exists():

@@ -22,7 +22,6 @@ import yaml
 import allneg
 from allneg.cli import allneg as cli
 from allneg.cli import main
-from allneg.graph.datasets import PACKAGED
 from allneg.models import MODELS, Model
 from allneg.predict.question import Question
 from allneg.recipe.parts import PARTS
@@ -167,13 +166,6 @@ def test_python_blocks_are_python() -> None:
     for page, text in TEXTS.items():
         for code in blocks(text, "python"):
             ast.parse(code, page)
-
-
-@pytest.fixture
-def quick_data(small_countries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`countries` and `countries-hard` are small here."""
-    for name, folder in small_countries.items():
-        monkeypatch.setitem(PACKAGED, name, folder)
 
 
 @pytest.fixture

@@ -147,6 +147,7 @@ def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_
     assert rows[0]["rare"] != rows[1]["rare"]
 
 
+@pytest.mark.usefixtures("quick_data")
 @pytest.mark.parametrize("more, key", [([], "seconds"), (["--train", "0.01"], "best")])
 def test_grouped_queries_are_measured_beside_single_ones(more, key, home, tmp_path):
     out = tmp_path / "result.json"
@@ -157,6 +158,7 @@ def test_grouped_queries_are_measured_beside_single_ones(more, key, home, tmp_pa
     assert all(row[key] > 0 for row in rows)
 
 
+@pytest.mark.usefixtures("quick_data")
 def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import speedrun
