@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -73,10 +74,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Each full collection of garbage would visit all collected tests, for 0.2 seconds."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # else libraries warn at exit that objects are left
+    atexit.register(gc.unfreeze)  # else libraries warn at exit that objects are left
 
 
 @pytest.hookimpl(optionalhook=True)
