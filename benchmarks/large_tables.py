@@ -79,7 +79,7 @@ def _speedrun(reports: list[Report]) -> str:
         if "speedrun" not in report:
             continue
         out += f"\n{machine_line(report)}:\n\n"
-        out += "| graph | | seed | seconds | of them training | epochs | test MRR | goal |\n"
+        out += "| graph | | seed | total seconds | training seconds | epochs | test MRR | goal |\n"
         out += "|---|---|---|---|---|---|---|---|\n"
         for row in report["rows"]:
             cells = [row["data"], row["way"], row.get("seed", ""), f"{row['seconds']:.1f}"]

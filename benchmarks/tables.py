@@ -128,7 +128,7 @@ def _curves(report: Report) -> str:
     goals = (0.355, 0.36, 0.365)
     out = f"\n{_task(report)}; epochs until a ranking of valid has this MRR:\n\n"
     out += "| operands | distinct queries once | batch | " + " | ".join(map(str, goals))
-    out += " | best MRR | epochs in all |\n" + "|---" * (5 + len(goals)) + "|\n"
+    out += " | best MRR | epochs trained |\n" + "|---" * (5 + len(goals)) + "|\n"
     for row in report["rows"]:
         reached = [[epoch for epoch, _, mrr in row["curve"] if mrr >= goal] for goal in goals]
         cells = [str(epochs[0]) if epochs else "-" for epochs in reached]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -171,7 +172,7 @@ class Ours:
     def target(self) -> Target:
         return TARGETS.get(self.cell.row, {}).get(self.cell.data, Target())
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe | None:
         return self.result.made_by if self.result is not None else None
 

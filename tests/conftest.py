@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # the processes of tests compile eac
 
 import pytest
 
+gc.disable()  # until all tests are collected: nothing of it is garbage
 sys.path.append(str(Path(__file__).parent))  # for interpreter and naive_losses
 sys.dont_write_bytecode = False  # workers keep rewritten tests for the next time
 os.fsync = lambda handle: None  # no power is cut here; a training waits for a disk 30 times
@@ -70,12 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Each full collection of garbage would visit all collected tests, for 0.2 seconds."""
-    gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # else libraries warn at exit that objects are left
+    gc.enable()
+    atexit.register(gc.unfreeze)  # else libraries warn at exit that objects are left
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -86,6 +87,7 @@ def _call(
 ) -> None:
     import torch
 
+    gc.freeze()  # else garbage is looked for in all of torch again and again
     torch.set_num_threads(1)
     os.environ.clear()
     os.environ.update(environment)

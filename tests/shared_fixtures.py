@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from allneg.graph import Graph
+from allneg.graph.datasets import PACKAGED
 from allneg.graph.graph import Vocabulary
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -19,7 +21,9 @@ from interpreter import interpreted
 
 interpreted("triton.language")
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+PAGES = ("README.md", "docs/*.md", "notebooks/*.ipynb")
 
 # 12 entities, 3 relations; every entity of valid and test is in train.
 TRIPLES = {
@@ -126,6 +130,36 @@ def toy_run(
 def toy_copy(toy_run: Run, tmp_path: Path) -> Run:
     """A copy of the finished run."""
     return Run.open(shutil.copytree(toy_run.folder, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="session")
+def small_countries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of the packaged graphs with a quarter of their entities.
+
+    These are the 400 with the most facts, and those that a page or a notebook names.
+    """
+    pages = [path for pattern in PAGES for path in ROOT.glob(pattern)]
+    shown = "".join(path.read_text() for path in pages)
+    folders = {}
+    for name, source in PACKAGED.items():
+        files = {path.name: path.read_text().splitlines() for path in Path(str(source)).iterdir()}
+        ends = [line.split("\t")[::2] for lines in files.values() for line in lines]
+        counts = Counter(entity for pair in ends for entity in pair)
+        kept = {entity for entity, _ in counts.most_common(400)}
+        kept |= {entity for entity in counts if entity in shown}
+        folders[name] = tmp_path_factory.mktemp("packaged") / name
+        folders[name].mkdir()
+        for file, lines in files.items():
+            few = [line for line in lines if kept.issuperset(line.split("\t")[::2])]
+            (folders[name] / file).write_text("".join(f"{line}\n" for line in few))
+    return folders
+
+
+@pytest.fixture
+def quick_data(small_countries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`countries` and `countries-hard` are small graphs in this test."""
+    for name, folder in small_countries.items():
+        monkeypatch.setitem(PACKAGED, name, folder)
 
 
 @pytest.fixture

@@ -50,6 +50,11 @@ INLINE = re.compile(r"`([^`\n]+)`")
 QUICK = {
     "model.dim": 8, "training.epochs": 1, "training.batch_size": 2000, "hardware.device": "cpu",
 }  # fmt: skip
+# Settings of a tuning with the learning rate alone left to try.
+TUNED = (
+    "loss.name=softmax", "loss.relation_weight=0", "loss.class_weights=false",
+    "regularizer.name=n3", "regularizer.weight=0.01", "optimizer.name=adagrad",
+)  # fmt: skip
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
 
 
@@ -164,7 +169,7 @@ def test_python_blocks_are_python() -> None:
 
 
 @pytest.fixture
-def quick_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def quick_training(quick_data: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Trainings of the pages take one epoch here, and write to another folder."""
 
     def quickly(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,12 +241,14 @@ def run_command(line: str) -> None:
         words += quick_words()
     more = {
         "audit": ["--folds", "2"], "extend": ["--set", "training.epochs=2"],
-        "resume": ["--set", "training.epochs=2"], "tune": ["--minutes", "0.2"],
+        "resume": ["--set", "training.epochs=2"],
     }  # fmt: skip
+    more["tune"] = [word for setting in TUNED for word in ("--set", setting)]
     words += more.get(words[0], [])
     cli.main(words, standalone_mode=False)
 
 
+@pytest.mark.usefixtures("quick_data")
 def test_the_commands_of_the_first_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +276,7 @@ def test_the_story_of_a_growing_knowledge_base_runs(
     assert "['kb', 'grown']" in printed.out
 
 
+@pytest.mark.usefixtures("quick_data")
 def test_the_story_of_complete_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -153,7 +153,7 @@ def changed(name: str, change: Callable[[bytes], bytes]) -> Callable[[dict[str, 
         lambda files: files.update({"checkpoints/epoch-000030-step-00000000/x.pkl": b"x"}),
     ],
 )
-def test_a_strangers_run_is_refused_and_leaves_nothing(
+def test_an_untrusted_run_is_refused_and_leaves_nothing(
     server: FakeHub, toy_run: Run, tmp_path: Path, attack: Callable[[dict[str, bytes]], Any]
 ) -> None:
     files = content(toy_run.folder)

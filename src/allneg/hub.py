@@ -1,6 +1,6 @@
 """Runs on the Hugging Face Hub: `push` uploads one with a model card, `download` fetches one.
 
-A downloaded run is a stranger's: every file of it is checked before it enters the cache, and it is
+A downloaded run is untrusted: every file of it is checked before it enters the cache, and it is
 read with the same care as any other run (SECURITY.md).
 """
 

@@ -60,12 +60,17 @@ class Explorer:
 
 
 @pytest.fixture(scope="session")
-def explorer(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+def explorer(
+    chromium: Browser,
+    small_countries: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Explorer]:
     """The service; without a browser nothing is trained."""
     pytest.importorskip("fastapi", reason="the explorer needs allneg[serve]")
     folder = tmp_path_factory.mktemp("runs")
     for model in ("complex", "distmult"):
-        allneg.train("countries", settings=[*QUICK, f"model.name={model}"], out=folder / model)
+        settings = [*QUICK, f"model.name={model}"]
+        allneg.train(small_countries["countries"], settings=settings, out=folder / model)
     audit = folder / "audit.tsv"
     audit.write_text(AUDIT)
     with _served([folder / "complex", folder / "distmult"], {}, audit) as address:

@@ -4,6 +4,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_the_page_is_opened_in_a_browser_by_default(
         def start(self) -> None:
             self.work()
 
-    monkeypatch.setattr("allneg.cli.explore.threading.Thread", Now)
+    monkeypatch.setattr("allneg.cli.explore.threading", SimpleNamespace(Thread=Now))
     monkeypatch.setattr("allneg.serve.workers.Workers.__init__", lambda self: None)
     monkeypatch.setattr("allneg.serve.workers.Workers.stop", lambda self, seconds: True)
     monkeypatch.setattr("webbrowser.open", opened.append)

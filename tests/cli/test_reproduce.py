@@ -287,6 +287,7 @@ def test_the_output_has_the_papers_number_ours_and_the_difference(call: Command)
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("quick_data")
 def test_quick_results_are_marked_and_kept_apart(call: Command) -> None:
     done = call("table1", "--rows", "complex", "--quick")
     assert done.code == 0, done.err

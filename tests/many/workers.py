@@ -6,6 +6,7 @@ processes as its mesh has.
 
 from __future__ import annotations
 
+import gc
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -63,6 +64,7 @@ class Workers:
 
 
 def _run_tasks(rank: int, port: int, pipe: Connection) -> None:
+    gc.freeze()  # else garbage is looked for in all of torch again and again
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE)

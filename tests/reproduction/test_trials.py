@@ -58,6 +58,7 @@ def test_an_unknown_cell_is_an_error(tmp_path: Path) -> None:
         read_trials(tmp_path / "trials.toml")
 
 
+@pytest.mark.usefixtures("quick_data")
 def test_trials_are_trained_and_ordered_by_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,7 @@ GROUPED_FORMS: list[list[str]] = [
 ]
 
 
+@pytest.mark.usefixtures("quick_data")
 @pytest.mark.parametrize("settings", GROUPED_FORMS)
 def test_the_shapes_of_a_grouped_step_depend_on_the_number_of_answers(settings: list[str]) -> None:
     recipe, graph = Recipe().with_settings([*GROUPED, *settings]), read_graph("countries")

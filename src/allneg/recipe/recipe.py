@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -127,9 +128,15 @@ class Recipe:
         return {f"{part}.{name}": tables[part][name] for part in tables for name in tables[part]}
 
 
+@cache
+def _hints(part: str) -> dict[str, Any]:
+    """The type of each field of a part."""
+    return typing.get_type_hints(PARTS[part])
+
+
 def _read_part(part: str, table: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
     """The valid fields of a table except None; mistakes are added to `mistakes`."""
-    hints = typing.get_type_hints(PARTS[part])
+    hints = _hints(part)
     values = {}
     for name, value in table.items():
         where = f"{part}.{name}"

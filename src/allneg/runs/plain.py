@@ -1,4 +1,4 @@
-"""Plain files and folders: what a run may contain, as its folder may come from a stranger.
+"""Plain files and folders: what a run may contain. Its folder may be untrusted.
 
 Whatever opens, lists or locks something in a run does it here. A link may lead out of the folder;
 reading a pipe or a device may never end. Both are an `OSError`, and nothing is opened.

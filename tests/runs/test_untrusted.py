@@ -1,4 +1,4 @@
-"""Runs made by a stranger: nothing outside their folder changes, and nothing wrong is believed."""
+"""Untrusted run folders: nothing outside them changes, and false content is refused."""
 
 from __future__ import annotations
 
