@@ -9,8 +9,12 @@ A step is loss, both gradients and AdaGrad. The table at the end is short; the J
 An H200 multiprocessor has 64k registers (255 per thread) and 227 KB of shared memory for programs.
 With W = 200, as chunks of 128 + 64 + 16, two programs of 64 × 64 and 4 warps fit: while one waits
 for its exponentials, the other multiplies. Their sums need 252 registers per thread, so wider rows
-need 8 warps and one program. Rescaling the sums only when the maximum has grown by a factor of 256
-was 2 to 9 % slower on large tables. TF32 operands are not loaded ahead by Triton.
+need 8 warps and one program. What bounds a tile is the number of instructions beside the products:
+`attend` starts 492 per thread for 64 × 64 scores, 330 with a fixed anchor, and 307 if the bulk copy
+engine loads the rows, too. `row_gradients` starts 340, 318 with bulk copies, and 289 if the rows
+also stay in registers. For products of 832 clocks, each of two programs may start 832.
+Rescaling the sums only when the maximum has grown by a factor of 256 was 2 to 9 % slower on large
+tables. Triton 3.6 ignores `warp_specialize` on this GPU and does not load TF32 operands ahead.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ SIZES: list[Size] = [
 ]
 TOY_SIZES: list[Size] = [(3, 70, 4, "bf16"), (3, 70, 4, "tf32")]
 SMALL = 100_000  # rows; steps of smaller graphs are captured, as in training
-# No tile of these spills. Two programs of 4 warps fit on a multiprocessor; for W = 128, three.
+# For rows of up to so many numbers. No tile of these spills.
 _BEST = {"held": True, "tma": True}
 ATTEND = {
     200: [
@@ -236,7 +240,7 @@ def measure_size(
     b, n, width, precision = size
     print(f"{b:,} queries × {n:,} rows × {width}, {precision}", flush=True)
     data = Data.random(size, device)
-    operands, key = data.operands, gpu._key(data.operands[1])
+    operands, kind = data.operands, gpu._kind(data.operands[1])
     like = min(known for known in ATTEND if known >= width)
     attends, gradients = ATTEND[like], GRADIENTS[like]
     if precision == "tf32":
@@ -261,7 +265,7 @@ def measure_size(
     checked = errors(data, state, mean, d_rows)
     print("   ", checked, flush=True)
     del d_rows
-    gpu.ATTEND[key], gpu.GRADIENTS[key] = first, second
+    gpu.ATTEND[kind], gpu.GRADIENTS[kind] = first, second
     row: dict[str, Any] = {
         "b": b, "n": n, "width": width, "precision": precision, **checked, "attend_ms": attend_ms,
         "row_gradients_ms": gradients_ms, "attend_tile": asdict(first),

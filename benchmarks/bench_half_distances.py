@@ -2,12 +2,9 @@
 
 python benchmarks/bench_half_distances.py --out FILE.json
 
-`library` is the engine of this package with its own tiles, `float32` the same programs with other
-tiles, the others are of half_distances.py. Packed operands are prepared before the time is taken.
-Errors are relative, in the L2 norm, against float64.
-
-What bounds it: an H200 starts 33.4 · 10¹² instructions of 32 lanes' width per second, and computes
-4.2 · 10¹² roots. `instructions` is the count per pair and coordinate in the compiled loop.
+`float32` is the engine of this package with several tiles, the others are of half_distances.py.
+Packed operands are prepared before the time is taken. Errors are relative, in the L2 norm, against
+float64. In benchmarks/results, `library` is the engine before it loaded four numbers at once.
 """
 
 from __future__ import annotations
@@ -39,36 +36,35 @@ CHECKED = (190, 650)  # queries and rows whose results are compared with float64
 WARPS, LANES = 4, 32
 NAMES = {1: "l1", 2: "modulus"}
 
-# Tiles of float32 numbers that are loaded four at a time.
 FORWARD = {
     1: [
-        Shape(8, 8, 4, 4, 128, vector=True),
-        Shape(16, 8, 4, 4, vector=True),
-        Shape(8, 8, 4, 8, 128, vector=True),
-        Shape(8, 8, 4, 2, vector=True),
-        Shape(8, 8, 4, 4, 168, vector=True),
+        Shape(8, 8, 4, 4, 128),
+        Shape(16, 8, 4, 4),
+        Shape(8, 8, 4, 8, 128),
+        Shape(8, 8, 4, 2),
+        Shape(8, 8, 4, 4, 168),
     ],
     2: [
-        Shape(16, 4, 4, 4, vector=True),
-        Shape(8, 8, 4, 4, vector=True),
-        Shape(8, 8, 4, 2, 168, vector=True),
-        Shape(8, 4, 4, 4, 128, vector=True),
+        Shape(16, 4, 4, 4),
+        Shape(8, 8, 4, 4),
+        Shape(8, 8, 4, 2, 168),
+        Shape(8, 4, 4, 4, 128),
     ],
 }
 BACKWARD = {
     1: [
-        Shape(16, 2, 4, 2, 128, lanes=16, vector=True),
-        Shape(16, 2, 4, 2, 128, lanes=32, vector=True),
-        Shape(16, 2, 4, 4, lanes=32, vector=True),
-        Shape(16, 2, 4, 4, lanes=16, vector=True),
-        Shape(32, 1, 4, 2, 128, lanes=32, vector=True),
+        Shape(16, 2, 4, 2, 128, lanes=16),
+        Shape(16, 2, 4, 2, 128, lanes=32),
+        Shape(16, 2, 4, 4, lanes=32),
+        Shape(16, 2, 4, 4, lanes=16),
+        Shape(32, 1, 4, 2, 128, lanes=32),
     ],
     2: [
-        Shape(16, 1, 4, 2, lanes=16, vector=True),
-        Shape(16, 1, 4, 2, 128, lanes=16, vector=True),
-        Shape(16, 1, 4, 4, lanes=32, vector=True),
-        Shape(8, 2, 4, 2, lanes=16, vector=True),
-        Shape(8, 1, 4, 4, 128, lanes=16, vector=True),
+        Shape(16, 1, 4, 2, lanes=16),
+        Shape(16, 1, 4, 2, 128, lanes=16),
+        Shape(16, 1, 4, 4, lanes=32),
+        Shape(8, 2, 4, 2, lanes=16),
+        Shape(8, 1, 4, 4, 128, lanes=16),
     ],
 }
 
@@ -216,13 +212,11 @@ def ways(
 ) -> Iterator[tuple[str, dict[str, Any], Callable[[], Any]]]:
     grad, query, table = operands
     if direction == "forward":
-        yield "library", {}, lambda: gpu.scores(query, table, parts)
         for shape in FORWARD[parts]:
             yield "float32", asdict(shape), partial(gpu.scores, query, table, parts, shape)
         for way in PACKED_FORWARD[parts]:
             yield way.kind, asdict(way), lambda way=way: forward(way, query, table, parts)
     else:
-        yield "library", {}, lambda: gpu.both_at_once(grad, query, table, parts)
         for shape in BACKWARD[parts]:
             yield (
                 "float32",
@@ -235,7 +229,7 @@ def ways(
 
 def errors(name: str, work: Callable[[], Any], truth: tuple[Tensor, ...]) -> dict[str, float]:
     out = work()
-    if name not in ("library", "float32"):
+    if name != "float32":
         out = out() if not hasattr(out, "result") else (out(), out.result())[1]
     outs = out if isinstance(out, tuple) else (out,)
     found = [float((x.double() - y).norm() / y.norm()) for x, y in zip(outs, truth, strict=True)]
@@ -257,7 +251,7 @@ def measured(
         row |= dict(zip("bnd", size, strict=True)) | {"tile": tile}
         try:
             row |= errors(name, checked, truth)
-            if name not in ("library", "float32"):
+            if name != "float32":
                 work = work()
             took = measure(work, device, seconds).milliseconds
             row |= {"milliseconds": took, "t_elements": 1e-9 * math.prod(size) / took}
@@ -266,19 +260,15 @@ def measured(
         yield row
 
 
-def steps(
-    parts: int, size: tuple[int, int, int], best: dict[str, Shape], seconds: float, device: Any
-) -> Iterator[dict[str, Any]]:
-    """Whole captured steps of the library: with its tiles, and with the fastest float32 tiles."""
-    for name in ("library", "float32"):
-        if name == "float32":
-            gpu.SCORES[parts] = best.get("forward", gpu.SCORES[parts])
-            gpu.BOTH[parts] = best.get("backward", gpu.BOTH[parts])
-        step = partial(our_step, Distance(NAMES[parts], parts, gpu))
-        work = _recorded(Work(step, *size, parts).ready(device))
-        row = {"kernel": NAMES[parts], "direction": "step", "way": name}
-        row |= dict(zip("bnd", size, strict=True))
-        yield row | {"milliseconds": measure(work, device, seconds).milliseconds}
+def step(
+    parts: int, size: tuple[int, int, int], seconds: float, device: torch.device
+) -> dict[str, Any]:
+    """A whole captured step of the library."""
+    once = partial(our_step, Distance(NAMES[parts], parts, gpu))
+    work = _recorded(Work(once, *size, parts).ready(device))
+    row: dict[str, Any] = {"kernel": NAMES[parts], "direction": "step", "way": "float32"}
+    row |= dict(zip("bnd", size, strict=True))
+    return row | {"milliseconds": measure(work, device, seconds).milliseconds}
 
 
 def main() -> None:
@@ -302,21 +292,12 @@ def main() -> None:
 
     for size in TOY_SIZES if args.toy else SIZES:
         for parts, kernel in NAMES.items():
-            best: dict[str, Shape] = {}
             for direction in ("forward", "backward"):
-                if args.only and args.only != f"{kernel} {direction}":
-                    continue
-                for row in measured(parts, direction, size, args.seconds, device):
-                    keep(row)
-                found = [r for r in rows if r["way"] == "float32" and "milliseconds" in r]
-                found = [r for r in found if (r["kernel"], r["direction"]) == (kernel, direction)]
-                found = [r for r in found if r["b"] == size[0]]
-                if found:
-                    fastest = min(found, key=lambda r: r["milliseconds"])
-                    best[direction] = Shape(**fastest["tile"])
-            if not args.only and size == SIZES[0]:
-                for row in steps(parts, size, best, 3 * args.seconds, device):
-                    keep(row)
+                if not args.only or args.only == f"{kernel} {direction}":
+                    for row in measured(parts, direction, size, args.seconds, device):
+                        keep(row)
+            if not args.only:
+                keep(step(parts, size, 3 * args.seconds, device))
 
 
 if __name__ == "__main__":

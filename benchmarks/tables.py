@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import growing_tables
+import kernel_tables
 import large_tables
 import mesh_tables
 
@@ -474,6 +475,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "filter": filters,
     "baselines": baselines,
     **growing_tables.TABLES,
+    **kernel_tables.TABLES,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,6 +71,44 @@ def test_the_benchmark_of_attention_checks_and_measures(home, tmp_path, monkeypa
         assert row["finite"]
         allowed = 2**-7 if row["precision"] == "bf16" else 1e-5
         assert max(row["mean_error"], row["d_rows_error"]) < allowed
+
+
+@needs_triton
+def test_the_benchmark_of_adagrad_in_a_product_runs_every_tile(home, tmp_path, monkeypatch):
+    interpreted("allneg.kernels.fused.gpu")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    out = tmp_path / "result.json"
+    _run("bench_product_adagrad.py", "--toy", "--device", "cpu", "--seconds", "0.01",
+         "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    own = [row for row in rows if row["way"] in ("triton", "fused")]
+    assert len(own) == 12
+    assert all(row["milliseconds"] > 0 for row in own)
+
+
+@needs_triton
+def test_instructions_of_a_compiled_loop_are_counted(tmp_path):
+    """In a process of its own: Triton's interpreter, which others use, compiles nothing."""
+    program, out = ROOT / "benchmarks" / "count_instructions.py", tmp_path / "result.json"
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, str(program), "--most", "1", "--out", str(out)]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert (row["kernel"], row["direction"], row["roots"]) == ("l1", "forward", 0)
+    assert 2 < row["instructions"] < 3  # a subtraction, an addition, and a few loads
+
+
+@needs_triton
+def test_packed_words_hold_neighbouring_coordinates(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from bench_half_distances import packed
+
+    rows = torch.tensor([[1.0, 2.0, 3.0, 5.0, 6.0, 7.0]])
+    words = packed(rows, "f16", 2, 0.0, 2.0, 2)
+    assert words.shape == (1, 4)
+    assert words.view(torch.float16).tolist() == [[2, 4, 6, 0, 10, 12, 14, 0]]
+    quarters = packed(rows, "u8", 1, 1.0, 10.0, 2).view(torch.uint8)
+    assert quarters.tolist() == [[0, 10, 20, 40, 50, 60, 0, 0]]
 
 
 def test_the_tables_of_the_pages_are_those_of_the_results(monkeypatch):

@@ -33,8 +33,8 @@ def little_padding(monkeypatch: pytest.MonkeyPatch) -> None:
 def tiles(rows: Tensor) -> tuple[Any, Any]:
     """Those of `attend` and `row_gradients`; small ones for the interpreter."""
     if GPU:
-        key = gpu._key(rows)
-        return gpu.ATTEND[key], gpu.GRADIENTS[key]
+        kind = gpu._kind(rows)
+        return gpu.ATTEND[kind], gpu.GRADIENTS[kind]
     return gpu.Tile(16, 64, 4, 2), gpu.Tile(16, 128, 4, 2)
 
 
@@ -81,12 +81,17 @@ def results(
     }  # fmt: skip
 
 
-def check(query: Tensor, rows: Tensor, negatives: Negatives, factor: float = 2.0) -> None:
-    """Errors against float64 are at most `factor` times those of the definition in float32."""
+def check(
+    query: Tensor, rows: Tensor, negatives: Negatives, factor: float = 2.0, **changes: bool
+) -> None:
+    """Errors against float64 are at most `factor` times those of the definition in float32.
+
+    `changes` are of the tiles.
+    """
     weight = torch.rand(len(query))
     weight[-1:] = 0.0
     operands = query.to(DEVICE), rows.to(DEVICE), there(negatives), weight.to(DEVICE)
-    found = results(gpu, *operands, *tiles(rows))
+    found = results(gpu, *operands, *(replace(tile, **changes) for tile in tiles(rows)))
     exact = results(reference, query.double(), rows.double(), negatives, weight.double())
     plain = results(reference, query, rows, negatives, weight)
     for name, truth in exact.items():
@@ -110,13 +115,22 @@ def test_no_less_exact_than_stored_scores(
 
 
 @pytest.mark.usefixtures("little_padding")
+@pytest.mark.parametrize("way", ["plain", "offset", "masked"])
+@pytest.mark.parametrize("tma", [False, True])
+def test_a_fixed_anchor_is_no_less_exact(way: str, tma: bool) -> None:
+    query, rows, negatives = operands(7, 200, 40, torch.bfloat16)
+    check(query, rows, ways(negatives, 7, 200)[way], fixed=True, tma=tma)
+
+
+@pytest.mark.usefixtures("little_padding")
 @pytest.mark.parametrize("dtype", ERROR, ids=str)
-def test_large_scores_are_no_less_exact(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("fixed", [False, True])
+def test_large_scores_are_no_less_exact(dtype: torch.dtype, fixed: bool) -> None:
     """Scores up to about 3,000, where the largest one grows with every tile."""
     query, rows, negatives = operands(5, 400, 40, dtype)
     rows = (rows.float() * torch.linspace(1, 300, 400).unsqueeze(1)).to(dtype)
     # `row_gradients` takes log-sum-exp and weight of a query as one number, here about 4,300.
-    check(query, rows, negatives, factor=4.0)
+    check(query, rows, negatives, factor=4.0, fixed=fixed)
 
 
 @pytest.mark.gpu
@@ -163,6 +177,20 @@ def test_chunks_cover_every_width_with_little_more() -> None:
         assert width <= sum(parts) < width + max(16, width * 0.34), width
         assert all(part in (0, 16, 32, 64, 128, 256) for part in parts)
         assert parts == tuple(sorted(parts, reverse=True))
+
+
+def test_every_kind_of_rows_has_tiles_that_suit() -> None:
+    kinds = {
+        (width, dtype): gpu._kind(torch.zeros(5, width, dtype=dtype, device=DEVICE))
+        for width in (64, 100, 200, 250, 256)
+        for dtype in (torch.bfloat16, torch.float32)
+    }
+    assert set(kinds.values()) == set(gpu.ATTEND) == set(gpu.GRADIENTS)
+    odd = torch.zeros(5 * 64 + 1, dtype=torch.bfloat16, device=DEVICE)[1:].view(5, 64)
+    assert gpu._kind(odd) == kinds[100, torch.bfloat16]  # starts between multiples of 16 bytes
+    for kind, tile in [*gpu.ATTEND.items(), *gpu.GRADIENTS.items()]:
+        assert not (tile.tma and "without" in kind)
+        assert not tile.held or tile.tma  # without bulk copies, held operands spill
 
 
 def test_ranges_of_rows_fill_the_last_wave() -> None:

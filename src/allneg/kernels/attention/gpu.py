@@ -1,8 +1,13 @@
 """Attention to a table in Triton: a tile of scores lives in registers and is used up there.
 
-`attend`: a program keeps a tile of queries and goes through a range of rows, with the running
-maximum, sum and mean of each query; the ranges of a query are merged afterwards. `row_gradients`: a
-program keeps a tile of rows and goes through all queries. Neither uses atomic adds.
+`attend`: a program keeps a tile of queries and goes through a range of rows, with the sum of
+exponentials and the mean of each query; the ranges of a query are merged afterwards. Exponentials
+are relative to an anchor. It need not be the largest score: float32 and bfloat16 have exponents
+enough for scores that differ by a factor of 2 ** 60 in their exponentials. So with `Tile.fixed` the
+anchor is an early score, which saves the maximum and the rescaling of sums. A second run repairs
+results whose sums left that range, which no batch of a usual training has.
+`row_gradients`: a program keeps a tile of rows and goes through all queries. Neither uses atomic
+adds.
 """
 
 from __future__ import annotations
@@ -36,33 +41,37 @@ class Tile:
     warps: int
     stages: int  # tiles that are loaded ahead
     resident: int = 1  # programs that a multiprocessor holds
-    held: bool = False  # the operand that stays is kept in registers
-    tma: bool = False  # the others are loaded by the bulk copy engine
+    held: bool = False  # the operand that stays is in registers, not in shared memory
+    tma: bool = False  # the GPU's bulk copy engine loads the other operand
     fixed: bool = False  # of `attend`: the anchor of the exponentials does not change
 
 
-# The fastest on an H200 by benchmarks/bench_fused_softmax.py. Keys: bytes per number, and whether a
-# row has more than _NARROW numbers: then the sums of 64 rows exceed the registers of 4 warps.
-_NARROW = 208
+# The fastest on an H200 by benchmarks/bench_fused_softmax.py, for `_kind`.
 ATTEND = {
-    (2, False): Tile(64, 64, 4, 3, resident=2),
-    (2, True): Tile(128, 64, 8, 3),
-    (4, False): Tile(128, 32, 8, 2),
-    (4, True): Tile(128, 32, 8, 2),
+    "slim": Tile(64, 128, 4, 3, resident=2, held=True, tma=True, fixed=True),
+    "narrow": Tile(64, 64, 4, 3, resident=2, held=True, tma=True, fixed=True),
+    "narrow, without bulk copies": Tile(64, 64, 4, 3, resident=2, fixed=True),
+    "wide": Tile(128, 64, 8, 4, tma=True, fixed=True),
+    "wide, without bulk copies": Tile(128, 64, 8, 3, fixed=True),
+    "float32": Tile(128, 32, 8, 2),
 }
 GRADIENTS = {
-    (2, False): Tile(64, 64, 4, 3),
-    (2, True): Tile(64, 128, 8, 3),
-    (4, False): Tile(32, 128, 8, 2),
-    (4, True): Tile(32, 128, 8, 2),
+    "slim": Tile(128, 64, 4, 3, held=True, tma=True),
+    "narrow": Tile(64, 64, 4, 3, held=True, tma=True),
+    "narrow, without bulk copies": Tile(64, 64, 4, 3),
+    "wide": Tile(64, 128, 8, 3),
+    "wide, without bulk copies": Tile(64, 128, 8, 3),
+    "float32": Tile(32, 128, 8, 2),
 }
+_SLIM = 128
+_NARROW = 208  # beyond it, the sums of 64 rows exceed the registers of 4 warps
 
 
 def attend(
     query: Tensor, rows: Tensor, negatives: Negatives, tile: Tile | None = None
 ) -> tuple[Tensor, Tensor]:
     (b, width), count = query.shape, negatives.count
-    tile = tile or ATTEND[_key(rows)]
+    tile = tile or ATTEND[_kind(rows)]
     tiles, blocks = triton.cdiv(b, tile.queries), triton.cdiv(count, tile.rows)
     slots = _multiprocessors(rows.device) * tile.resident
     part, parts = _split(tiles, blocks, slots, max(1, attention.PARTIAL_ROWS // max(1, b)))
@@ -73,12 +82,10 @@ def attend(
     if b:
         own = torch.arange(b, device=rows.device) // tile.queries * (blocks + 1)
         hits = _hits(negatives, tile, own, tiles * (blocks + 1))
-        repairs = torch.empty(
-            tiles * parts if tile.fixed else 1, dtype=torch.int8, device=rows.device
-        )
+        repairs = hits.new_empty(tiles * parts, dtype=torch.int8)
         given = (
             query, rows, *_pointers(negatives), hits, log_sums, means, repairs,
-            *_descriptors(rows[:count], tile.rows, tile), b, count, part * tile.rows,
+            *_descriptors(rows[: max(1, count)], tile.rows, tile), b, count, part * tile.rows,
         )  # fmt: skip
         options = _options(rows, negatives, tile)
         programs_gpu.attend[(tiles, parts)](*given, **options, FIXED=tile.fixed, REPAIR=False)
@@ -110,8 +117,10 @@ def query_gradients(
 def row_gradients(
     query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor, tile: Tile | None = None
 ) -> Tensor:
-    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_key(rows)]
+    (b, n), tile = (len(query), len(rows)), tile or GRADIENTS[_kind(rows)]
     out = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
+    if not b:
+        return out.zero_()
     blocks = triton.cdiv(n, tile.rows)
     programs_gpu.row_gradients[(blocks,)](
         query, rows, *_pointers(negatives)[1:], _hits(negatives, tile, 0, blocks), shift, out,
@@ -122,7 +131,7 @@ def row_gradients(
 
 
 def _descriptors(rows: Tensor, height: int, tile: Tile) -> tuple[Any, Any, Any]:
-    """How the bulk copy engine finds the chunks of `height` rows."""
+    """The chunks of `height` rows, for the bulk copy engine; anything for other tiles."""
     if not tile.tma:
         return rows, rows, rows
     first, *more = (
@@ -134,8 +143,21 @@ def _descriptors(rows: Tensor, height: int, tile: Tile) -> tuple[Any, Any, Any]:
     return first, second, third
 
 
-def _key(rows: Tensor) -> tuple[int, bool]:
-    return rows.element_size(), rows.shape[1] > _NARROW
+def _kind(rows: Tensor) -> str:
+    """Which tiles suit these rows."""
+    width = rows.shape[1]
+    if rows.element_size() == 4:
+        return "float32"
+    kind = "narrow" if width <= _NARROW else "wide"
+    # Bulk copies need rows that start at multiples of 16 bytes.
+    if width % 8 or rows.data_ptr() % 16 or not rows.numel() or not _has_tma(rows.device):
+        return f"{kind}, without bulk copies"
+    return "slim" if width <= _SLIM else kind
+
+
+@cache
+def _has_tma(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _pointers(negatives: Negatives) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """The Triton programs of attention to a table; see `gpu`.
 
-A row of W numbers is loaded as up to three chunks, of W0, W1 and W2 numbers.
+A row of W numbers is loaded as up to three chunks, of W0, W1 and W2 numbers. With TMA, c0, c1 and
+c2 describe these chunks of the operand in the loop to the bulk copy engine.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
@@ -67,11 +68,11 @@ def attend(
 ):  # fmt: skip
     """Without BITS, `hits` tells which tiles of rows have answers of these queries.
 
-    FIXED: the anchor is the largest score of the first tile. If the sums then leave the range of
-    exact ones, `repairs` tells so, and the same program without FIXED, with REPAIR, replaces them.
+    With FIXED, the anchor stays the largest score of the first tile. Where the sums then leave the
+    range of exact ones, `repairs` is 1, and the same program with REPAIR replaces the results.
     """
     repairs += tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    if REPAIR:
+    if REPAIR:  # noqa: SIM102
         if tl.load(repairs) == 0:
             return
     q0, lane, row_lane = tl.program_id(0) * Q, tl.arange(0, Q), tl.arange(0, R)
@@ -86,7 +87,8 @@ def attend(
     if W2:
         a2 = _held(_load(base, lane, left, W, W0 + W1, W2), HELD)
         sum2 = tl.zeros([Q, W2], tl.float32)
-    # Sums are multiples of 2 ** anchor, where anchor is the largest score so far, times log2 e.
+    # Sums are multiples of 2 ** anchor: the largest score so far, or in the first tile, times
+    # log2 e.
     anchor = tl.full([Q], float("-inf"), tl.float32)
     total = tl.zeros([Q], tl.float32)
     start = tl.program_id(1) * part
@@ -110,10 +112,7 @@ def attend(
         e0 = c0.load([first, 0]) if TMA else _load(base, row_lane, stop - first, W, 0, W0)
         scores = _dot(a0, tl.trans(e0), None, PRECISION)
         if W1:
-            if TMA:
-                e1 = c1.load([first, W0])
-            else:
-                e1 = _load(base, row_lane, stop - first, W, W0, W1)
+            e1 = c1.load([first, W0]) if TMA else _load(base, row_lane, stop - first, W, W0, W1)
             scores = _dot(a1, tl.trans(e1), scores, PRECISION)
         if W2:
             if TMA:
@@ -139,8 +138,8 @@ def attend(
             shares = tl.exp2(scores * _LOG2E - anchor[:, None])
             total += tl.sum(shares, 1)
         else:
-            # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused into
-            # it, the difference of equal ones would not be 0.
+            # `tl.maximum` keeps the multiplication away from the difference of two anchors: fused
+            # into it, the difference of equal ones would not be 0.
             largest = tl.maximum(anchor, tl.max(scores, 1) * _LOG2E)
             finite = tl.where(largest == float("-inf"), 0.0, largest)
             shares = tl.exp2(scores * _LOG2E - finite[:, None])
@@ -259,8 +258,8 @@ def row_gradients(
         e2 = _held(_load(base, lane, left, W, W0 + W1, W2), HELD)
         sum2 = tl.zeros([R, W2], tl.float32)
     if HELD:
-        # Products with 0 ahead of the loop: without them, Triton would load the operand from shared
-        # memory in each iteration.
+        # Products with 0: used ahead of the loop, the operand stays in registers, while Triton
+        # would else load it from shared memory in each iteration.
         probe = _dot(e0, tl.zeros([W0, 16], e0.dtype), None, PRECISION)
         if W1:
             probe = _dot(e1, tl.zeros([W1, 16], e0.dtype), probe, PRECISION)
@@ -278,10 +277,7 @@ def row_gradients(
         a0 = c0.load([first, 0]) if TMA else _load(base, query_lane, b - first, W, 0, W0)
         scores = _dot(e0, tl.trans(a0), None, PRECISION)
         if W1:
-            if TMA:
-                a1 = c1.load([first, W0])
-            else:
-                a1 = _load(base, query_lane, b - first, W, W0, W1)
+            a1 = c1.load([first, W0]) if TMA else _load(base, query_lane, b - first, W, W0, W1)
             scores = _dot(e1, tl.trans(a1), scores, PRECISION)
         if W2:
             if TMA:

@@ -25,18 +25,18 @@ _INTERPRETED = bool(triton.knobs.runtime.interpret)
 class Shape:
     """The tile of one program."""
 
-    rows: int  # rows per thread; in `scores`, queries
-    others: int  # coordinates per thread; in `scores`, rows of the table
+    rows: int  # rows per thread; in `scores`, queries. Loaded by fours where not in EACH
+    others: int  # coordinates per thread; in `scores`, rows of the table, also by fours
     warps: int  # per program
     step: int  # unrolled iterations of the inner loop
     registers: int | None = None  # limit per thread, where the compiler takes too many
     lanes: int = _LANES  # of a warp along the last axis; the others lie along the third
-    vector: bool = False  # load four numbers at once
 
 
-# The fastest on an H200 by benchmarks/tune.py; the key is `parts`.
-SCORES = {1: Shape(8, 8, 4, 4, 128), 2: Shape(16, 4, 4, 4)}
-BOTH = {1: Shape(16, 2, 4, 2, 128, lanes=16), 2: Shape(16, 1, 4, 2, lanes=16)}
+# The fastest on an H200 by benchmarks/bench_half_distances.py, and EACH by tune.py; the key is
+# `parts`.
+SCORES = {1: Shape(8, 8, 4, 8, 128), 2: Shape(16, 4, 4, 4)}
+BOTH = {1: Shape(16, 2, 4, 4, lanes=16), 2: Shape(8, 1, 4, 4, 128, lanes=16)}
 EACH = {1: Shape(8, 4, 1, 4), 2: Shape(4, 4, 1, 4)}
 
 
@@ -46,8 +46,9 @@ def scores(query: Tensor, table: Tensor, parts: int, shape: Shape | None = None)
     out = query.new_empty(b, n)
     if out.numel() == 0 or query.shape[1] == 0:
         return out.zero_()
-    shape = _with_fewer_rows(shape or SCORES[parts], b, along=(shape or SCORES[parts]).warps)
-    columns = _columns(query, shape.rows * shape.warps, shape.vector)
+    shape = shape or SCORES[parts]
+    shape = _with_fewer_rows(shape, b, along=shape.warps, least=4)
+    columns = _columns(query, shape.rows * shape.warps)
     chunk = max(_COPY_BYTES // (4 * query.shape[1]), 4096)
     chunk = min(chunk, _MOST_TILES * shape.others * _LANES)
     for start in range(0, n, chunk):
@@ -82,7 +83,7 @@ def both_at_once(
     else:
         d_query, d_table = torch.zeros_like(query), torch.zeros_like(table)
     tile = shape.rows * _threads_along(shape)
-    if shape.vector and grad.stride(0) % 4:
+    if grad.stride(0) % 4 or grad.data_ptr() % 16:  # no aligned rows, for loads of 16 bytes
         grad = F.pad(grad, (0, -len(table) % 4))[:, : len(table)]
     whole = len(table) - len(table) % tile
     for start in range(0, whole, _MOST_TILES * tile):
@@ -135,12 +136,12 @@ def rows_gradient(
 
 def _run_scores(columns: Tensor, table: Tensor, out: Tensor, parts: int, shape: Shape) -> None:
     (b, n), dim = out.shape, table.shape[1] // parts
-    rows = _columns(table, shape.others * _LANES, shape.vector)
+    rows = _columns(table, shape.others * _LANES)
     grid = (triton.cdiv(b, shape.rows * shape.warps), triton.cdiv(n, shape.others * _LANES))
     programs_gpu.scores[grid](
         columns, rows, out, b, n, columns.shape[1], rows.shape[1], dim, out.stride(0),
         PARTS=parts, M1=shape.rows, M2=shape.warps, N1=shape.others, N2=_LANES,
-        VECTOR=shape.vector, **_options(shape),
+        **_options(shape),
     )  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _run_both(
     programs_gpu.both_gradients[(*grid, splits)](
         grad, query, table, d_query, d_table, b, dim, grad.stride(0), part,
         PARTS=parts, M1=shape.rows, M2=along, D1=shape.others, D2=shape.lanes,
-        VECTOR=shape.vector, **_options(shape),
+        **_options(shape),
     )  # fmt: skip
 
 
@@ -196,15 +197,12 @@ def _threads_along(shape: Shape) -> int:
     return shape.warps * (_LANES // shape.lanes)
 
 
-def _columns(rows: Tensor, least: int, whole: bool) -> Tensor:
-    """The rows transposed, with at least as many columns as a tile, or with `whole` tiles."""
-    if whole:
-        out = rows.new_empty(rows.shape[1], triton.cdiv(len(rows), least) * least)
-        out[:, : len(rows)] = rows.T
-        out[:, len(rows) :] = 0
-        return out
-    more = least - len(rows)
-    return (F.pad(rows.T, (0, more)) if more > 0 else rows.T).contiguous()
+def _columns(rows: Tensor, tile: int) -> Tensor:
+    """The rows transposed, with zeros up to whole tiles."""
+    out = rows.new_empty(rows.shape[1], triton.cdiv(len(rows), tile) * tile)
+    out[:, : len(rows)] = rows.T
+    out[:, len(rows) :] = 0
+    return out
 
 
 def _with_dim(rows: Tensor, parts: int, dim: int) -> Tensor:
@@ -212,9 +210,9 @@ def _with_dim(rows: Tensor, parts: int, dim: int) -> Tensor:
     return F.pad(rows.view(len(rows), parts, old), (0, dim - old)).reshape(len(rows), parts * dim)
 
 
-def _with_fewer_rows(shape: Shape, n: int, along: int) -> Shape:
-    """`shape` with a tile of at most `n` rows, where that is possible."""
-    rows, least = shape.rows, 4 if shape.vector else 1
+def _with_fewer_rows(shape: Shape, n: int, along: int, least: int = 1) -> Shape:
+    """`shape` with a tile of at most `n` rows, where that is possible with `least` per thread."""
+    rows = shape.rows
     while rows > least and rows * along > n:
         rows //= 2
     return replace(shape, rows=rows)

@@ -37,11 +37,6 @@ def _load4(pointer: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def _load_many(pointer: tl.tensor, ASM: tl.constexpr, VECTOR: tl.constexpr) -> tl.tensor:
-    return _load4(pointer, ASM) if VECTOR else _load(pointer, ASM)
-
-
-@triton.jit
 def _write(HOW: tl.constexpr, pointer: tl.tensor, value: tl.tensor, mask: tl.tensor) -> None:
     tl.inline_asm_elementwise(
         "{.reg .pred p; setp.ne.s32 p, $3, 0; @p " + HOW + " [$1], $2; mov.b32 $0, 0;}",
@@ -108,28 +103,22 @@ def _half_sign(x: tl.tensor, ASM: tl.constexpr) -> tl.tensor:
 def scores(
     query, table, out, n_queries, n_rows, query_stride, table_stride, dim, out_stride,
     PARTS: tl.constexpr, M1: tl.constexpr, M2: tl.constexpr, N1: tl.constexpr, N2: tl.constexpr,
-    STEP: tl.constexpr, ASM: tl.constexpr, VECTOR: tl.constexpr,
+    STEP: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
-    """A tile (M1, N1, M2, N2) of queries x rows; both operands come as columns."""
+    """A tile (M1, N1, M2, N2) of queries x rows; both operands come as columns of whole tiles."""
     m1, m2 = tl.arange(0, M1)[:, None, None, None], tl.arange(0, M2)[None, None, :, None]
     n1, n2 = tl.arange(0, N1)[None, :, None, None], tl.arange(0, N2)[None, None, None, :]
-    if VECTOR:  # the caller has padded the columns
-        m0, n0 = tl.program_id(0) * (M1 * M2), tl.program_id(1) * (N1 * N2)
-        m, n = m2 * M1 + m1, n1 // 4 * (4 * N2) + n2 * 4 + n1 % 4
-    else:
-        # A tile at the edge overlaps its neighbour, so that no load needs a mask.
-        m0 = tl.maximum(tl.minimum(tl.program_id(0) * (M1 * M2), n_queries - M1 * M2), 0)
-        n0 = tl.maximum(tl.minimum(tl.program_id(1) * (N1 * N2), n_rows - N1 * N2), 0)
-        m, n = m1 * M2 + m2, n1 * N2 + n2
+    m0, n0 = tl.program_id(0) * (M1 * M2), tl.program_id(1) * (N1 * N2)
+    m, n = m2 * M1 + m1, n1 // 4 * (4 * N2) + n2 * 4 + n1 % 4
     a, b = query + m0, table + n0
     a_im, b_im = a + dim.to(tl.int64) * query_stride, b + dim.to(tl.int64) * table_stride
     total = tl.zeros([M1, N1, M2, N2], tl.float32)
     for _ in tl.range(0, dim, loop_unroll_factor=STEP):
-        x = _load_many(a + m, ASM, VECTOR) - _load_many(b + n, ASM, VECTOR)
+        x = _load4(a + m, ASM) - _load4(b + n, ASM)
         if PARTS == 1:
             total += tl.abs(x)
         else:
-            y = _load_many(a_im + m, ASM, VECTOR) - _load_many(b_im + n, ASM, VECTOR)
+            y = _load4(a_im + m, ASM) - _load4(b_im + n, ASM)
             total += _sqrt(x * x + y * y, ASM)
             a_im += query_stride
             b_im += table_stride
@@ -143,7 +132,7 @@ def scores(
 def both_gradients(
     grad, query, table, d_query, d_table, n_queries, dim, grad_stride, part,
     PARTS: tl.constexpr, M1: tl.constexpr, M2: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr,
-    STEP: tl.constexpr, ASM: tl.constexpr, VECTOR: tl.constexpr,
+    STEP: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """A tile (M1, D1, M2, D2) of table rows x coordinates, with a loop over the queries.
 
@@ -152,7 +141,7 @@ def both_gradients(
     """
     m0 = tl.program_id(1) * (M1 * M2)
     m1, m2 = tl.arange(0, M1)[:, None, None, None], tl.arange(0, M2)[None, None, :, None]
-    m = m2 * M1 + m1 if VECTOR else m1 * M2 + m2
+    m = m2 * M1 + m1
     d = tl.program_id(0) * (D1 * D2)
     d += tl.arange(0, D1)[None, :, None, None] * D2 + tl.arange(0, D2)[None, None, None, :]
     column = tl.minimum(d, dim - 1)  # beyond the edge: read the last one, write nothing
@@ -168,7 +157,7 @@ def both_gradients(
     # Incremented pointers would need 50 % more registers.
     for j in tl.range(start, stop, loop_unroll_factor=STEP):
         b, q = query + j * (PARTS * dim), d_query + j * (PARTS * dim)
-        slope = _load_many(grad + j * grad_width + m0 + m, ASM, VECTOR)
+        slope = _load4(grad + j * grad_width + m0 + m, ASM)
         x = ax - _load(b + column, ASM)
         if PARTS == 1:
             x = slope * _half_sign(x, ASM)
