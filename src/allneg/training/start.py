@@ -133,8 +133,9 @@ def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
     """`new` with the old values; `rows` are their rows in both, if the tensor has rows."""
     if rows is None or not old.dim():
         return old
-    new[rows[1]] = old[rows[0]].to(new.dtype)
-    return new
+    # Old rows are in their order, so if all are there, they need not be copied twice.
+    some = old if rows.shape[1] == len(old) else old[rows[0]]
+    return new.index_copy_(0, rows[1], some.to(new.dtype))
 
 
 @torch.no_grad()
