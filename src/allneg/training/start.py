@@ -12,10 +12,10 @@ from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
-from allneg.recipe import Recipe
+from allneg.recipe import Optimizer, Recipe
 from allneg.runs import Run, make_model
 from allneg.runs.checkpoint import Checkpoint, State
-from allneg.runs.parents import Parent
+from allneg.runs.parents import Parent, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.training.features import PREFIX, with_vectors
 from allneg.training.optimizers import zero_state
@@ -55,20 +55,28 @@ def begin(
         tables["entities"] = torch.where(is_new[:, None], 1.0, _SHORTER) * tables["entities"]
     start = replace(start, tables=tables, optimizer=optimizer)
     start = with_vectors(start, recipe, graph, is_new)
-    about = Parent(parent.folder.resolve().name, parent.id, "start")
+    before = original(parent.recipe, parent.parents)
+    changes = replaced(before, warm_recipe(before), recipe)
+    about = Parent(parent.folder.resolve().name, parent.id, "start", replaced=changes)
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
 
 
 def warm_recipe(recipe: Recipe) -> Recipe:
     """The recipe for a training that begins with the rows of a run: half of its epochs."""
     every, epochs = recipe.evaluation.every, recipe.training.epochs
-    # AdaGrad's steps become shorter by themselves, and there are fewer. The long steps of other
-    # optimizers would forget the start.
-    factor = 2.0 if recipe.optimizer.name == "adagrad" else 0.5
     return recipe.with_settings({
         "model.start": None, "training.epochs": -(-epochs // 2), "evaluation.every": -(-every // 2),
-        "optimizer.learning_rate": factor * recipe.optimizer.learning_rate,
+        "optimizer.learning_rate": rate_of_few(recipe.optimizer),
     })  # fmt: skip
+
+
+def rate_of_few(optimizer: Optimizer) -> float:
+    """The learning rate for fewer epochs from a good start.
+
+    AdaGrad's steps become shorter by themselves, and there are fewer. The long steps of other
+    optimizers would forget the start.
+    """
+    return (2.0 if optimizer.name == "adagrad" else 0.5) * optimizer.learning_rate
 
 
 def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
