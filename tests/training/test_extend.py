@@ -255,7 +255,7 @@ def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path:
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.5)])
+@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.3)])
 def test_a_warm_start_takes_half_of_the_epochs(
     toy_run: Run, optimizer: str, factor: float, quick: Callable[..., Recipe], tmp_path: Path
 ) -> None:

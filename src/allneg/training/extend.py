@@ -26,13 +26,13 @@ from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
 from allneg.training.partial import bytes_of_others
-from allneg.training.start import inherited, place, rate_of_few
+from allneg.training.start import ADAGRAD_RATE, inherited, place
 from allneg.training.train import combined
 
 _FEW = 10  # facts of a new relation
 _ENOUGH = {
-    "training.average": 0.0, "optimizer.schedule": "cosine", "optimizer.decay": 0.01,
-    "optimizer.warmup": 0,
+    "training.epochs": 20, "training.average": 0.0,
+    "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
 
 
@@ -102,11 +102,10 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     recipe = recipe.with_settings({"model.start": None})
     if touch == "all":
         return recipe.with_settings(settings)
-    optimizer = recipe.optimizer
-    recipe = recipe.with_settings({
-        **_ENOUGH, "training.epochs": 5 if optimizer.name == "adagrad" else 10,
-        "optimizer.learning_rate": rate_of_few(optimizer),
-    })  # fmt: skip
+    recipe = recipe.with_settings(_ENOUGH)
+    if recipe.optimizer.name == "adagrad":
+        rate = ADAGRAD_RATE * recipe.optimizer.learning_rate
+        recipe = recipe.with_settings({"training.epochs": 5, "optimizer.learning_rate": rate})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})

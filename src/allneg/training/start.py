@@ -12,7 +12,7 @@ from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
-from allneg.recipe import Optimizer, Recipe
+from allneg.recipe import Recipe
 from allneg.runs import Run, make_model
 from allneg.runs.checkpoint import Checkpoint, State
 from allneg.runs.parents import Parent, original, replaced
@@ -24,6 +24,7 @@ _ROUNDS = 3  # in which entities that are linked only with new ones get their st
 _QUERIES = 1 << 12  # whose rows are in memory at once
 # Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
 _SHORTER = 0.3
+ADAGRAD_RATE = 2.0  # times the rate of a run: AdaGrad's steps become shorter, and there are fewer
 
 
 def begin(
@@ -64,19 +65,12 @@ def begin(
 def warm_recipe(recipe: Recipe) -> Recipe:
     """The recipe for a training that begins with the rows of a run: half of its epochs."""
     every, epochs = recipe.evaluation.every, recipe.training.epochs
+    # The long steps of Adam would forget the start.
+    factor = ADAGRAD_RATE if recipe.optimizer.name == "adagrad" else 0.3
     return recipe.with_settings({
         "model.start": None, "training.epochs": -(-epochs // 2), "evaluation.every": -(-every // 2),
-        "optimizer.learning_rate": rate_of_few(recipe.optimizer),
+        "optimizer.learning_rate": factor * recipe.optimizer.learning_rate,
     })  # fmt: skip
-
-
-def rate_of_few(optimizer: Optimizer) -> float:
-    """The learning rate for fewer epochs from a good start.
-
-    AdaGrad's steps become shorter by themselves, and there are fewer. The long steps of other
-    optimizers would forget the start.
-    """
-    return (2.0 if optimizer.name == "adagrad" else 0.5) * optimizer.learning_rate
 
 
 def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
