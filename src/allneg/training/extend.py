@@ -103,7 +103,7 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     if touch == "all":
         return recipe.with_settings(settings)
     recipe = recipe.with_settings(_ENOUGH)
-    if recipe.optimizer.name == "adagrad":
+    if touch == "new" and recipe.optimizer.name == "adagrad":  # old rows need more steps
         rate = ADAGRAD_RATE * recipe.optimizer.learning_rate
         recipe = recipe.with_settings({"training.epochs": 5, "optimizer.learning_rate": rate})
     if issubclass(loss_class(recipe.loss), Softmax):
