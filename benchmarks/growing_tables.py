@@ -17,7 +17,7 @@ def _extensions(reports: list[Report]) -> str:
         rows = [row for row in report["rows"] if row["way"] in _WAYS] if "extend" in report else []
         if not rows:
             continue
-        seconds = "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
+        seconds = _seconds(report)
         out += f"\n{machine_line(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
         out += f"{report['note']}\n\n" if "note" in report else ""
         out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
@@ -40,6 +40,11 @@ def _extensions(reports: list[Report]) -> str:
     return (out or "\nNot measured yet.\n") + "\n"
 
 
+def _seconds(report: Report) -> str:
+    """The time that other work on the machine changes least."""
+    return "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
+
+
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["data"], row["model"], row["dim"], row["facts"]
 
@@ -48,16 +53,18 @@ def _parts(reports: list[Report]) -> str:
     """A line per extension whose parts were measured, with the steps' share of a retraining."""
     out, head = "", ""
     for report in reports:
-        rows = report["rows"] if "extend" in report else []
-        again = {_key(row): row["seconds"] for row in rows if row["way"] == "retrain"}
+        if "extend" not in report:
+            continue
+        rows, whole = report["rows"], _seconds(report)
+        again = {_key(row): row[whole] for row in rows if row["way"] == "retrain"}
         for row in rows:
             if row["way"] != "extend" or "parts" not in row or _key(row) not in again:
                 continue
             data, model, dim, facts = key = _key(row)
             parts, steps = row["parts"], row["parts"]["steps"]
             cells = [data, f"{model}, dim {dim}", facts, report["machine"]]
-            cells += [f"{seconds:.2f}" for seconds in (*parts.values(), row["seconds"])]
-            cells += [f"{steps / again[key]:.2%}", f"{row['seconds'] / again[key]:.2%}"]
+            cells += [f"{seconds:.2f}" for seconds in (*parts.values(), row[whole])]
+            cells += [f"{steps / again[key]:.2%}", f"{row[whole] / again[key]:.2%}"]
             out += "| " + " | ".join(cells) + " |\n"
             head = "\n| graph | model | facts | machine | " + " | ".join(parts)
     if not out:
@@ -67,22 +74,22 @@ def _parts(reports: list[Report]) -> str:
 
 
 def _warm_starts(reports: list[Report]) -> str:
-    """A line per graph and model: seconds to the same validation MRR from both starts."""
+    """A line per graph and model: epochs to the same validation MRR from both starts."""
     out = ""
     for report in reports:
         for row in report["rows"] if "extend" in report else ():
             if row["way"] != "warm":
                 continue
-            warm = "not reached"
-            if row["seconds"] is not None:
-                warm = f"{row['seconds']:.3g}, {row['epochs']}"
+            warm = "not reached | -"
+            if row["epochs"] is not None:
+                warm = f"{row['epochs']} | {row['epochs'] / row['retrain_epochs']:.0%}"
             out += f"| {row['data']} | {row['model']}, dim {row['dim']} | {report['machine']} "
-            out += f"| {row['mrr']:.4f} | {row['retrain_seconds']:.3g}, {row['retrain_epochs']} "
-            out += f"| {warm} | {row['best_mrr']:.4f} |\n"
+            out += f"| {row['mrr']:.4f} | {row['retrain_epochs']} | {warm} "
+            out += f"| {row['best_mrr']:.4f} |\n"
     if not out:
         return "\nNot measured yet.\n\n"
-    head = "\n| graph | model | machine | valid MRR | at random: seconds, epochs "
-    head += "| `--from`: seconds, epochs | its best MRR |\n" + "|---" * 7 + "|\n"
+    head = "\n| graph | model | machine | valid MRR | at random: epochs | `--from`: epochs "
+    head += "| share | its best MRR |\n" + "|---" * 8 + "|\n"
     return head + out + "\n"
 
 

@@ -255,7 +255,7 @@ def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path:
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.5)])
+@pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.3)])
 def test_a_warm_start_takes_half_of_the_epochs(
     toy_run: Run, optimizer: str, factor: float, quick: Callable[..., Recipe], tmp_path: Path
 ) -> None:
@@ -267,6 +267,22 @@ def test_a_warm_start_takes_half_of_the_epochs(
     assert rates[0] == factor * rates[1]
     given = allneg.train(toy_run.graph, start=first, recipe=first.recipe, out=tmp_path / "given")
     assert given.recipe == first.recipe
+
+
+def test_changes_of_a_recipe_are_not_made_twice(toy_run: Run, tmp_path: Path) -> None:
+    rate, facts = toy_run.recipe.optimizer.learning_rate, [("Bern", "in", "Italy")]
+    child = toy_run.extend(FACTS, out=tmp_path / "child", settings=["hardware.device=cpu"])
+    assert child.recipe.optimizer.learning_rate == 2 * rate
+    grandchild = Run.open(child.folder).extend(facts, out=tmp_path / "grandchild")
+    assert grandchild.recipe == child.recipe
+    whole = grandchild.extend(FACTS[:1], out=tmp_path / "whole", touch="all")
+    assert whole.recipe.training.epochs == toy_run.recipe.training.epochs
+    assert whole.recipe.optimizer == toy_run.recipe.optimizer
+    assert whole.recipe.hardware.device == "cpu"  # as it was set
+    warm = allneg.train(child.graph, start=child, out=tmp_path / "warm")
+    warmer = allneg.train(child.graph, start=Run.open(warm.folder), out=tmp_path / "warmer")
+    assert warmer.recipe == warm.recipe
+    assert warm.recipe.training.epochs == -(-toy_run.recipe.training.epochs // 2)
 
 
 @pytest.mark.parametrize(

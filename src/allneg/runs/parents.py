@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from allneg.errors import counted
 from allneg.graph.graph import Graph
+from allneg.recipe import Recipe
 
 Touch = Literal["new", "neighbours", "all", "start"]
 TOUCH = get_args(Touch)
@@ -30,6 +32,7 @@ class Parent:
     relations: int = 0
     train: int = 0
     removed: tuple[int, ...] = ()  # entities of the removed facts
+    replaced: Mapping[str, Any] = field(default_factory=dict)  # its settings, see `original`
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"removed": list(self.removed)}
@@ -40,7 +43,8 @@ class Parent:
         parent = cls(**content | {"removed": tuple(content["removed"])})
         counts = (parent.entities, parent.relations, parent.train, *parent.removed)
         are_counts = all(type(n) is int and n >= 0 for n in counts)
-        if parent.touch not in TOUCH or not isinstance(parent.name, str) or not are_counts:
+        is_named = isinstance(parent.name, str) and isinstance(parent.replaced, dict)
+        if parent.touch not in TOUCH or not is_named or not are_counts:
             raise ValueError("not a parent")
         if max(parent.removed, default=-1) >= parent.entities:
             raise ValueError("an entity that the parent does not have")
@@ -68,3 +72,15 @@ class Parent:
         entities, relations = self.touched(graph)
         head, relation, tail = graph.train.T
         return np.flatnonzero(entities[head] | relations[relation] | entities[tail])
+
+
+def original(recipe: Recipe, parents: tuple[Parent, ...]) -> Recipe:
+    """A run's recipe without what `extend` or `--from` changed, so that no change is made twice."""
+    return recipe.with_settings(parents[-1].replaced) if parents else recipe
+
+
+def replaced(before: Recipe, changed: Recipe, used: Recipe) -> dict[str, Any]:
+    """The settings of a recipe that another one changed, if the recipe that is used kept that."""
+    old, new, now = (each.to_settings() for each in (before, changed, used))
+    names = [name for name in old if new.get(name) != old[name] and now.get(name) == new.get(name)]
+    return {name: old[name] for name in names}

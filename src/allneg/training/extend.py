@@ -16,7 +16,7 @@ from allneg.hardware import find_device
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
-from allneg.runs.parents import Parent, Touch
+from allneg.runs.parents import Parent, Touch, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.training.callbacks import Callbacks
@@ -26,7 +26,7 @@ from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
 from allneg.training.partial import bytes_of_others
-from allneg.training.start import inherited, place
+from allneg.training.start import ADAGRAD_RATE, inherited, place
 from allneg.training.train import combined
 
 _FEW = 10  # facts of a new relation
@@ -66,7 +66,8 @@ def extend(
         raise UsageError("extend needs facts to add or to remove")
     if n_processes() > 1:
         raise UsageError("extend is for a single process; `allneg resume` takes several")
-    recipe = _recipe(parent.recipe, touch, settings)
+    before = original(parent.recipe, parent.parents)
+    recipe = _recipe(before, touch, settings)
     if touch != "all" and recipe.model.features and not parent.recipe.model.features:
         raise RecipeError(
             f"model.features: {parent.folder} has no map of features, and only --touch all trains "
@@ -79,7 +80,7 @@ def extend(
     graph, old = growth.graph, parent.graph
     about = Parent(
         parent.folder.resolve().name, parent.id, touch, old.n_entities, old.n_relations,
-        growth.n_kept, growth.removed,
+        growth.n_kept, growth.removed, replaced(before, _recipe(before, touch, ()), recipe),
     )  # fmt: skip
     others = 0 if touch == "all" else bytes_of_others(recipe, graph)
     check_memory(recipe, graph, device, Mesh(), others)
@@ -102,6 +103,9 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     if touch == "all":
         return recipe.with_settings(settings)
     recipe = recipe.with_settings(_ENOUGH)
+    if touch == "new" and recipe.optimizer.name == "adagrad":  # old rows need more steps
+        rate = ADAGRAD_RATE * recipe.optimizer.learning_rate
+        recipe = recipe.with_settings({"training.epochs": 5, "optimizer.learning_rate": rate})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})

@@ -35,7 +35,10 @@ def with_vectors(start: Checkpoint, recipe: Recipe, graph: Graph, is_new: Tensor
     The rows of the others are those of an earlier run. If there are none, `model.start` begins
     with the principal components of its vectors; else with the map that gives these rows best.
     """
-    settings, entities = recipe.model, start.tables["entities"].clone()
+    settings = recipe.model
+    if settings.start is None and settings.features is None:
+        return start
+    entities = start.tables["entities"].clone()
     if settings.start is not None:
         ids, vectors = _vectors(settings.start, graph)
         wanted, is_old = is_new[ids], ~is_new[ids]

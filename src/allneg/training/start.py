@@ -15,7 +15,7 @@ from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.runs import Run, make_model
 from allneg.runs.checkpoint import Checkpoint, State
-from allneg.runs.parents import Parent
+from allneg.runs.parents import Parent, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.training.features import PREFIX, with_vectors
 from allneg.training.optimizers import zero_state
@@ -24,6 +24,7 @@ _ROUNDS = 3  # in which entities that are linked only with new ones get their st
 _QUERIES = 1 << 12  # whose rows are in memory at once
 # Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
 _SHORTER = 0.3
+ADAGRAD_RATE = 2.0  # times the rate of a run: AdaGrad's steps become shorter, and there are fewer
 
 
 def begin(
@@ -55,16 +56,17 @@ def begin(
         tables["entities"] = torch.where(is_new[:, None], 1.0, _SHORTER) * tables["entities"]
     start = replace(start, tables=tables, optimizer=optimizer)
     start = with_vectors(start, recipe, graph, is_new)
-    about = Parent(parent.folder.resolve().name, parent.id, "start")
+    before = original(parent.recipe, parent.parents)
+    changes = replaced(before, warm_recipe(before), recipe)
+    about = Parent(parent.folder.resolve().name, parent.id, "start", replaced=changes)
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
 
 
 def warm_recipe(recipe: Recipe) -> Recipe:
     """The recipe for a training that begins with the rows of a run: half of its epochs."""
     every, epochs = recipe.evaluation.every, recipe.training.epochs
-    # AdaGrad's steps become shorter by themselves, and there are fewer. The long steps of other
-    # optimizers would forget the start.
-    factor = 2.0 if recipe.optimizer.name == "adagrad" else 0.5
+    # The long steps of Adam would forget the start.
+    factor = ADAGRAD_RATE if recipe.optimizer.name == "adagrad" else 0.3
     return recipe.with_settings({
         "model.start": None, "training.epochs": -(-epochs // 2), "evaluation.every": -(-every // 2),
         "optimizer.learning_rate": factor * recipe.optimizer.learning_rate,
@@ -133,8 +135,9 @@ def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
     """`new` with the old values; `rows` are their rows in both, if the tensor has rows."""
     if rows is None or not old.dim():
         return old
-    new[rows[1]] = old[rows[0]].to(new.dtype)
-    return new
+    # Old rows are in their order, so if all are there, they need not be copied twice.
+    some = old if rows.shape[1] == len(old) else old[rows[0]]
+    return new.index_copy_(0, rows[1], some.to(new.dtype))
 
 
 @torch.no_grad()

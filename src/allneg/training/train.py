@@ -17,6 +17,7 @@ from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
+from allneg.runs.parents import original
 from allneg.scoring import Shard
 from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
@@ -64,7 +65,7 @@ def train(
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     parent = start if isinstance(start, Run | None) else Run.open(start)
     if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
-        recipe = warm_recipe(parent.recipe)
+        recipe = warm_recipe(original(parent.recipe, parent.parents))
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     device = find_device(plan.hardware.device)
