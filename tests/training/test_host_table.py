@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from allneg.evaluation import evaluate
 from allneg.graph import Graph
-from allneg.graph.queries import SIDES, Queries, batches
+from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -165,8 +165,7 @@ def test_a_gpu_computes_the_same_gradients_from_host_memory(
     triples, found = torch.from_numpy(tiny_graph.train).to(device), []
     for more in ([], [HOST]):
         trainer = Trainer(quick(*exact, *more), tiny_graph, device)
-        _, batches = trainer.batches(triples, Generator(device).manual_seed(3))
-        queries = next(batches)
+        queries = next(trainer.batches(triples, Generator(device).manual_seed(3))[1])
         tables, sample = trainer.tables, NegativeSample()
         if trainer.plan.draws_sample:
             generator, n = Generator(device).manual_seed(2), tiny_graph.n_entities

@@ -30,6 +30,7 @@ _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
 _STEPS = 200  # per epoch, about
+_MOST_GROUPED = 20_000_000  # triples, whose index stays on the GPU
 
 
 def model_settings(model: str) -> list[str]:
@@ -55,7 +56,11 @@ def default_recipe(
         base.append(f"regularizer.weight={weight:.2g}")
     if device.type == "cpu":
         return _sized_for_cpu(base, settings or {}, graph, seconds)
-    return _sized_for_memory(_grouped(base, settings or {}, graph), settings or {}, graph, device)
+    if len(graph.train) <= _MOST_GROUPED:
+        # A batch has as many answers as without grouping, so that other settings suit it as well.
+        share = n_distinct_queries(graph) / max(1, 2 * len(graph.train))
+        base = _grouped(base, settings or {}, graph, share)
+    return _sized_for_memory(base, settings or {}, graph, device)
 
 
 def n3_weight(graph: Graph, is_distance: bool = False) -> float:
@@ -74,15 +79,17 @@ def n3_weight(graph: Graph, is_distance: bool = False) -> float:
     return weight * min(1.0, (weight / 0.03) ** 2) if is_distance else weight
 
 
-def _grouped(base: list[str], settings: Mapping[str, object], graph: Graph) -> list[str]:
-    """With each distinct query once, if the settings and the graph allow it.
+def _grouped(
+    base: list[str], settings: Mapping[str, object], graph: Graph, share: float
+) -> list[str]:
+    """With each distinct query once, and this share of the batch size, if settings and graph allow.
 
     One score row per distinct query gives the same softmax loss as one per triple.
     """
     recipe = _recipe(base, settings)
     if recipe.loss.name != "softmax" or graph.weights is not None:
         return base
-    size = max(50, _recipe(base, {}).training.batch_size // 2)
+    size = max(50, round(share * _recipe(base, {}).training.batch_size))
     way = [*base, "loss.grouped=true", f"training.batch_size={size}"]
     try:
         return way if _recipe(way, settings).loss.grouped else base
@@ -128,7 +135,11 @@ def _cpu_candidates(
     """Recipes from the most to the least thorough, without those that do not fit the settings."""
     most, negatives = _recipe(base, settings).model.dim, f"loss.n_negatives={_NEGATIVES}"
     shared = ["loss.negatives=shared", negatives, f"training.batch_size={_NEGATIVES}"]
-    for way in (_grouped(base, settings, graph), [*base, "loss.negatives=all"], [*base, *shared]):
+    for way in (
+        _grouped(base, settings, graph, 0.5),
+        [*base, "loss.negatives=all"],
+        [*base, *shared],
+    ):
         for dim in _CPU_DIMS:
             with contextlib.suppress(RecipeError):
                 yield _recipe([*way, f"model.dim={min(dim, most)}"], settings)
