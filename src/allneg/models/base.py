@@ -48,6 +48,7 @@ class Model(ABC):
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
     # The values that `allneg tune` tries, the most important setting first.
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
+        "training.average": (0.0, 0.9),
         "loss.relation_weight": (0, 0.25, 1, 4),
         "training.batch_size": Factors((0.1, 0.3, 1)),
         "regularizer.name": ("n3", "dura-w"),
