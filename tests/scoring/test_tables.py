@@ -8,7 +8,7 @@ import torch
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS, DistMult, TuckER
 from allneg.scoring import Shard, Tables
-from allneg.scoring.tables import mixed_seed
+from allneg.scoring.tables import mixed_seed, padding_multiple
 
 REACH = 4096  # rows that share a generator; shards may begin on both sides of it
 
@@ -163,3 +163,13 @@ def test_close_numbers_give_unrelated_seeds() -> None:
     # Every bit is set about half of the time.
     shares = [sum(seed >> bit & 1 for seed in seeds) / 512 for bit in range(63)]
     assert 0.4 < min(shares) < max(shares) < 0.6
+
+
+@pytest.mark.parametrize(
+    "n, device, expected",
+    [(1000, "cpu", 1000), (1024, "cpu", 1024), (14541, "cpu", 14592), (1000, "cuda", 1024)],
+)
+def test_large_tables_are_padded_and_small_ones_only_on_a_gpu(
+    n: int, device: str, expected: int
+) -> None:
+    assert n + -n % padding_multiple(n, torch.device(device)) == expected

@@ -15,6 +15,7 @@ from allneg.models import Model
 from allneg.scoring.distributed import Shard
 
 MULTIPLE = 64  # padded tables have a multiple of this many rows; odd sizes slow products down
+_FEW_ROWS = 1024  # on a CPU, products with fewer rows are not slower
 ROWS_PER_SEED = 4096  # rows filled by one generator: values depend only on the seed and the row
 
 
@@ -187,6 +188,11 @@ class Tables(nn.Module):
         """Restore what `weights` gave."""
         for name, parameter in self.named_parameters():
             parameter[: len(weights[name])].copy_(weights[name])
+
+
+def padding_multiple(n: int, device: torch.device) -> int:
+    """The number of rows that a table of `n` rows is padded to is a multiple of this."""
+    return 1 if device.type == "cpu" and n < _FEW_ROWS else MULTIPLE
 
 
 def _fill(

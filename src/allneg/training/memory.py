@@ -18,7 +18,7 @@ from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
 from allneg.scoring.losses import loss_class
 from allneg.scoring.regularizers import REGULARIZERS, PowerSum
-from allneg.scoring.tables import MULTIPLE, ROWS_PER_SEED
+from allneg.scoring.tables import ROWS_PER_SEED, padding_multiple
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import OPTIMIZERS
 
@@ -100,7 +100,7 @@ def plan(
     model = make_model(recipe)
     counts = graph if isinstance(graph, Counts) else Counts.of(graph, recipe)
     n = -(-counts.entities // mesh.rows)  # a float would round a large number
-    padded = n if device.type == "cpu" else -(-n // MULTIPLE) * MULTIPLE
+    padded = n + -n % padding_multiple(n, device)
     execution = ExecutionPlan.decide(recipe, model, padded, device, mesh)
     table = _FLOAT * (padded * model.entity_width + _other_parameters(recipe, model, counts))
     on_host = execution.host_table and device.type != "cpu"

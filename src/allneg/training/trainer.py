@@ -25,7 +25,7 @@ from allneg.scoring.groups import grouped
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.scoring.negatives import Candidates, NegativeSample, draw_sample, find_candidates
 from allneg.scoring.regularizers import Share, make_regularizer
-from allneg.scoring.tables import MULTIPLE, BatchRows
+from allneg.scoring.tables import BatchRows, padding_multiple
 from allneg.training.capture import CapturedStep
 from allneg.training.execution import ExecutionPlan
 from allneg.training.optimizers import (
@@ -56,7 +56,7 @@ class Trainer:
         reciprocal, seed = recipe.model.reciprocal, recipe.training.seed
         given = None if is_restored else seed  # random rows would be replaced by `restore`
         tables = Tables.create(self.model, graph.n_relations, shard, reciprocal, given)
-        tables = tables.padded(1 if device.type == "cpu" else MULTIPLE)
+        tables = tables.padded(padding_multiple(len(shard), device))
         self.tables = tables.on_host(device) if self.plan.host_table else tables.to(device)
         if self.plan.keeps_bf16_copy:
             self.tables.keep_bf16_copy()
