@@ -1,6 +1,7 @@
 """The device of a run: torch's settings, memory, and errors of the device."""
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -20,10 +21,13 @@ _OUT_OF_MEMORY = (
 )  # fmt: skip
 
 
-# The settings of torch that `prepare` changes: threads, deterministic, TF32, default dtype.
-_State: TypeAlias = tuple[int, bool, bool, torch.dtype]
+# The settings that `prepare` changes: threads, deterministic, TF32, default dtype, and whether
+# freed memory is kept.
+_State: TypeAlias = tuple[int, bool, bool, torch.dtype, bool]
 _LOCK = threading.Lock()
 _SAVED: list[_State] = []  # the first state, once per open `torch_settings`
+_MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # of glibc's mallopt
+_keeps_memory = False
 
 
 def prepare(settings: Hardware) -> torch.device:
@@ -34,7 +38,7 @@ def prepare(settings: Hardware) -> torch.device:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     threads, dtype = settings.threads or torch.get_num_threads(), torch.get_default_dtype()
     tf32 = settings.precision != "float32"
-    _apply(threads, settings.deterministic, tf32, dtype)
+    _apply(threads, settings.deterministic, tf32, dtype, device.type == "cpu")
     return device
 
 
@@ -63,10 +67,13 @@ def _current() -> _State:
         torch.are_deterministic_algorithms_enabled(),
         torch.backends.cuda.matmul.allow_tf32,
         torch.get_default_dtype(),
+        _keeps_memory,
     )
 
 
-def _apply(threads: int, deterministic: bool, tf32: bool, dtype: torch.dtype) -> None:
+def _apply(
+    threads: int, deterministic: bool, tf32: bool, dtype: torch.dtype, keeps_memory: bool
+) -> None:
     torch.set_default_dtype(dtype)
     torch.backends.cuda.matmul.allow_tf32 = tf32
     if threads != torch.get_num_threads():
@@ -74,6 +81,25 @@ def _apply(threads: int, deterministic: bool, tf32: bool, dtype: torch.dtype) ->
     if deterministic != torch.are_deterministic_algorithms_enabled():
         # This call loads a compiler, which takes a second.
         torch.use_deterministic_algorithms(deterministic)
+    if keeps_memory != _keeps_memory:
+        _keep_memory(keeps_memory)
+
+
+def _keep_memory(keep: bool) -> None:
+    """Whether the C library keeps large blocks that are freed, for the next ones.
+
+    Otherwise, every training step gets new memory for its scores, and waits until the system has
+    cleared it.
+    """
+    global _keeps_memory
+    _keeps_memory = keep
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+            library = ctypes.CDLL(None)
+            library.mallopt(_MMAP_MAX, 0 if keep else 1 << 16)
+            library.mallopt(_TRIM_THRESHOLD, 1 << 30 if keep else 1 << 17)
+            if not keep:
+                library.malloc_trim(0)
 
 
 def find_device(name: str) -> torch.device:

@@ -85,11 +85,11 @@ def softmax_gradient(
     scores: Tensor, target: Tensor, count: int, state: Tensor, weight: Tensor, bf16: bool
 ) -> Tensor:
     answer, total = state
-    log_sum = torch.logaddexp(total, answer).unsqueeze(1)
+    shift = (torch.logaddexp(total, answer) - weight.log()).unsqueeze(1)
     size = max(1, _SCORES // max(1, scores.shape[1]))
     for start in range(0, len(scores), size):
         rows = slice(start, start + size)
-        scores[rows].sub_(log_sum[rows]).exp_().mul_(weight[rows].unsqueeze(1))
+        scores[rows].sub_(shift[rows]).exp_()
     scores[:, max(count, 0) :] = 0.0
     put(scores, target, -weight * torch.sigmoid(total - answer))
     return scores.bfloat16() if bf16 else scores
