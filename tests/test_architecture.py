@@ -55,7 +55,12 @@ THIRD_PARTY = {
 }
 # Which files may start processes, call C code, or talk to other processes of a training.
 RESTRICTED = {
-    "ctypes": ["kernels/compiler.py", "kernels/distances/compiled.py"],
+    "ctypes": [
+        "kernels/compiler.py",
+        "kernels/distances/compiled.py",
+        "kernels/fused/softmax.py",
+        "hardware.py",
+    ],
     "subprocess": ["kernels/compiler.py", "cli/workers.py"],
     "torch.distributed": ["scoring/distributed.py", "training/launch.py"],
 }

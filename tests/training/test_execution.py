@@ -23,11 +23,16 @@ def decide(
     return ExecutionPlan.decide(recipe, make_model(recipe), n, device, mesh or Mesh())
 
 
-def test_the_line_names_queries_candidates_kernel_and_engine() -> None:
+def test_the_line_names_queries_candidates_kernel_and_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with using("cpu"):
-        assert str(decide()) == (
-            "500 queries × 2,189 candidates at once; dot on cpu: matrix products"
-        )
+        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX512")
+        monkeypatch.setattr("allneg.kernels.fused.softmax.library", lambda: object())
+        line = "500 queries × 2,189 candidates at once; dot on cpu: matrix products (AVX512)"
+        assert str(decide()) == f"{line}, softmax in C"
+        monkeypatch.setattr("allneg.kernels.fused.softmax.library", lambda: None)
+        assert str(decide()) == f"{line}, softmax in PyTorch; with a C compiler, it is faster"
         blocks = decide("loss.block=100000", "model.name=rotate")
         assert "2,189 candidates, 192 at a time; modulus on cpu: engine cpu (as req" in str(blocks)
         own = decide("loss.negatives=per_query", "loss.n_negatives=7", "model.name=transe")

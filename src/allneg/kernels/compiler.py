@@ -19,6 +19,7 @@ from pathlib import Path
 from allneg.errors import RecipeError, printable
 from allneg.paths import cache_folder, make_folder
 
+_SOURCES = {"pairs": "distances", "softmax": "fused"}  # C files of allneg.kernels, and where
 _NAMES = ("cc", "gcc", "clang")
 # These flags do not reduce precision: errno and traps are not used here, and a product followed by
 # a sum is rounded once instead of twice.
@@ -69,7 +70,7 @@ def built(name: str) -> Path:
     compiler = find_compiler()
     if compiler is None:
         raise CompileError(f"there is no C compiler ({', '.join(_NAMES)})")
-    source = (files("allneg.kernels.distances") / f"{name}.c").read_bytes()
+    source = (files("allneg.kernels") / _SOURCES[name] / f"{name}.c").read_bytes()
     folder, stem = _folder(), f"{name}-{_key(source, compiler)}"
     for path in sorted(folder.glob(f"{stem}-*.so")):
         if path.stem == f"{stem}-{_hash(path.read_bytes())}":

@@ -9,6 +9,7 @@ import torch
 from allneg.errors import RecipeError
 from allneg.kernels.attention import MOST_WIDTH
 from allneg.kernels.engines import describe_engine, uses_triton
+from allneg.kernels.fused import describe_products
 from allneg.models import Model
 from allneg.recipe import Mesh, Recipe
 from allneg.scoring.losses import Softmax, loss_class
@@ -101,7 +102,7 @@ class ExecutionPlan:
         scores += f", {self.block:,} at a time" if self.block else " at once"
         where = ", rows from host memory" if self.host_table else ""
         products = self.kernel in ("dot", "l2", "squared_l2")
-        engine = "matrix products" if products else describe_engine(self.device)
+        engine = (describe_products if products else describe_engine)(self.device)
         if self.by_attention:
             engine = "attention, without scores in memory"
         extra = ", captured as a CUDA graph" if self.is_captured else ""

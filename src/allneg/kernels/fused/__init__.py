@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from allneg.kernels import engines
-from allneg.kernels.fused import reference
+from allneg.kernels.fused import reference, softmax
 from allneg.kernels.fused.reference import mask_out, put
 
 __all__ = [
@@ -32,6 +32,14 @@ def _engine(device: torch.device) -> ModuleType:
     if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return reference
     return engines.triton_engine("fused", device)
+
+
+def describe_products(device: torch.device) -> str:
+    """How products and the softmax of their scores are computed on a device."""
+    if device.type != "cpu":
+        return "matrix products"
+    how = "in C" if softmax.library() else "in PyTorch; with a C compiler, it is faster"
+    return f"matrix products ({torch.backends.cpu.get_cpu_capability()}), softmax {how}"
 
 
 def complex_mul(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:
@@ -98,9 +106,8 @@ def softmax_gradient(
     `state` are answers and totals, as `log_sum_exp` gives them. Columns from `count` on get 0. The
     result replaces the scores, or is a new bfloat16 tensor.
     """
-    out: Tensor = _engine(scores.device).softmax_gradient(
-        scores, target, count, state, weight, bf16
-    )
+    engine = _engine(scores.device)
+    out: Tensor = engine.softmax_gradient(scores, target, count, state, weight, bf16)
     return out
 
 
