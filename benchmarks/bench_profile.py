@@ -1,4 +1,8 @@
-"""Where a step's time goes on a GPU: microseconds a step by kind of work, from a profile."""
+"""Where the time of a step goes: microseconds per step by kind of work.
+
+On a GPU they come from a profile, on a CPU from timed functions; there, `floor` is the time of the
+three products at the rate of a large square one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ import json
 import math
 
 import torch
+from clock import Clock
 from loops import Ours, Task, asked, facts, options
+from measure import measure
 from torch.profiler import ProfilerActivity, profile
 
 # The first kind whose words a kernel's name has.
@@ -26,12 +32,34 @@ KINDS = {
     ),
     "everything else": ("",),
 }
+# On a CPU, the functions that do a kind of work.
+FUNCTIONS = {
+    "products": ("allneg.kernels.dot:Dot.scores", "allneg.kernels.dot:Dot.gradients"),
+    "AdaGrad": ("allneg.training.optimizers:Adagrad.step",),
+    "softmax": (
+        "allneg.scoring.losses:Softmax.scan",
+        "allneg.scoring.losses:Softmax.grad_scores",
+    ),
+    "query": ("allneg.training.trainer:Trainer._query",),
+    "rows looked up and added, and the penalty": (
+        "allneg.scoring.tables:Tables.gather",
+        "allneg.training.trainer:Trainer._scatter",
+        "allneg.scoring.regularizers:PowerSum.backward",
+    ),
+}
+_SQUARE = 2000
 
 
 def main() -> None:
     args = options(__doc__ or "").parse_args()
     task, _ = asked(args)
     steps = min(args.steps, 40)
+    if task.device.type == "cpu":
+        report = {"profile": "complex-n3", **facts(task), **_timed(task, steps)}
+        print(report)
+        if args.out:
+            args.out.write_text(json.dumps(report, indent=1) + "\n")
+        return
     reports = {}
     for precision in ("tf32", "bf16"):
         reports[precision] = _profiled(task, precision, steps)
@@ -54,6 +82,27 @@ def _profiled(task: Task, precision: str, steps: int) -> dict[str, float]:
         kind = next(k for k, words in KINDS.items() if any(word in event.key for word in words))
         times[kind] += event.self_device_time_total / taken
     return {kind: round(each, 1) for kind, each in times.items()}
+
+
+def _timed(task: Task, steps: int) -> dict[str, dict[str, dict[str, float] | float]]:
+    loop = Ours(task, "float32")
+    loop.steps(4)
+    clock = Clock()
+    for kind, places in FUNCTIONS.items():
+        for place in places:
+            clock.time_function(kind, place)
+    clock.restart()
+    taken = math.ceil(loop.steps(steps) / task.batch)
+    clock.switch()
+    times = {kind: 1e6 * clock.seconds[kind] / taken for kind in FUNCTIONS}
+    times["everything else"] = 1e6 * clock.seconds["other"] / taken
+    one = torch.randn(_SQUARE, _SQUARE)
+    out = torch.empty_like(one)
+    took = measure(lambda: torch.mm(one, one, out=out), task.device, seconds=2.0).milliseconds
+    width, n = 2 * task.dim, task.graph.n_entities
+    floor = 3 * task.batch * n * width / _SQUARE**3 * took * 1e3
+    rounded = {kind: round(value, 1) for kind, value in times.items()}
+    return {"microseconds": {"float32": rounded}, "floor": {"float32": round(floor, 1)}}
 
 
 if __name__ == "__main__":

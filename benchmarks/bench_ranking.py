@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import statistics
 
-from loops import Loop, Task, compare, options, seconds_of
+from loops import GROUPED, Loop, Task, compare, options, seconds_of
 
 
 def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--turns", type=int, default=3, help="the median of so many")
     args = parser.parse_args()
-    compare(args, {"ranking": "test"}, lambda loop, task: _measured(loop, task, args.turns))
+    what, without = {"ranking": "test"}, {GROUPED}  # which differs in training only
+    compare(args, what, lambda loop, task: _measured(loop, task, args.turns), without)
 
 
 def _measured(loop: Loop, task: Task, turns: int) -> dict[str, float]:

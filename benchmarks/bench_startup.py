@@ -19,9 +19,11 @@ import json  # noqa: E402
 import os  # noqa: E402
 import subprocess  # noqa: E402
 import tempfile  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
+
+from clock import Clock  # noqa: E402
 
 FIRST_STEPS = 8  # these compile, allocate and capture
 # What is timed, and the functions that do it.
@@ -42,28 +44,6 @@ PHASES = {
 }
 STEPS = f"first {FIRST_STEPS} steps"
 INSIDE = ("training", "rank valid")
-
-
-class Clock:
-    """Seconds by phase. A phase inside another one does not count for the outer one."""
-
-    def __init__(self, began: float) -> None:
-        self.seconds: dict[str, float] = {}
-        self._open, self._last = ["other"], began
-
-    def switch(self) -> None:
-        now = time.perf_counter()
-        self.seconds[self._open[-1]] = self.seconds.get(self._open[-1], 0.0) + now - self._last
-        self._last = now
-
-    def phase(self, name: str, work: Callable[[], Any]) -> Any:
-        self.switch()
-        self._open.append(name)
-        try:
-            return work()
-        finally:
-            self.switch()
-            self._open.pop()
 
 
 def main() -> None:
@@ -136,34 +116,24 @@ def timed_training(began: float, args: argparse.Namespace) -> dict[str, float]:
 def _time_phases(clock: Clock, torch: Any) -> None:
     """Replace the functions of PHASES, and the first steps, by timed ones."""
 
-    def waiting(work: Callable[[], Any]) -> Any:
-        result = work()
+    def wait() -> None:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        return result
-
-    def timed(function: Any, name: str) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return clock.phase(name, lambda: waiting(lambda: function(*args, **kwargs)))
-
-        return call
 
     for name, place in PHASES.items():
-        module, _, path = place.partition(":")
-        owner: Any = importlib.import_module(module)
-        *outer, last = path.split(".")
-        for part in outer:
-            owner = getattr(owner, part)
-        setattr(owner, last, timed(getattr(owner, last), name))
+        clock.time_function(name, place, wait)
     trainer = importlib.import_module("allneg.training.trainer").Trainer
     step, taken = trainer.step, 0
 
     def first_steps(*args: Any) -> Any:
         nonlocal taken
         taken += 1
-        if taken > FIRST_STEPS:
-            return step(*args)
-        return clock.phase(STEPS, lambda: waiting(lambda: step(*args)))
+        return step(*args) if taken > FIRST_STEPS else clock.phase(STEPS, lambda: timed(*args))
+
+    def timed(*args: Any) -> Any:
+        result = step(*args)
+        wait()
+        return result
 
     trainer.step = first_steps
 

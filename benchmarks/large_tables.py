@@ -1,10 +1,13 @@
-"""Tables of bench_large.py, bench_reading.py, bench_fused_softmax.py and speedrun.py."""
+"""Tables of bench_large.py, bench_reading.py, bench_fused_softmax.py, bench_startup.py and
+speedrun.py.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 Report = dict[str, Any]
+_TRAINING = ("training", "rank valid")  # phases of bench_startup.py that are training
 
 
 def _reading(reports: list[Report]) -> str:
@@ -73,6 +76,25 @@ def _attention(reports: list[Report]) -> str:
     return out + "\n"
 
 
+def _startup(reports: list[Report]) -> str:
+    """One table per machine: seconds by phase, one column per process."""
+    out = ""
+    for report in reports:
+        if "startup" not in report:
+            continue
+        rows, names = report["rows"], ["first", "second", "third"]
+        out += f"\n{machine_line(report)}; `allneg train {report['startup']}`, seconds:\n\n"
+        out += "| | " + " | ".join(f"{name} process" for name, _ in zip(names, rows, strict=False))
+        out += " |\n" + "|---" * (1 + len(rows)) + "|\n"
+        for phase in dict.fromkeys(name for row in rows for name in row["phases"]):
+            if phase not in _TRAINING:
+                cells = (f"{row['phases'].get(phase, 0):.2f}" for row in rows)
+                out += f"| {phase} | {' | '.join(cells)} |\n"
+        totals = (f"{row['outside_training']:.2f}" for row in rows)
+        out += f"| all of these | {' | '.join(totals)} |\n"
+    return out + "\n"
+
+
 def _speedrun(reports: list[Report]) -> str:
     out = ""
     for report in reports:
@@ -104,4 +126,5 @@ TABLES = {
     "training": _training,
     "attention": _attention,
     "speedrun": _speedrun,
+    "startup": _startup,
 }

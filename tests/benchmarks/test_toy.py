@@ -6,6 +6,7 @@ import itertools
 import json
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,6 +175,16 @@ def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
     assert (ours["way"], kbc["way"]) == ("allneg", "kbc's loop")
     assert ours["seconds"] > ours["training_seconds"] > 0
     assert min(row["mrr"] for row in (ours, kbc)) > 0
+
+
+def test_the_profile_of_a_cpu_counts_every_kind_of_work(tmp_path):
+    out = tmp_path / "result.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "bench_profile.py"), "--device", "cpu"]
+    command += ["--data", "countries", "--dim", "4", "--steps", "2", "--out", str(out)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # it replaces functions
+    report = json.loads(out.read_text())
+    assert min(report["microseconds"]["float32"].values()) > 0
+    assert report["floor"]["float32"] > 0
 
 
 def test_the_phases_of_a_start_add_up_to_all_seconds(home, tmp_path):
