@@ -37,8 +37,8 @@ FUNCTIONS = {
     "products": ("allneg.kernels.dot:Dot.scores", "allneg.kernels.dot:Dot.gradients"),
     "AdaGrad": ("allneg.training.optimizers:Adagrad.step",),
     "softmax": (
-        "allneg.scoring.losses:Softmax.scan",
-        "allneg.scoring.losses:Softmax.grad_scores",
+        "allneg.kernels.fused.reference:log_sum_exp",
+        "allneg.kernels.fused.reference:softmax_gradient",
     ),
     "query": ("allneg.training.trainer:Trainer._query",),
     "rows looked up and added, and the penalty": (

@@ -103,12 +103,13 @@ def timed_training(began: float, args: argparse.Namespace) -> dict[str, float]:
         x = clock.phase("CUDA context", lambda: torch.ones(64, 64, device="cuda"))
         clock.phase("first product", lambda: (x @ x).sum().item())
     _time_phases(clock, torch)
-    from allneg.cli import allneg
+    from allneg.cli import main as allneg
 
     with tempfile.TemporaryDirectory() as folder:
         command = ["train", args.data, "--quiet", "--device", args.device, "--out", f"{folder}/run"]
         command += [word for setting in args.set for word in ("--set", setting)]
-        allneg(command, standalone_mode=False)
+        sys.argv = ["allneg", *command]
+        allneg()
         clock.switch()
     return clock.seconds
 

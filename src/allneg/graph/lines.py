@@ -167,6 +167,8 @@ class _LineReader:
         """Whether the first line has names that no line of its block has."""
         if len(names) != self.width or len(set(names)) != self.width:
             return False
+        if any(self._has_field(name, rest) for name in names):  # quicker than all fields
+            return False
         lines = rest.decode(self.settings.encoding, "replace").split("\n")
         rows = [row for line in lines if len(row := line.split(self.separator)) == self.width]
         relations = {row[self.layout.relations] for row in rows}
@@ -174,6 +176,18 @@ class _LineReader:
         if len(rows) < _FEWEST_LINES or 3 * len(relations) > len(rows):
             return False
         return not set(names) & {field for row in rows for field in row}
+
+    def _has_field(self, name: str, rest: bytes) -> bool:
+        """Whether the first line that begins or continues with this field has `width` fields."""
+        field = name.encode(self.settings.encoding, "backslashreplace")
+        separator = self.separator.encode()
+        for before in (b"\n", separator):
+            position = rest.find(before + field + separator)
+            if position >= 0:
+                end = rest.find(b"\n", position + 1)
+                line = rest[rest.rfind(b"\n", 0, position + 1) + 1 : end]
+                return end >= 0 and line.count(separator) == self.width - 1
+        return False
 
     def _fields(self, block: bytes) -> Fields | list[str]:
         data = block.replace(b"\r\n", b"\n") if b"\r" in block else block

@@ -87,8 +87,7 @@ class Softmax(Loss):
     shift_invariant = True
     uses = ("label_smoothing", "correction", "grouped", "distillation")
 
-    def scan(self, scores: Tensor, target: Tensor, count: int) -> Tensor:
-        return log_sum_exp(scores, target, count)
+    scan = staticmethod(log_sum_exp)
 
     def grad_scores(
         self, state: Tensor, scores: Tensor, target: Tensor, count: int, weight: Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -198,13 +199,18 @@ def padding_multiple(n: int, device: torch.device) -> int:
 def _fill(
     rows: Tensor, first: int, seed: tuple[int, int], init: Callable[[Tensor, Generator], None]
 ) -> None:
-    """Fill `rows`, which begin at row `first` of their table, block by block."""
-    for block in range(first // ROWS_PER_SEED, -(-(first + len(rows)) // ROWS_PER_SEED)):
+    """Fill `rows`, which begin at row `first` of their table, some blocks at the same time."""
+
+    def fill(block: int) -> None:
         values = torch.empty(ROWS_PER_SEED, rows.shape[1])
         init(values, Generator().manual_seed(mixed_seed(*seed, block)))
         offset = block * ROWS_PER_SEED
         low, high = max(first, offset), min(first + len(rows), offset + ROWS_PER_SEED)
         rows[low - first : high - first] = values[low - offset : high - offset]
+
+    blocks = range(first // ROWS_PER_SEED, -(-(first + len(rows)) // ROWS_PER_SEED))
+    with ThreadPoolExecutor(max(1, min(len(blocks), torch.get_num_threads()))) as pool:
+        list(pool.map(fill, blocks))  # raises an error of a thread
 
 
 def mixed_seed(*numbers: int) -> int:

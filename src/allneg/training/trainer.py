@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,19 @@ from allneg.training.optimizers import (
     restore_optimizer,
     set_rate,
 )
+
+
+class _Seed(torch.autograd.Function):
+    """A number with a given gradient. PyTorch's `query.backward(gradient)` would import SymPy."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return gradient.new_empty(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        return ctx.gradient, None
 
 
 class Trainer:
@@ -181,7 +195,7 @@ class Trainer:
         losses = of_query * losses
         if settings.relation_weight:
             losses += queries.sums(weight * self._relation_loss(tables, rows, queries, weight))
-        query.backward(d_query)
+        _Seed.apply(query, d_query).backward()  # type: ignore[no-untyped-call]
         if self.regularizer is not None:
             self.regularizer.backward(self.model, rows, queries, share, losses)
         self._scatter(tables, rows, queries, candidates.ids, d_candidates)
@@ -239,7 +253,7 @@ class Trainer:
         losses, d_query, d_relations = contrast(
             dot, query.detach(), candidates, loss, factor * weight
         )
-        query.backward(d_query)
+        _Seed.apply(query, d_query).backward()  # type: ignore[no-untyped-call]
         _accumulate(tables.relations, d_relations)
         return factor * losses
 

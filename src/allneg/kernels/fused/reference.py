@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
-from torch.optim.adagrad import adagrad as one_pass_adagrad
+from torch.optim.adagrad import adagrad as pytorch_adagrad
 
 from allneg.kernels.fused import softmax
 
 _SCORES = 1 << 17  # scores per block of rows
 _ENOUGH = 1 << 20  # scores that justify another thread
+_one_pass = functools.partial(
+    pytorch_adagrad, fused=True, weight_decay=0, lr_decay=0, maximize=False
+)
 
 
 def complex_mul(a: Tensor, b: Tensor, conjugate: bool) -> Tensor:
@@ -81,12 +84,11 @@ def subtract_at(scores: Tensor, query: Tensor, column: Tensor, values: Tensor) -
 
 def log_sum_exp(scores: Tensor, target: Tensor, count: int) -> Tensor:
     out = scores.new_empty(2, len(scores))
-    if _in_c("log_sum_exp", scores, count, target, out[0], out[1]):
-        return out
-    out[0] = mask_out(scores, target, count)
-    size = max(1, _SCORES // max(1, scores.shape[1]))
-    for start in range(0, len(scores), size):
-        out[1, start : start + size] = scores[start : start + size].logsumexp(1)
+    if not _in_c("log_sum_exp", scores, count, target, out[0], out[1]):
+        out[0] = mask_out(scores, target, count)
+        size = max(1, _SCORES // max(1, scores.shape[1]))
+        for start in range(0, len(scores), size):
+            out[1, start : start + size] = scores[start : start + size].logsumexp(1)
     return out
 
 
@@ -119,8 +121,7 @@ def _in_c(name: str, scores: Tensor, count: int, *columns: Tensor) -> bool:
     if len(first) > 1:
         with ThreadPoolExecutor(len(first)) as pool:  # C code runs without the interpreter lock
             return bool(list(pool.map(work, first, [*first[1:], n])))
-    work(0, n)
-    return True
+    return work(0, n) is None  # as C's functions return nothing
 
 
 def count_ranks(
@@ -152,10 +153,7 @@ def adagrad(
     table: Tensor, grad: Tensor, squares: Tensor, rate: Tensor, eps: float, bf16_copy: Tensor | None
 ) -> None:
     if table.device.type == "cpu":
-        one_pass_adagrad(
-            [table], [grad], [squares], [torch.tensor(0.0)], fused=True,
-            lr=float(rate), weight_decay=0, lr_decay=0, eps=eps, maximize=False,
-        )  # fmt: skip
+        _one_pass([table], [grad], [squares], [torch.tensor(0.0)], lr=float(rate), eps=eps)
     else:
         squares.addcmul_(grad, grad)
         table.sub_(rate * grad / (squares.sqrt() + eps))
