@@ -106,9 +106,15 @@ def allneg() -> None:
     """Knowledge-base completion with every entity as a negative."""
 
 
+def _exit_fast() -> None:
+    """Do not search all objects of PyTorch for cycles. Triton would warn of those that stay."""
+    if "triton" not in sys.modules:
+        gc.freeze()
+
+
 def main() -> None:
     """Run a command. An `AllnegError` becomes its message on stderr and its exit code."""
-    atexit.register(gc.freeze)  # the exit would search all objects of PyTorch for cycles
+    atexit.register(_exit_fast)
     if sys.stdout is None:  # closed by the shell (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = _stderr()
