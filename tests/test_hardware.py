@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,30 @@ def test_overlapping_runs_restore_the_settings_before_the_first() -> None:
         assert torch.get_num_threads() == 2
     assert (torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()) == before
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+FAULTS = """
+import resource
+import torch
+from allneg.hardware import torch_settings
+from allneg.recipe import Hardware
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        torch.empty(1 << 24).fill_(1.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with torch_settings(Hardware(device="cpu")):
+    faults()
+    print(faults())
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_training_on_a_cpu_keeps_the_memory_of_a_step_for_the_next(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    start(exec, FAULTS, {}, out=out).join(60)
+    inside, outside = map(int, out.read_text().split())
+    assert 100 * inside < outside

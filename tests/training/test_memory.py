@@ -61,6 +61,7 @@ def train(n, recipe):
 
 # Freed memory goes back at once (M_MMAP_THRESHOLD), so that the peak is what was held together.
 ctypes.CDLL(None).mallopt(-3, 65536)
+ctypes.CDLL(None).mallopt(-4, 65536)  # M_MMAP_MAX, which a training on a CPU sets to 0
 for settings in RECIPES:
     recipe = Recipe().with_settings(settings)
     DEVICE = torch.device(recipe.hardware.device)
