@@ -502,3 +502,13 @@ def test_a_sample_of_other_facts_stands_for_all(
         for w in some.sums(some.weight) / some.sums(torch.ones_like(some.weight))
     ]  # type: ignore[arg-type]
     assert sum(map(float, per_query)) == pytest.approx(len(trainer.known.keys))
+
+
+@pytest.mark.parametrize("change", [{}, {"replaced": []}, {"touch": "some"}, {"train": -1}])
+def test_a_parent_is_read_back_or_refused(change: dict[str, Any]) -> None:
+    parent = Parent("kb", None, "new", 3, 1, 5, (2,), {"training.epochs": 60})
+    if not change:
+        assert Parent.from_json(parent.to_json()) == parent
+        return
+    with pytest.raises(ValueError, match="not a parent"):
+        Parent.from_json(parent.to_json() | change)
