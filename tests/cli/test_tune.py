@@ -16,7 +16,7 @@ Command = Callable[..., Any]  # runs `allneg` with these arguments
 # Three trials: a default and its two neighbours, of 6 epochs each.
 SETTINGS = (
     "model.dim=4", "training.batch_size=20", "training.epochs=6", "evaluation.every=2",
-    "hardware.device=cpu", "hardware.threads=1", "loss.relation_weight=0",
+    "hardware.device=cpu", "hardware.threads=1", "loss.relation_weight=0", "training.average=0",
     "loss.class_weights=false", "regularizer.name=n3", "regularizer.weight=0.01",
     "optimizer.name=adagrad",
 )  # fmt: skip
