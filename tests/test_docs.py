@@ -52,7 +52,7 @@ QUICK = {
 }  # fmt: skip
 # Settings of a tuning with the learning rate alone left to try.
 TUNED = (
-    "loss.name=softmax", "loss.relation_weight=0", "loss.class_weights=false",
+    "training.average=0", "loss.name=softmax", "loss.relation_weight=0", "loss.class_weights=false",
     "regularizer.name=n3", "regularizer.weight=0.01", "optimizer.name=adagrad",
 )  # fmt: skip
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
