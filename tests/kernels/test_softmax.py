@@ -126,3 +126,30 @@ def test_other_layouts_and_types_are_computed_without_c(change):
     torch.testing.assert_close(found.float(), expected)
     gradient = reference.softmax_gradient(scores.clone(), target, 6, found, weight, False)
     assert gradient.sum(1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("b, n, a", [(1, 1, 1), (3, 33, 7), (5, 4000, 9), (2, 16, 0)])
+@pytest.mark.parametrize("tolerant", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_ranks_in_c_are_those_of_pytorch(b, n, a, tolerant, threads, plain, monkeypatch):
+    generator = torch.Generator().manual_seed(n)
+    scores = torch.randint(-3, 4, (b, n + 5), generator=generator).float()[:, :n]
+    scores[torch.rand(b, n, generator=generator) < 0.2] = -torch.inf
+    scores[torch.rand(b, n, generator=generator) < 0.1] = torch.nan
+    row = torch.randint(b, (a,), generator=generator)
+    answer = torch.tensor([0.0, -torch.inf, 2.0]).repeat(a)[:a]
+    tolerance = torch.ones(a) if tolerant else None
+    monkeypatch.setattr(softmax, "_ENOUGH", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found = softmax.count_ranks(scores, answer, tolerance, row)
+    torch.set_num_threads(before)
+    assert found is not None
+    assert found.equal(plain(reference.count_ranks, scores, answer, tolerance, row))
+
+
+def test_ranks_of_other_types_are_counted_without_c():
+    scores, answer = torch.randn(2, 9).double(), torch.zeros(2).double()
+    assert softmax.count_ranks(scores, answer, None, None) is None
+    expected = torch.stack([(scores > 0).sum(1), (scores == 0).sum(1)], 1)
+    assert reference.count_ranks(scores, answer, None, None).equal(expected)

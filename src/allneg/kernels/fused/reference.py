@@ -1,7 +1,7 @@
 """The definition of the fused operations in plain PyTorch.
 
 Passes over scores take a few rows at a time, which stay in the cache of a CPU. On a CPU with a C
-compiler, softmax.c computes the softmax in a third of the time.
+compiler, softmax.c computes the softmax and counts ranks in less time.
 """
 
 import functools
@@ -127,6 +127,8 @@ def _in_c(name: str, scores: Tensor, count: int, *columns: Tensor) -> bool:
 def count_ranks(
     scores: Tensor, answer: Tensor, tolerance: Tensor | None, row: Tensor | None
 ) -> Tensor:
+    if (found := softmax.count_ranks(scores, answer, tolerance, row)) is not None:
+        return found
     n = scores.shape[1]
     answer, size = answer.unsqueeze(1), max(1, _SCORES // max(1, n))
     # A sum of floats takes a fraction of the time of a sum of bools, and is exact up to 2 ** 24.

@@ -1,4 +1,5 @@
-/* The softmax of rows of scores: log-sum-exp and gradient, for the rows from `first` to `last`.
+/* The softmax of rows of scores: log-sum-exp and gradient, for the rows from `first` to `last`;
+   and ranks.
 
    reference.py calls it. Vectors have a fixed size, which a compiler splits to fit the CPU, so no
    order of a sum depends on the CPU. */
@@ -110,5 +111,36 @@ void softmax_gradient(float *scores, long step, long width, long count, const in
             row[k] = 0;
         if (target[b] >= 0 && target[b] < count)
             row[target[b]] = value[b];
+    }
+}
+
+/* Scores above each answer in its row, and scores equal to it, or within its tolerance if there
+   are any. `first` and `last` count answers. */
+void count_ranks(const float *scores, long step, long width, const int64_t *row,
+                 const float *answer, const float *tolerance, int64_t *out, long first, long last)
+{
+    for (long a = first; a < last; a++) {
+        const float *values = scores + row[a] * step;
+        float slack = tolerance ? tolerance[a] : 0;
+        ints above = {0}, equal = {0};
+        for (long k = 0; k < width; k += LANES) {
+            floats x = k + LANES <= width ? load(values + k) : load_some(values + k, width - k);
+            ints higher = x > answer[a], same = x == answer[a];
+            if (tolerance) {
+                floats apart = x - answer[a];
+                same = (apart <= slack) & (apart >= -slack);
+                higher &= ~same;
+            }
+            if (k + LANES > width) /* an answer of -inf would equal the lanes beyond the end */
+                for (long i = width - k; i < LANES; i++)
+                    higher[i] = same[i] = 0;
+            above -= higher;
+            equal -= same;
+        }
+        out[2 * a] = out[2 * a + 1] = 0;
+        for (long i = 0; i < LANES; i++) {
+            out[2 * a] += above[i];
+            out[2 * a + 1] += equal[i];
+        }
     }
 }
