@@ -22,6 +22,7 @@ import yaml
 import allneg
 from allneg.cli import allneg as cli
 from allneg.cli import main
+from allneg.kernels.fused import softmax
 from allneg.models import MODELS, Model
 from allneg.predict.question import Question
 from allneg.recipe.parts import PARTS
@@ -382,6 +383,8 @@ def test_the_example_of_a_model_trains_and_predicts(
 @pytest.mark.parametrize("model", ["complex", "transe"])
 def test_a_training_step_stays_short(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 12 files, 45 functions and 450 lines; CONTRIBUTING.md shows what the program says."""
+    if softmax.library() is None:
+        pytest.skip("there is no C compiler, so a step takes another path")
     monkeypatch.syspath_prepend(ROOT / "scripts")
     import step_trace
 
@@ -392,7 +395,7 @@ def test_a_training_step_stays_short(model: str, monkeypatch: pytest.MonkeyPatch
     n_files, n_functions, _, n_lines, _ = map(int, re.findall(r"\d+", said))
     assert (n_files <= 12, n_functions <= 45, n_lines <= 450) == (True, True, True), said
     if model == "complex":
-        assert f"    {said}\n" in TEXTS["CONTRIBUTING.md"], said
+        assert f"    {said.partition(' (')[0]}" in TEXTS["CONTRIBUTING.md"], said
 
 
 @pytest.mark.usefixtures("quick_training")

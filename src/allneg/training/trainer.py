@@ -38,19 +38,6 @@ from allneg.training.optimizers import (
 )
 
 
-class _Seed(torch.autograd.Function):
-    """A number with a given gradient. PyTorch's `query.backward(gradient)` would import SymPy."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient = gradient
-        return gradient.new_empty(())
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        return ctx.gradient, None
-
-
 class Trainer:
     """Takes training steps, and can be saved in a checkpoint and restored."""
 
@@ -195,7 +182,7 @@ class Trainer:
         losses = of_query * losses
         if settings.relation_weight:
             losses += queries.sums(weight * self._relation_loss(tables, rows, queries, weight))
-        _Seed.apply(query, d_query).backward()  # type: ignore[no-untyped-call]
+        query.backward(d_query)
         if self.regularizer is not None:
             self.regularizer.backward(self.model, rows, queries, share, losses)
         self._scatter(tables, rows, queries, candidates.ids, d_candidates)
@@ -253,7 +240,7 @@ class Trainer:
         losses, d_query, d_relations = contrast(
             dot, query.detach(), candidates, loss, factor * weight
         )
-        _Seed.apply(query, d_query).backward()  # type: ignore[no-untyped-call]
+        query.backward(d_query)
         _accumulate(tables.relations, d_relations)
         return factor * losses
 
