@@ -55,6 +55,7 @@ QUICK = {
 TUNED = (
     "training.average=0", "loss.name=softmax", "loss.relation_weight=0", "loss.class_weights=false",
     "regularizer.name=n3", "regularizer.weight=0.01", "optimizer.name=adagrad",
+    "model.entity_dropout=0",
 )  # fmt: skip
 FOLDERS = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", "reproduction/")
 

@@ -18,7 +18,7 @@ SETTINGS = (
     "model.dim=4", "training.batch_size=20", "training.epochs=6", "evaluation.every=2",
     "hardware.device=cpu", "hardware.threads=1", "loss.relation_weight=0", "training.average=0",
     "loss.class_weights=false", "regularizer.name=n3", "regularizer.weight=0.01",
-    "optimizer.name=adagrad",
+    "optimizer.name=adagrad", "model.entity_dropout=0",
 )  # fmt: skip
 FLAGS = ("--models", "complex", *(word for text in SETTINGS for word in ("--set", text)))
 

@@ -42,6 +42,7 @@ def test_defaults_come_first_and_then_steps_from_the_best(neighbours: Neighbours
         {},  # one step back; the caller skips what was tried
         {"regularizer.weight": 0.03, "training.average": 0.9},
         {"regularizer.weight": 0.03, "loss.relation_weight": 0.25},
+        {"regularizer.weight": 0.03, "model.entity_dropout": 0.1},
         {"regularizer.weight": 0.03, "training.batch_size": 2},
         {"regularizer.weight": 0.03, "optimizer.learning_rate": 0.3},
         {"regularizer.weight": 0.03, "optimizer.learning_rate": 0.03},
@@ -62,6 +63,7 @@ def test_steps_with_a_gain_elsewhere_come_together_and_then_alone(neighbours: Ne
         {"training.batch_size": 2},
         {"regularizer.weight": 0.03},
         {"training.average": 0.9},
+        {"model.entity_dropout": 0.1},
         {"optimizer.learning_rate": 0.3},
         {"optimizer.learning_rate": 0.03},
         {"loss.relation_weight": 0.25},

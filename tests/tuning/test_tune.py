@@ -25,7 +25,7 @@ FEW = (
     "model.dim=4", "training.batch_size=20", "training.epochs=18", "evaluation.every=2",
     "evaluation.patience=1000", "hardware.device=cpu", "hardware.threads=1",
     "loss.relation_weight=0", "loss.class_weights=false", "regularizer.name=n3",
-    "optimizer.learning_rate=0.1", "training.average=0",
+    "optimizer.learning_rate=0.1", "training.average=0", "model.entity_dropout=0",
 )  # fmt: skip
 MakeTuning = Callable[..., Tuning]
 

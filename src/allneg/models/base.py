@@ -50,6 +50,7 @@ class Model(ABC):
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "training.average": (0.0, 0.9),
         "loss.relation_weight": (0, 0.25, 1, 4),
+        "model.entity_dropout": (0.0, 0.1, 0.3),
         "training.batch_size": Factors((0.1, 0.3, 1)),
         "regularizer.name": ("n3", "dura-w"),
         "loss.class_weights": (False, True),
