@@ -201,6 +201,10 @@ def test_reasons_name_the_pattern_that_is_violated(toy_run: Run) -> None:
     assert expected.startswith("head: ")
     assert "another" not in reason
     assert "never" not in reason
+    # No relation links an entity to itself, so none is expected to.
+    for head, relation, tail in predictor.graph.train.tolist():
+        given = names.entities[head]
+        assert reasons(head, relation, tail, 9, 2)[0] != f"tail: {given}"
 
 
 def test_near_duplicates_share_most_of_their_facts() -> None:

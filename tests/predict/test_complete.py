@@ -183,6 +183,9 @@ def test_a_search_that_was_stopped_continues(tmp_path: Path, stop_after: int) ->
 def test_a_search_with_other_options_is_not_continued(tmp_path: Path) -> None:
     found = search(make_predictor("complex", 1), 3)
     assert not found.restore(tmp_path / "none.partial", IDENTITY)
+    (tmp_path / "empty.partial").touch()
+    with pytest.raises(DataError, match=r"damaged: delete it, or choose another --out"):
+        found.restore(tmp_path / "empty.partial", IDENTITY)
     found.save(tmp_path / "new.partial", "another run")
     with pytest.raises(DataError, match="from a search with another run or other options"):
         found.restore(tmp_path / "new.partial", IDENTITY)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, UsageError
+from allneg.errors import DataError, RunError, UsageError
 from allneg.evaluation.curves import Numbers, probability_of
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
@@ -321,7 +321,10 @@ class Completion:
         """Continue the search that was saved in a file, if there is one."""
         if not plain.exists(path):
             return False
-        saved = {name: tensor.numpy() for name, tensor in files.read_tensors(path).items()}
+        try:
+            saved = {name: tensor.numpy() for name, tensor in files.read_tensors(path).items()}
+        except RunError as error:
+            raise DataError(f"{error}: delete it, or choose another --out") from None
         if not np.array_equal(saved.get("identity"), _digest(identity)):  # type: ignore[arg-type]
             raise DataError(
                 f"{path}: from a search with another run or other options; delete it, or choose "
