@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import gc
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from allneg.graph import Graph, read_graph
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,18 @@ def write_rows(
         print(json.dumps(row), flush=True)
         if out is not None:
             write_whole(out, {**about, "rows": found})
+
+
+def write_rows_of_graphs(
+    doc: str, about: Mapping[str, Any], row: Callable[[Graph], Mapping[str, Any]]
+) -> None:
+    """A program that takes graphs and `--out`, and writes a row for each graph."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("graphs", nargs="+")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    rows = ({"graph": Path(name).name, **row(read_graph(name))} for name in args.graphs)
+    write_rows(about, rows, args.out)
 
 
 def write_whole(out: Path, content: Mapping[str, Any]) -> None:

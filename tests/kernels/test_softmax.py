@@ -91,7 +91,7 @@ def test_a_score_that_is_not_finite_is_not_hidden():
 def test_the_number_of_threads_changes_no_byte(threads, monkeypatch):
     scores, target, count = case(7, 2050, 3.0)
     weight, results, before = torch.rand(7), [], torch.get_num_threads()
-    monkeypatch.setattr(reference, "_ENOUGH", 1)
+    monkeypatch.setattr(reference, "_EXPONENTIALS", 1)
     for n in (threads, 1):
         torch.set_num_threads(n)
         state = reference.log_sum_exp(scores.clone(), target, count)
@@ -139,10 +139,10 @@ def test_ranks_in_c_are_those_of_pytorch(b, n, a, tolerant, threads, plain, monk
     row = torch.randint(b, (a,), generator=generator)
     answer = torch.tensor([0.0, -torch.inf, 2.0]).repeat(a)[:a]
     tolerance = torch.ones(a) if tolerant else None
-    monkeypatch.setattr(softmax, "_ENOUGH", 1)
+    monkeypatch.setattr(reference, "_COMPARISONS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    found = softmax.count_ranks(scores, answer, tolerance, row)
+    found = reference.ranks_in_c(scores, answer, tolerance, row)
     torch.set_num_threads(before)
     assert found is not None
     assert found.equal(plain(reference.count_ranks, scores, answer, tolerance, row))
@@ -150,6 +150,6 @@ def test_ranks_in_c_are_those_of_pytorch(b, n, a, tolerant, threads, plain, monk
 
 def test_ranks_of_other_types_are_counted_without_c():
     scores, answer = torch.randn(2, 9).double(), torch.zeros(2).double()
-    assert softmax.count_ranks(scores, answer, None, None) is None
+    assert reference.ranks_in_c(scores, answer, None, None) is None
     expected = torch.stack([(scores > 0).sum(1), (scores == 0).sum(1)], 1)
     assert reference.count_ranks(scores, answer, None, None).equal(expected)

@@ -5,6 +5,7 @@ compiler, softmax.c computes the softmax and counts ranks in less time.
 """
 
 import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -14,7 +15,8 @@ from torch.optim.adagrad import adagrad as pytorch_adagrad
 from allneg.kernels.fused import softmax
 
 _SCORES = 1 << 17  # scores per block of rows
-_ENOUGH = 1 << 20  # scores that justify another thread
+# What justifies another thread: exponentials, and comparisons.
+_EXPONENTIALS, _COMPARISONS = 1 << 20, 1 << 22
 _one_pass = functools.partial(
     pytorch_adagrad, fused=True, weight_decay=0, lr_decay=0, maximize=False
 )
@@ -115,19 +117,27 @@ def _in_c(name: str, scores: Tensor, count: int, *columns: Tensor) -> bool:
     if library is None:
         return False
     n, width = scores.shape
-    first = range(0, n, max(1, -(-n // min(torch.get_num_threads(), 1 + n * width // _ENOUGH))))
     given = scores.stride(0), width, min(max(count, 0), width), *map(Tensor.data_ptr, columns)
     work = functools.partial(getattr(library, name), scores.data_ptr(), *given)
-    if len(first) > 1:
-        with ThreadPoolExecutor(len(first)) as pool:  # C code runs without the interpreter lock
-            return bool(list(pool.map(work, first, [*first[1:], n])))
-    return work(0, n) is None  # as C's functions return nothing
+    _in_threads(work, n, 1 + n * width // _EXPONENTIALS)
+    return True
+
+
+def _in_threads(work: Callable[[int, int], None], n: int, most: int) -> None:
+    """Call C code on spans of `n` rows at once, without the interpreter lock."""
+    threads = min(torch.get_num_threads(), most)
+    first = range(0, max(1, n), max(1, -(-n // threads)))
+    if len(first) == 1:
+        work(0, n)
+    else:
+        with ThreadPoolExecutor(len(first)) as pool:
+            list(pool.map(work, first, [*first[1:], n]))
 
 
 def count_ranks(
     scores: Tensor, answer: Tensor, tolerance: Tensor | None, row: Tensor | None
 ) -> Tensor:
-    if (found := softmax.count_ranks(scores, answer, tolerance, row)) is not None:
+    if (found := ranks_in_c(scores, answer, tolerance, row)) is not None:
         return found
     n = scores.shape[1]
     answer, size = answer.unsqueeze(1), max(1, _SCORES // max(1, n))
@@ -149,6 +159,25 @@ def count_ranks(
         torch.sum(above, 1, out=out[part, 0])
         torch.sum(equal, 1, out=out[part, 1])
     return out.long()
+
+
+def ranks_in_c(
+    scores: Tensor, answer: Tensor, tolerance: Tensor | None, row: Tensor | None
+) -> Tensor | None:
+    """As `count_ranks`; None if it cannot be computed in C."""
+    is_float = {scores.dtype, answer.dtype} == {torch.float32} and scores.stride(1) == 1
+    library = softmax.library() if scores.device.type == "cpu" and is_float else None
+    if library is None or (tolerance is not None and tolerance.dtype is not torch.float32):
+        return None
+    n, (_, width) = len(answer), scores.shape
+    row = torch.arange(n) if row is None else row.contiguous()
+    answer, tolerance = answer.contiguous(), None if tolerance is None else tolerance.contiguous()
+    out = torch.empty(n, 2, dtype=torch.int64)
+    given = (scores.data_ptr(), scores.stride(0), width, row.data_ptr(), answer.data_ptr())
+    slack = None if tolerance is None else tolerance.data_ptr()
+    work = functools.partial(library.count_ranks, *given, slack, out.data_ptr())
+    _in_threads(work, n, 1 + n * width // _COMPARISONS)
+    return out
 
 
 def adagrad(
