@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--retrain", help="numbers of facts, as in --facts")
     parser.add_argument("--neighbours", help="likewise")
     parser.add_argument("--share", type=float, default=0.05, help="of the entities, held out")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out entities")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--extend-set", dest="more", action="append", default=[])
@@ -100,7 +101,7 @@ def measurements(
     parts = [setting.partition(":") for setting in args.settings]
     given = [after or before for before, _, after in parts if not after or before == model]
     settings, graph = [*given, f"hardware.device={args.device}"], allneg.read_graph(data)
-    split, name, ways = held_out(graph, args.share), Path(data).name, args.ways.split(",")
+    split, name, ways = held_out(graph, args.share, args.seed), Path(data).name, args.ways.split(",")
     wanted = {"retrain": args.retrain or args.facts, "neighbours": args.neighbours or args.facts}
 
     def measure(way: str, facts: str, done: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
@@ -209,8 +210,8 @@ class HeldOut:
     old: Triples  # facts of test without one
 
 
-def held_out(graph: Graph, share: float) -> HeldOut:
-    order = np.random.default_rng(0).permutation(np.flatnonzero(graph.seen))
+def held_out(graph: Graph, share: float, seed: int = 0) -> HeldOut:
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(graph.seen))
     is_new = np.zeros(graph.n_entities, dtype=np.bool_)
     is_new[order[: max(1, int(share * len(order)))]] = True
     parts = {split: graph.split(split) for split in SPLITS}

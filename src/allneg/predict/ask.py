@@ -23,6 +23,7 @@ from allneg.predict.question import CONSTANT, Link, Question
 
 NORMS, SCORES = ("product", "minimum"), ("calibrated", "softmax")
 _BLOCK = 1 << 24  # scores in memory at once
+_BEST = 1  # times the beam: so many answers are exact, unless the widest beam is too narrow
 _WIDEST = 8  # times the beam
 _UNSEEN = 2.3  # an entity that train lacks with the next relation is worth a tenth in the choice
 
@@ -163,7 +164,8 @@ class Search:
         if others:
             return self._follow(here, [links[i] for i in later], ids[:, later], given, self.beam)
         rest, inner = [i for i in later if i not in hop], [links[i]._replace(target=0) for i in hop]
-        k = self.beam if not rest and target not in given else _WIDEST * self.beam  # the next beam
+        is_last = not rest and target not in given
+        k = self.beam * (_BEST if is_last else _WIDEST)  # of another hop: its widest beam
         message = self._follow(here, inner, ids[:, hop], {}, k)
         given = {**given, target: self._both(given.get(target, certain), message)}
         return self._solve([links[i] for i in rest], ids[:, rest], given)
