@@ -6,6 +6,7 @@ A line of the file is: lane, tab, name, tab, command for bash. Lanes run at the 
 of a lane one after the other. Commands see $WORK, $OUT (result files), $RUNS and the functions
 `left SECONDS` (seconds until the end, less so many) and `minutes SECONDS` (the same in minutes).
 The output of a job is in FOLDER/log, and how it ended in FOLDER/state.json, written after each job.
+No job begins in the last half minute.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ FUNCTIONS = """
 left() { echo $(( END - $(date +%s) - $1 > 1 ? END - $(date +%s) - $1 : 1 )); }
 minutes() { python3 -c "print(round($(left $1) / 60, 2))"; }
 """
+_LAST_SECONDS = 30.0  # no job begins later
 
 
 def main() -> None:
@@ -59,6 +61,8 @@ def run(
     def work_off(jobs: list[tuple[str, str]]) -> None:
         for name, command in jobs:
             began = time.time()
+            if end - began < _LAST_SECONDS:
+                return
             with (folders["LOG"] / f"{name}.log").open("wb") as log:
                 done = subprocess.run(
                     ["bash", "-c", FUNCTIONS + command], env=variables, stdout=log, stderr=log

@@ -162,11 +162,14 @@ class Ours:
     @property
     def title(self) -> str:
         title = TITLES.get(self.cell.row, self.cell.row)
-        return f"{title}, L2 norm" if self.uses_l2 and "L2" not in title else title
+        return f"{title}, {self.l2} norm" if self.l2 and "L2" not in title else title
 
     @property
-    def uses_l2(self) -> bool:
-        return self.recipe is not None and self.recipe.model.norm == 2
+    def l2(self) -> str:
+        """L2 or squared L2, if the model has such a norm."""
+        if self.recipe is None or self.recipe.model.norm != 2:
+            return ""
+        return "squared L2" if self.recipe.model.squared else "L2"
 
     @property
     def target(self) -> Target:

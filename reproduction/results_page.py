@@ -127,7 +127,7 @@ def _brief(published: Published, cell: Cell) -> str:
     paper = f" ({digits(cell.paper.mrr, 2)})" if cell.paper else ""
     ours = published.ours(cell)
     star = "\\*" if ours.filter == "seen" else ""
-    norm = " with L2" if ours.uses_l2 and "L2" not in TITLES[cell.row] else ""
+    norm = f" with {ours.l2}" if ours.l2 and "L2" not in TITLES[cell.row] else ""
     return (digits(ours.mrr, 3) or "not run yet") + star + norm + paper
 
 

@@ -15,10 +15,12 @@ _NAMES = {  # of settings whose field alone is unclear
     "model.reciprocal": "reciprocal relations",
     "model.scale": "scale of initial values",
     "loss.name": "loss",
+    "loss.grouped": "grouping of queries",
     "regularizer.name": "regularizer",
     "regularizer.weight": "regularizer weight",
     "optimizer.name": "optimizer",
     "optimizer.every": "schedule interval",
+    "training.average": "averaging of weights",
     "evaluation.filter": "filter of valid",
 }
 
@@ -97,7 +99,7 @@ def in_words(result: Result) -> str:
     optimizer, training = recipe.optimizer, recipe.training
     words = [f"dim {model.dim}"]
     if model.norm == 2:
-        words.append("L2 norm")
+        words.append("squared L2 norm" if model.squared else "L2 norm")
     if loss.name != "softmax":
         words.append(loss.name)
     if loss.relation_weight:
@@ -108,7 +110,7 @@ def in_words(result: Result) -> str:
         words.append(f"dropout {model.entity_dropout:g} and {model.relation_dropout:g}")
     words += [
         f"{optimizer.name} {optimizer.learning_rate:g}",
-        f"batches of {training.batch_size:,}",
+        f"batches of {training.batch_size:,}{' distinct queries' if loss.grouped else ''}",
         f"epoch {per_seed(result, 'best_epoch', 0)} of {training.epochs}",
         f"validation MRR {per_seed(result, 'valid_mrr', 4)} with filter {recipe.evaluation.filter}",
     ]

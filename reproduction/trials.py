@@ -27,6 +27,7 @@ from reproduction.published import tried
 
 ROOT = Path(__file__).parents[1]
 TRIALS = Path(__file__).with_name("trials.toml")
+SUMMARY = "summary.json"
 _OPTIONS = ("minutes", "base")
 
 
@@ -87,9 +88,8 @@ def train(tasks: list[Task], out: Path, parallel: int, limit: float | None, quic
     def add_result(task: Task) -> None:
         path, new = result_path(out, task), entry(Run.open(task.folder))
         old = Result.read(path).seeds if path.exists() else []
-        seeds = {each["seed"]: each for each in (*old, new)}
-        every = [seeds[seed] for seed in sorted(seeds)]
-        Result(task.cell.data, task.cell.row, task.recipe.to_toml(), every, quick).write(path)
+        result = Result(task.cell.data, task.cell.row, task.recipe.to_toml(), old, quick)
+        result.with_seeds([new]).write(path)
         note(f"{training.progress()}: {task.name}: valid MRR {new['valid_mrr']:.4f}")
 
     with stop_signal() as stopped_by:
@@ -101,9 +101,14 @@ def train(tasks: list[Task], out: Path, parallel: int, limit: float | None, quic
         note(f"{len(training.waiting)} runs are left; run the same command to continue")
 
 
-def is_done(task: Task, out: Path) -> bool:
+def is_done(task: Task, out: Path, results: Results) -> bool:
+    """Whether a trial has a result: in `out`, published, or kept when another was adopted."""
     path = result_path(out, task)
-    return path.exists() and Result.read(path).seed(task.seed) is not None
+    if path.exists() and Result.read(path).seed(task.seed) is not None:
+        return True
+    earlier = (results.get(task.cell), *tried(results, task.cell).values())
+    found = (each for each in earlier if each is not None and each.is_of(task.recipe))
+    return any(each.seed(task.seed) is not None for each in found)
 
 
 def standings(trials: Sequence[Trial], out: Path, results: Results) -> dict[Cell, list[Standing]]:
@@ -200,13 +205,13 @@ def _run(chosen: argparse.Namespace) -> int:
         trials = [trial for trial in trials if trial.minutes <= chosen.most_minutes]
     seeds = [int(seed) for seed in chosen.seeds.split(",")]
     tasks = [task for trial in trials for task in trial.tasks(seeds, chosen.runs)]
-    left = [task for task in tasks if not is_done(task, chosen.out)]
+    results = Results((chosen.out if chosen.quick else ROOT) / "results", chosen.quick)
+    left = [task for task in tasks if not is_done(task, chosen.out, results)]
     total = sum(trial.minutes for trial in trials) * len(seeds)
     chosen.out.mkdir(parents=True, exist_ok=True)
     note(f"{len(left)} of {len(tasks)} runs are left; all take about {total:.0f} minutes")
     if left and not chosen.status and not chosen.adopt:
         train(left, chosen.out, chosen.parallel, chosen.limit_seconds, chosen.quick)
-    results = Results(ROOT / "results", chosen.quick)
     found = standings(trials, chosen.out, results)
     rows = [
         (cell.name, one.words, fmean(one.result.values("valid_mrr")), len(one.result.seeds))
@@ -215,7 +220,7 @@ def _run(chosen: argparse.Namespace) -> int:
     ]
     table("the best on valid first", ("cell", "settings", "valid MRR#", "seeds#"), rows)
     names = ("cell", "settings", "valid_mrr", "seeds")
-    write_json(chosen.out / "summary.json", [dict(zip(names, row, strict=True)) for row in rows])
+    write_json(chosen.out / SUMMARY, [dict(zip(names, row, strict=True)) for row in rows])
     if chosen.adopt:
         adopt(found, results)
     return 0

@@ -8,7 +8,7 @@ import math
 import shutil
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
@@ -166,6 +166,11 @@ class Result:
     def seed(self, seed: int) -> Mapping[str, Any] | None:
         return next((entry for entry in self.seeds if entry["seed"] == seed), None)
 
+    def with_seeds(self, entries: Iterable[Mapping[str, Any]]) -> Result:
+        """With these entries as well; they replace those with the same seed."""
+        by_seed = {entry["seed"]: entry for entry in (*self.seeds, *entries)}
+        return replace(self, seeds=[by_seed[seed] for seed in sorted(by_seed)])
+
     def values(self, name: str) -> list[Any]:
         """One value per seed, without those that are None."""
         return [entry[name] for entry in self.seeds if entry[name] is not None]
@@ -235,9 +240,8 @@ class Results:
         found = self.get(cell)
         same = found is not None and found.is_of(recipe) and found.members == members_of(entry)
         kept = found.seeds if found is not None and same else []
-        by_seed = {old["seed"]: old for old in (*kept, entry)}
-        seeds = [by_seed[seed] for seed in sorted(by_seed)]
-        Result(cell.data, cell.row, recipe.to_toml(), seeds, self.quick).write(self.path(cell))
+        result = Result(cell.data, cell.row, recipe.to_toml(), kept, self.quick)
+        result.with_seeds([entry]).write(self.path(cell))
 
 
 def members_of(entry: Mapping[str, Any]) -> list[str]:

@@ -199,6 +199,10 @@ def test_a_missed_floor_is_listed_with_the_other_configurations(
             "dim 100, dropout 0.3 and 0, adagrad",
         ),
         (["model.name=rotate", "model.norm=2"], "dim 100, L2 norm, n3 0.01, adagrad 0.1"),
+        (
+            ["model.name=rotate", "model.norm=2", "model.squared=true", "loss.grouped=true"],
+            "dim 100, squared L2 norm, n3 0.01, adagrad 0.1, batches of 500 distinct queries",
+        ),
         (["loss.name=self-adversarial", "loss.margin=6"], "dim 100, self-adversarial, n3 0.01"),
         (["loss.relation_weight=0.5"], "dim 100, relation prediction 0.5, n3 0.01, adagrad"),
     ],

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reproduction.trials import main, read_trials, result_path, short_toml
+from reproduction.trials import is_done, main, read_trials, result_path, short_toml
 
 from allneg import cli, recipes
 from allneg.cli import workers
@@ -106,3 +106,8 @@ def test_the_best_on_valid_is_adopted_and_the_others_are_kept(
     assert [Result.read(path).values("valid_mrr") for path in kept] == [[0.45], [0.4]]
     assert main(arguments) == 0
     assert sorted((results.folder / "tried/wn18rr/ablation").iterdir()) == kept
+    # Where the folder of trials is gone, what was published or kept is not trained again.
+    for trial in (one, other):
+        first, second = trial.tasks([0, 1], tmp_path)
+        assert is_done(first, tmp_path / "gone", results)
+        assert not is_done(second, tmp_path / "gone", results)
