@@ -9,7 +9,7 @@ from typing import Any
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.read import check_source, read_graph, source_name
-from allneg.hardware import find_device
+from allneg.hardware import find_device, warming_up
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
@@ -103,7 +103,8 @@ def train(
                 begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
-        world.on_rank_zero(create)
+        with warming_up(plan.hardware):
+            world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
         with interruptible(stopped_by) as stop:
