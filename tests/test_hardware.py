@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from allneg.errors import RecipeError
-from allneg.hardware import find_device, peak_bytes, prepare, torch_settings, warming_up
+from allneg.hardware import find_device, peak_bytes, prepare, torch_settings
 from allneg.recipe import Hardware
 from processes import start
 
@@ -44,23 +44,6 @@ def test_settings_of_torch_follow_the_recipe() -> None:
     assert torch.get_num_threads() == 2  # None leaves it alone
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cuda.matmul.allow_tf32
-
-
-def test_a_gpu_starts_in_the_background_unless_it_is_deterministic(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    started: list[torch.device] = []
-
-    def fail(device: torch.device) -> None:
-        started.append(device)
-        raise RuntimeError("training would report this")
-
-    monkeypatch.setattr("allneg.hardware.find_device", torch.device)
-    monkeypatch.setattr("allneg.hardware._first_product", fail)
-    for device, deterministic in (("cpu", False), ("cuda:1", True), ("cuda:1", False)):
-        with warming_up(Hardware(device=device, deterministic=deterministic)):
-            pass
-    assert started == [torch.device("cuda:1")]
 
 
 PEAKS = """

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -127,22 +126,6 @@ def find_device(name: str) -> torch.device:
             f"hardware.device: {name} is not available on this machine; use one of: {available}"
         )
     return device
-
-
-@contextlib.contextmanager
-def warming_up(settings: Hardware) -> Iterator[None]:
-    """Start a GPU while the block does other work: its first product takes a third of a second."""
-    device = find_device(settings.device)
-    with ThreadPoolExecutor(1) as thread:
-        # What a deterministic product needs is set later, by `prepare`.
-        if device.type == "cuda" and not settings.deterministic:
-            thread.submit(_first_product, device)  # if it fails, training reports why
-        yield
-
-
-def _first_product(device: torch.device) -> None:
-    square = torch.ones(64, 64, device=device)
-    torch.mm(square, square)
 
 
 def reset_peak(device: torch.device) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.read import check_source, read_graph, source_name
-from allneg.hardware import find_device, warming_up
+from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
@@ -29,6 +29,7 @@ from allneg.training.memory import check_memory
 from allneg.training.start import begin, warm_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
+from allneg.training.warm_up import first_product, in_background
 
 
 def train(
@@ -103,7 +104,7 @@ def train(
                 begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
-        with warming_up(plan.hardware):
+        with in_background(first_product, plan.hardware):
             world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
