@@ -14,6 +14,8 @@ import time
 _BEGAN = time.perf_counter()  # before the other imports, which count
 
 import argparse  # noqa: E402
+import atexit  # noqa: E402
+import gc  # noqa: E402
 import importlib  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
@@ -21,7 +23,7 @@ import subprocess  # noqa: E402
 import tempfile  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, NoReturn  # noqa: E402
 
 from clock import Clock  # noqa: E402
 
@@ -56,9 +58,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)  # began, file of the seconds
     args = parser.parse_args()
     if args.child:
-        began, path = float(args.child[0]), Path(args.child[1])
-        path.write_text(json.dumps(timed_training(began, args)))
-        return
+        time_training(float(args.child[0]), Path(args.child[1]), args)
     import torch
     from measure import machine, write_rows
 
@@ -89,29 +89,30 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }
 
 
-def timed_training(began: float, args: argparse.Namespace) -> dict[str, float]:
-    """Train in this process; the seconds of each phase since `began`."""
+def time_training(began: float, path: Path, args: argparse.Namespace) -> NoReturn:
+    """Train in this process and end it; `path` gets the seconds of each phase since `began`."""
     clock = Clock(began)
     clock.seconds["start Python"] = _BEGAN - began
     clock.switch()
     clock.seconds["other"] -= _BEGAN - began
+    from allneg.cli import COLLECT_EVERY, run
+
+    gc.set_threshold(COLLECT_EVERY)  # as `run` does
     torch = clock.phase("import torch", lambda: importlib.import_module("torch"))
     modules = ("allneg.cli.train", "allneg.cli.reports", "allneg.training.train")
     clock.phase("import allneg", lambda: [importlib.import_module(name) for name in modules])
-    if torch.cuda.is_available() and args.device != "cpu":
-        # They would be part of other phases.
-        x = clock.phase("CUDA context", lambda: torch.ones(64, 64, device="cuda"))
-        clock.phase("first product", lambda: (x @ x).sum().item())
     _time_phases(clock, torch)
-    from allneg.cli import main as allneg
 
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["train", args.data, "--quiet", "--device", args.device, "--out", f"{folder}/run"]
-        command += [word for setting in args.set for word in ("--set", setting)]
-        sys.argv = ["allneg", *command]
-        allneg()
+    def write() -> None:
         clock.switch()
-    return clock.seconds
+        path.write_text(json.dumps(clock.seconds))
+
+    atexit.register(write)
+    command = ["train", args.data, "--quiet", "--device", args.device]
+    command += ["--out", str(path.with_name(f"run-{os.getpid()}"))]
+    command += [word for setting in args.set for word in ("--set", setting)]
+    sys.argv = ["allneg", *command]
+    run()
 
 
 def _time_phases(clock: Clock, torch: Any) -> None:

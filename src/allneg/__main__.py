@@ -1,6 +1,6 @@
 """`python -m allneg` is the command `allneg`."""
 
-from allneg.cli import main
+from allneg.cli import run
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -59,9 +59,54 @@ main()
 """
 
 
+TRAINING = """
+import sys
+from allneg.cli import main
+sys.argv = words
+main()
+print("sympy" in sys.modules)
+"""
+AT_THE_END = """
+import atexit, sys, threading, time
+from allneg.cli import run
+def write_later():
+    time.sleep(0.2)
+    print("thread")
+atexit.register(print, "handler")
+if thread:
+    threading.Thread(target=write_later).start()
+sys.argv = words
+run()
+print("not reached")
+"""
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("word, code", [("--version", 0), ("--unknown", 2)])
+def test_the_program_ends_with_its_code_after_threads_and_exit_handlers(
+    thread: bool, word: str, code: int
+) -> None:
+    given = f"thread, words = {thread}, {['allneg', word]}\n"
+    command = [sys.executable, "-c", given + AT_THE_END]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    expected = [*[f"allneg {package.__version__}"] * (code == 0), *["thread"] * thread, "handler"]
+    assert (done.returncode, done.stdout.splitlines()) == (code, expected)
+    assert ("Traceback" in done.stderr, "--unknown" in done.stderr) == (False, code == 2)
+
+
 def test_help_does_not_wait_for_torch() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+def test_training_does_not_import_sympy(tmp_path: Path) -> None:
+    """PyTorch imports it, in half a second, when a backward pass begins with a given gradient."""
+    settings = ["training.epochs=1", "model.dim=4", "hardware.threads=1", "hardware.device=cpu"]
+    words = ["allneg", "train", "countries", "--quiet", "--out", str(tmp_path / "run")]
+    words += [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-c", f"words = {words}{TRAINING}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["False"]), done.stderr
 
 
 def test_help_names_every_command(allneg: Command) -> None:

@@ -14,7 +14,6 @@ from allneg.errors import ResourceError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
-from allneg.graph.queries import n_distinct_queries
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.distances import Distance
 from allneg.models import MODELS
@@ -79,7 +78,7 @@ def test_ranking_with_less_memory_gives_equal_ranks(
     assert found.ranks.tolist() == wanted.ranks.tolist()
     assert len(wanted.triples) == 20
     # It halves the size and does not start again: no distinct query is ranked twice.
-    assert sum(size for size in sizes if size <= most) == n_distinct_queries(tiny_graph)
+    assert sum(size for size in sizes if size <= most) == tiny_graph.n_distinct_queries
     assert sum(size > most for size in sizes) == {1: 4, 2: 3, 5: 2, 100: 0}[most]
 
 

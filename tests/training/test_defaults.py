@@ -12,7 +12,6 @@ import torch
 from allneg import train
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
-from allneg.graph.queries import n_distinct_queries
 from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.training import defaults
@@ -96,7 +95,7 @@ def test_a_gpu_asks_each_distinct_query_once_unless_a_setting_excludes_it(
     single = default_recipe("transe", tiny_graph, device, plain)
     assert grouped.loss.grouped
     assert not single.loss.grouped
-    share = n_distinct_queries(tiny_graph) / (2 * len(tiny_graph.train))
+    share = tiny_graph.n_distinct_queries / (2 * len(tiny_graph.train))
     assert grouped.training.batch_size == max(50, round(share * single.training.batch_size))
     for other in ({"loss.negatives": "shared", "loss.n_negatives": 3}, {"loss.mask_known": True}):
         recipe = default_recipe("transe", tiny_graph, device, other)

@@ -10,8 +10,9 @@ import importlib
 import io
 import os
 import sys
+import threading
 import time
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -19,6 +20,8 @@ from allneg import __version__
 from allneg.errors import AllnegError, ResourceError, close_names, printable
 
 _SECONDS_FOR_RANK_ZERO = 5.0
+# New objects between two searches for cycles; imports of PyTorch create more than 100,000.
+COLLECT_EVERY = 50000
 # The module of each command, and its line in `allneg --help`.
 _COMMANDS = {
     "train": ("train", "Train a model on a knowledge graph."),
@@ -106,15 +109,26 @@ def allneg() -> None:
     """Knowledge-base completion with every entity as a negative."""
 
 
-def _exit_fast() -> None:
-    """Do not search all objects of PyTorch for cycles. Triton would warn of those that stay."""
-    if "triton" not in sys.modules:
-        gc.freeze()
+def run() -> NoReturn:
+    """The program `allneg`: `main` in a process of its own, which it ends."""
+    gc.set_threshold(COLLECT_EVERY)
+    code: object = None
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    # Python would take all objects of PyTorch apart, which takes up to a second.
+    if threading.active_count() == 1 and isinstance(code, int | None):
+        atexit._run_exitfuncs()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code or 0)
+    sys.exit(code)  # type: ignore[arg-type]
 
 
 def main() -> None:
     """Run a command. An `AllnegError` becomes its message on stderr and its exit code."""
-    atexit.register(_exit_fast)
     if sys.stdout is None:  # closed by the shell (`>&-`)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = _stderr()

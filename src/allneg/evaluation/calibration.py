@@ -154,8 +154,9 @@ def _histogram(
     Answers in other splits do not count. (2, _BINS), (2, _BINS).
     """
     # Every query counts once, however many answers it has.
-    triples, columns = graph.split(split), [0, 1] if side == "tail" else [2, 1]
-    _, first = np.unique(triples[:, columns], axis=0, return_index=True)
+    triples = graph.split(split)
+    given = triples[:, 0 if side == "tail" else 2] * graph.n_relations + triples[:, 1]
+    _, first = np.unique(given, return_index=True)
     most = max(1, _N_SCORES // graph.n_entities // 2)
     sample = first[np.linspace(0, len(first) - 1, min(most, len(first))).astype(np.int64)]
     right, total = np.zeros((2, _BINS)), np.zeros((2, _BINS))

@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from allneg.errors import DataError, counted
-from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary, first_indices, triple_keys
+from allneg.graph.graph import (
+    SPLITS,
+    Graph,
+    Triples,
+    Vocabulary,
+    distinct,
+    first_indices,
+    triple_keys,
+)
 from allneg.graph.mapped import name_texts, release, without_rows
 from allneg.graph.split import Shares, split_triples
 from allneg.recipe import Data
@@ -193,20 +201,23 @@ def find_duplicates(graph: Graph) -> tuple[dict[str, _Rows], dict[tuple[str, str
     Triples are compared in groups to bound the memory. Equal triples are in the same group.
     """
     parts = {split: graph.split(split) for split in SPLITS}
-    repeated: dict[str, list[_Rows]] = {split: [] for split in SPLITS}
+    none = np.empty(0, dtype=np.int64)
+    repeated: dict[str, list[_Rows]] = {split: [none] for split in SPLITS}
     shared = dict.fromkeys(combinations(SPLITS, 2), 0)
     n_groups = 1 + sum(map(len, parts.values())) // _GROUP
     for group in range(n_groups):
         rows = {split: _rows_of_group(part, group, n_groups) for split, part in parts.items()}
         triples = [parts[split][rows[split]] for split in SPLITS]
         keys = triple_keys(triples, graph.n_entities, graph.n_relations)
-        distinct = {}
+        if len(distinct(np.concatenate(keys))) == sum(map(len, keys)):
+            continue  # the usual case
+        firsts = {}
         for split, split_keys in zip(SPLITS, keys, strict=True):
             first = first_indices(split_keys)
             repeated[split].append(np.delete(rows[split], first))
-            distinct[split] = split_keys[first]
+            firsts[split] = split_keys[first]
         for one, other in shared:
-            both = np.intersect1d(distinct[one], distinct[other], assume_unique=True)
+            both = np.intersect1d(firsts[one], firsts[other], assume_unique=True)
             shared[one, other] += len(both)
     return {split: np.sort(np.concatenate(found)) for split, found in repeated.items()}, shared
 

@@ -48,12 +48,11 @@ class Content:
         with file.stream() as stream:
             blocks = iter(partial(stream.read, 1 << 20), b"")
             data = b"".join(islice(blocks, MOST_BYTES >> 20))
-        text = data.replace(b"\r\n", b"\n")
-        blob = b"blob %d\0" % len(data) + data
+        text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
         found = {
             "lines": text.count(b"\n"),
             "sha256": hashlib.sha256(text).hexdigest(),
-            "git_blob": self.git_blob and hashlib.sha1(blob, usedforsecurity=False).hexdigest(),
+            "git_blob": self.git_blob and _git_blob(data),
             "characters": self.characters and len(text.decode(errors="replace")),
         }
         for what, value in found.items():
@@ -61,6 +60,10 @@ class Content:
             if expected is not None and expected != value:
                 return f"{what} should be {expected}, but is {value}"
         return None
+
+
+def _git_blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)

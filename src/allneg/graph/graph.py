@@ -113,6 +113,12 @@ class Graph:
         return mask
 
     @cached_property
+    def n_distinct_queries(self) -> int:
+        """The number of distinct queries of train, for both sides."""
+        ends = (self.train[:, column] for column in (0, 2))
+        return sum(len(distinct(end * self.n_relations + self.train[:, 1])) for end in ends)
+
+    @cached_property
     def has_loops(self) -> npt.NDArray[np.bool_]:
         """Which relations link an entity with itself in train: (R,)."""
         loops = self.train[self.train[:, 0] == self.train[:, 2], 1]
@@ -121,12 +127,13 @@ class Graph:
     def _many_per_entity(self, triples: Triples) -> npt.NDArray[np.bool_]:
         """Whether each relation has many heads per tail, and many tails per head: (2, R)."""
         (keys,) = triple_keys([triples], self.n_entities, self.n_relations)
-        distinct = triples[np.unique(keys, return_index=True)[1]]
-        relation = distinct[:, 1]
+        if len(distinct(keys)) < len(keys):
+            triples = triples[first_indices(keys)]
+        relation = triples[:, 1]
         count = np.bincount(relation, minlength=self.n_relations)
         averages = []
         for column in (2, 0):
-            pairs = np.unique(relation * self.n_entities + distinct[:, column])
+            pairs = distinct(relation * self.n_entities + triples[:, column])
             entities = np.bincount(pairs // self.n_entities, minlength=self.n_relations)
             averages.append(count / entities.clip(min=1))
         return np.stack(averages) >= _MANY
@@ -149,3 +156,11 @@ def triple_keys(
 def first_indices(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The index of the first occurrence of each distinct key, ascending."""
     return np.sort(np.unique(keys, return_index=True)[1])
+
+
+def distinct(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The distinct keys, ascending, in less time than by `np.unique`."""
+    ascending: npt.NDArray[np.int64] = np.sort(keys)
+    is_new = np.ones(len(keys), dtype=np.bool_)
+    is_new[1:] = ascending[1:] != ascending[:-1]
+    return ascending[is_new]

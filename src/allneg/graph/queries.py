@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.types import Device
 
-from allneg.graph.graph import Graph, Triples
+from allneg.graph.graph import Triples
 
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
@@ -123,12 +123,6 @@ def batches(
         columns = [side, known, relation, answer]
         columns += [] if weights is None else [weights.index_select(0, rows)]
         yield from map(Queries, *(column.split(size) for column in columns))
-
-
-def n_distinct_queries(graph: Graph) -> int:
-    """The number of distinct queries of train, for both sides."""
-    keys = (graph.train[:, end] * graph.n_relations + graph.train[:, 1] for end in (0, 2))
-    return sum(len(np.unique(key)) for key in keys)
 
 
 @dataclass(frozen=True)

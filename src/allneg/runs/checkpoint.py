@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -109,7 +110,9 @@ def _write_files(temporary: Path, own: Mapping[str, Mapping[str, Tensor]]) -> di
             f"{temporary.parent}: a process on another machine does not see this folder; "
             "use a disk that all machines share"
         )
-    return {name: files.write_tensors(temporary / name, own[name]) for name in own}
+    with ThreadPoolExecutor() as threads:  # a file is hashed while another waits for the disk
+        written = threads.map(files.write_tensors, [temporary / name for name in own], own.values())
+        return dict(zip(own, written, strict=True))
 
 
 def _finish(

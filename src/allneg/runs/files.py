@@ -23,6 +23,7 @@ from allneg.runs import disk, plain
 TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 SMALL = 1 << 20  # bytes; most files of a run are smaller
 LARGE = 1 << 28  # bytes; ten times the report of a graph with 100,000 relations
+_BLOCK = 1 << 26  # bytes of a tensor that are copied, hashed and written together
 _MAX_DEPTH = 32  # of nested JSON; a report has 4 levels
 DTYPES = {  # by their names in safetensors
     "F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "I64": torch.int64,
@@ -120,7 +121,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         nonlocal size
         about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
         with ThreadPoolExecutor(1) as thread:  # hash a part while it is written
-            for part in tensor_bytes(about, lambda name: [tensors[name].detach()]):
+            for part in tensor_bytes(about, lambda name: _blocks(tensors[name].detach())):
                 size += len(part)
                 hashed = thread.submit(digest.update, part)
                 yield part
@@ -130,6 +131,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         disk.write(path, hashed_parts())
         disk.sync(path)
     return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _blocks(tensor: Tensor) -> Sequence[Tensor]:
+    """Blocks of rows, which are copied from a GPU one by one."""
+    rows = torch.atleast_1d(tensor)
+    return torch.split(rows, max(1, _BLOCK * len(rows) // max(1, rows.nbytes)))
 
 
 def tensor_bytes(

@@ -12,7 +12,6 @@ import torch
 
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
-from allneg.graph.queries import n_distinct_queries
 from allneg.hardware import memory
 from allneg.models import MODELS
 from allneg.recipe import Recipe
@@ -58,7 +57,7 @@ def default_recipe(
         return _sized_for_cpu(base, settings or {}, graph, seconds)
     if len(graph.train) <= _MOST_GROUPED:
         # A batch has as many answers as without grouping, so that other settings suit it as well.
-        share = n_distinct_queries(graph) / max(1, 2 * len(graph.train))
+        share = graph.n_distinct_queries / max(1, 2 * len(graph.train))
         base = _grouped(base, settings or {}, graph, share)
     return _sized_for_memory(base, settings or {}, graph, device)
 
@@ -118,7 +117,7 @@ def _sized_for_cpu(
     )
     if plain.training.epochs * _epoch_seconds(plain, graph, 0) < min(_SHORT, limit):
         return plain
-    cheapest, n_distinct = math.inf, n_distinct_queries(graph)
+    cheapest, n_distinct = math.inf, graph.n_distinct_queries
     for found in _cpu_candidates(base, settings, graph):
         seconds = _epoch_seconds(found, graph, n_distinct)
         if seconds * _LEAST_EPOCHS <= limit:

@@ -32,6 +32,7 @@ from allneg.training.forecast import Forecast
 from allneg.training.interrupt import interruptible
 from allneg.training.launch import StepDecision
 from allneg.training.partial import PartialTrainer, make_trainer
+from allneg.training.warm_up import first_kernel, in_background
 
 _REMEDY = "Saved checkpoints are kept. Check the device, then run `allneg resume`."
 _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
@@ -75,7 +76,8 @@ def run_training(
         callbacks.on_run(run)
         try:
             with device_errors(device, _need_less(run.recipe), _REMEDY):
-                loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by), start)
+                with in_background(first_kernel, hardware):
+                    loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by), start)
                 loop.train()
                 report = loop.finish(split)
         except ResourceError as error:

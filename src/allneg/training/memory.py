@@ -10,7 +10,6 @@ import torch
 
 from allneg.errors import OutOfMemoryError
 from allneg.graph.graph import Graph
-from allneg.graph.queries import n_distinct_queries
 from allneg.hardware import memory
 from allneg.kernels.attention import PARTIAL_ROWS
 from allneg.models import Model
@@ -49,7 +48,7 @@ class Counts:
     @classmethod
     def of(cls, graph: Graph, recipe: Recipe) -> Counts:
         sizes = (len(graph.train), len(graph.valid), len(graph.test))
-        queries = n_distinct_queries(graph) if recipe.loss.grouped else None
+        queries = graph.n_distinct_queries if recipe.loss.grouped else None
         return cls(graph.n_entities, graph.n_relations, *sizes, queries)
 
 

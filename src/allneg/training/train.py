@@ -29,6 +29,7 @@ from allneg.training.memory import check_memory
 from allneg.training.start import begin, warm_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
+from allneg.training.warm_up import first_product, in_background
 
 
 def train(
@@ -103,7 +104,8 @@ def train(
                 begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
-        world.on_rank_zero(create)
+        with in_background(first_product, plan.hardware):
+            world.on_rank_zero(create)
         folder = Path(world.broadcast(str(folder)))
         run = Run.open(folder, writes=world.is_rank_zero)
         with interruptible(stopped_by) as stop:
