@@ -181,8 +181,7 @@ class Trainer:
         losses = of_query * losses
         if settings.relation_weight:
             losses += queries.sums(weight * self._relation_loss(tables, rows, queries, weight))
-        query.register_hook(d_query.view_as)  # `query.backward(d_query)` would import SymPy
-        query.sum().backward()
+        (query * d_query).sum().backward()  # `query.backward(d_query)` would import SymPy
         if self.regularizer is not None:
             self.regularizer.backward(self.model, rows, queries, share, losses)
         self._scatter(tables, rows, queries, candidates.ids, d_candidates)
