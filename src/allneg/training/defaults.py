@@ -63,6 +63,11 @@ def default_recipe(
     return _sized_for_memory(base, settings or {}, graph, device)
 
 
+def cpu_seconds(recipe: Recipe, graph: Graph) -> float:
+    """About how long all epochs of a recipe take on this CPU, with all threads."""
+    return recipe.training.epochs * _epoch_seconds(recipe, graph, n_distinct_queries(graph))
+
+
 def n3_weight(graph: Graph, is_distance: bool = False) -> float:
     """A weight of N3 for ComplEx, between .005 and .1.
 
