@@ -101,7 +101,8 @@ def measurements(
     parts = [setting.partition(":") for setting in args.settings]
     given = [after or before for before, _, after in parts if not after or before == model]
     settings, graph = [*given, f"hardware.device={args.device}"], allneg.read_graph(data)
-    split, name, ways = held_out(graph, args.share, args.seed), Path(data).name, args.ways.split(",")
+    split = held_out(graph, args.share, args.seed)
+    name, ways = Path(data).name, args.ways.split(",")
     wanted = {"retrain": args.retrain or args.facts, "neighbours": args.neighbours or args.facts}
 
     def measure(way: str, facts: str, done: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from measure import machine, write_rows
-
-from allneg import tune
 
 
 def main() -> None:
@@ -36,7 +36,10 @@ def main() -> None:
 def _rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for graph in args.graphs:
         name = Path(graph).name
-        tune(graph, minutes=args.minutes, out=args.work / name, settings=args.settings)
+        command = ["tune", graph, "--minutes", str(args.minutes), "--out", str(args.work / name)]
+        for setting in args.settings:
+            command += ["--set", setting]
+        subprocess.run([sys.executable, "-m", "allneg", *command], check=True)
         yield row(name, json.loads((args.work / name / "results.json").read_text()), args.note)
 
 

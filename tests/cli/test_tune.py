@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from allneg.cli.tune import n_workers
 from allneg.runs import Run
+from allneg.tuning import Tuning
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 
@@ -114,3 +116,24 @@ def test_a_wrong_argument_exits_with_2(
     assert done.code == 2
     assert message in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_small_graphs_on_a_cpu_get_a_process_per_core(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(seconds: float, *settings: str, threads: int = 4) -> int:
+        """The number of processes for 6 minutes if a full training takes this long."""
+        monkeypatch.setattr("allneg.training.defaults.cpu_seconds", lambda *_: seconds)
+        monkeypatch.setattr("torch.get_num_threads", lambda: threads)
+        out = tmp_path / f"{seconds}-{threads}-{len(settings)}"
+        return n_workers(Tuning(tiny_folder, out, 6, ("complex",), settings))
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cpu = "hardware.device=cpu"
+    assert count(1.0, cpu) == 4
+    assert count(50.0, cpu) == 2  # with two processes, a full training takes 100 of 360 seconds
+    assert count(100.0, cpu) == 1
+    assert count(1.0, cpu, threads=64) == 8
+    assert count(1.0, cpu, "hardware.threads=2") == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert count(1.0, cpu, threads=5) == 1

@@ -59,6 +59,14 @@ def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows() 
     assert large.training.epochs >= 20
 
 
+def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time() -> None:
+    tiny, small = (default_recipe("complex", random_graph(n, 2, 10 * n), CPU) for n in (100, 1500))
+    assert not tiny.loss.grouped
+    assert small.loss.grouped
+    assert tiny.training.epochs == small.training.epochs == 100
+    assert tiny.model.dim == small.model.dim == 200
+
+
 def test_given_settings_count_above_the_defaults(tiny_graph: Graph) -> None:
     given = {"model.dim": 7, "loss.name": "self-adversarial", "training.epochs": 3}
     recipe = default_recipe("complex", tiny_graph, CPU, given)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from allneg.recipe import Recipe
-from allneg.tuning.halving import Halving, Job, Progress, rungs
+from allneg.tuning.halving import FIRST_SHARE, Halving, Job, Progress, first_share, rungs
 from allneg.tuning.neighbours import Step
 from allneg.tuning.space import Trial, TrialStatus
 
@@ -41,6 +42,32 @@ def test_rungs_are_a_ninth_and_a_third_where_valid_is_ranked(quick: Callable[...
     assert rungs(quick("training.epochs=18")) == [2, 6]
     assert rungs(quick("training.epochs=100", "evaluation.every=5")) == [15, 45]
     assert rungs(quick("training.epochs=2")) == []
+
+
+def test_a_larger_first_share_moves_the_rungs(quick: Callable[..., Recipe]) -> None:
+    recipe = quick("training.epochs=100", "evaluation.every=5")
+    assert rungs(recipe, 0.2) == [20, 60]
+    assert rungs(recipe, 1 / 3) == [35]
+
+
+def test_trials_are_compared_later_if_there_is_time_for_many(quick: Callable[..., Recipe]) -> None:
+    recipe = quick("training.epochs=100", "evaluation.every=5")
+    # The first epoch compiles for 60 seconds, and each epoch takes one second.
+    metrics = [{"epoch": epoch, "seconds": 60.0 + epoch} for epoch in range(1, 16)]
+    share = partial(first_share, metrics, recipe)
+    assert share(100 * 3) == FIRST_SHARE
+    # 12 full trainings fit. In half of the time, 30 trials can train for a fifth of their epochs.
+    assert share(100 * 12) == pytest.approx(1 / 5)
+    assert share(100 * 90) == pytest.approx(1 / 3)
+    assert first_share(metrics[:9], recipe, 100 * 90) == FIRST_SHARE  # not measured yet
+
+
+def test_a_trial_below_a_rung_that_moved_continues_first(make: Callable[..., Progress]) -> None:
+    early = replace(make(0, 2, 0.3), share=1 / 3)
+    assert Halving([early], AMPLE, 1 / 3).next_job([make(1, 0, 0.0).trial]) == Job(early.trial, 6)
+    new = make(1, 0, 0.0).trial
+    at_six = replace(make(0, 6, 0.3), share=1 / 3)
+    assert Halving([at_six], AMPLE, 1 / 3).next_job([new]) == Job(new, 6)
 
 
 def test_the_best_third_of_a_rung_is_promoted(make: Callable[..., Progress]) -> None:
@@ -150,7 +177,7 @@ def test_near_models_take_turns_by_the_time_they_used(make: Callable[..., Progre
     assert order == [at.trial for at in (best, second, near, far)]
 
 
-def test_gains_are_those_of_single_changes_at_the_first_rung(
+def test_gains_are_those_of_single_changes(
     quick: Callable[..., Recipe], make: Callable[..., Progress]
 ) -> None:
     def at(mrr: float, **settings: object) -> Progress:
@@ -165,3 +192,21 @@ def test_gains_are_those_of_single_changes_at_the_first_rung(
         step("a", None, 1): 0.15, step("a", 1, None): -0.15,  # .1 alone, .2 beside b
         step("b", None, 1): 0.0, step("b", 1, None): 0.0,  # -.05 alone, .05 beside a
     })  # fmt: skip
+
+
+def test_gains_are_those_at_the_last_rung_that_both_trials_have_passed(
+    make: Callable[..., Progress],
+) -> None:
+    def at(epochs: int, mrrs: tuple[float, float], **settings: object) -> Progress:
+        recipe = make(0, 2, 0.0).trial.recipe
+        trial = Trial({"model.name": "complex", **settings}, recipe)
+        status = TrialStatus(trial, "paused", max(mrrs), epochs, epochs, 60.0)
+        entries = zip((2, 6), mrrs, strict=True)
+        metrics = [{"epoch": epoch, "valid": {"mrr": mrr}} for epoch, mrr in entries]
+        return Progress(status, metrics)
+
+    default, slow = at(6, (0.3, 0.4)), at(6, (0.2, 0.5), a=1)
+    step = Step("complex", "a", None, 1)
+    assert Halving([default, slow], AMPLE).gains()[step] == pytest.approx(0.1)
+    early = at(2, (0.2, 0.5), a=1)
+    assert Halving([default, early], AMPLE).gains()[step] == pytest.approx(-0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from allneg.tuning import TrialStatus, Tuning
 
 _SHOWN = 10  # trials in the table
+_FULL = 1 / 3  # of the time, at most, for a full training
+_MOST_WORKERS = 8  # unless --workers says otherwise
 _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "seconds#", "state")
 
 
@@ -37,7 +40,11 @@ _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "s
 )
 @click.option("--out", type=options.PATH, help="The folder of the tuning.")
 @click.option("--models", metavar="NAMES", help="Models to try. Default: complex,rotate,transe")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, help="Number of processes.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="Number of processes. Default: 1; for small graphs on a CPU, one per core.",
+)
 @options.keep
 @options.weight
 @options.settings
@@ -51,7 +58,7 @@ def tune_command(
     minutes: float,
     out: Path | None,
     models: str | None,
-    workers: int,
+    workers: int | None,
     keep: str | None,
     weight: str | None,
     settings: tuple[str, ...],
@@ -83,7 +90,7 @@ def tune_command(
             return
         with contextlib.ExitStack() as stack:
             on_poll = _progress(tuning, stack) if not quiet else (lambda: None)
-            if workers == 1:
+            if (workers := workers or n_workers(tuning)) == 1:
                 tuning.run(stopped_by, on_poll)
             else:
                 defaults = tuning.neighbours.defaults.values()
@@ -99,6 +106,24 @@ def tune_command(
     except UsageError as missing:
         note(str(missing))
     _print(tuning, run, as_json)
+
+
+def n_workers(tuning: Tuning) -> int:
+    """How many processes to start by default.
+
+    Several processes with few threads train more trials than one with many: small matrices use
+    threads badly. There are at most as many as complete a full training in time.
+    """
+    import torch
+
+    from allneg.training.defaults import cpu_seconds
+
+    is_chosen = "hardware.threads" in tuning.neighbours.fixed or "OMP_NUM_THREADS" in os.environ
+    if tuning.device.type != "cpu" or is_chosen:
+        return 1
+    seconds = cpu_seconds(tuning.neighbours.defaults[tuning.models[0]], tuning.graph)
+    count = int(60 * tuning.minutes * _FULL / seconds)
+    return max(1, min(count, torch.get_num_threads(), _MOST_WORKERS))
 
 
 def _print(tuning: Tuning, run: Run, as_json: bool) -> None:

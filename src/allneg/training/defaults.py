@@ -19,7 +19,7 @@ from allneg.runs import make_model
 from allneg.training.memory import plan
 
 _SECONDS = 600.0  # of training on a CPU
-_SHORT = 240.0  # a training that ends within this time needs no saving
+_SHORT = 30.0  # a training that ends within this time needs no saving
 _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
 # Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
 _RATES = {"l1": 3.8e9, "modulus": 2.1e9}
@@ -29,6 +29,7 @@ _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
 _STEPS = 200  # per epoch, about
+_LEAST_QUERIES = 50  # of a grouped batch; small dense graphs have a lower MRR with grouped ones
 _MOST_GROUPED = 20_000_000  # triples, whose index stays on the GPU
 
 
@@ -56,10 +57,13 @@ def default_recipe(
     if device.type == "cpu":
         return _sized_for_cpu(base, settings or {}, graph, seconds)
     if len(graph.train) <= _MOST_GROUPED:
-        # A batch has as many answers as without grouping, so that other settings suit it as well.
-        share = graph.n_distinct_queries / max(1, 2 * len(graph.train))
-        base = _grouped(base, settings or {}, graph, share)
+        base = _grouped(base, settings or {}, graph)
     return _sized_for_memory(base, settings or {}, graph, device)
+
+
+def cpu_seconds(recipe: Recipe, graph: Graph) -> float:
+    """About how long all epochs of a recipe take on this CPU, with all threads."""
+    return recipe.training.epochs * _epoch_seconds(recipe, graph, graph.n_distinct_queries)
 
 
 def n3_weight(graph: Graph, is_distance: bool = False) -> float:
@@ -78,17 +82,19 @@ def n3_weight(graph: Graph, is_distance: bool = False) -> float:
     return weight * min(1.0, (weight / 0.03) ** 2) if is_distance else weight
 
 
-def _grouped(
-    base: list[str], settings: Mapping[str, object], graph: Graph, share: float
-) -> list[str]:
-    """With each distinct query once, and this share of the batch size, if settings and graph allow.
+def _grouped(base: list[str], settings: Mapping[str, object], graph: Graph) -> list[str]:
+    """With each distinct query once, if settings and graph allow it.
 
-    One score row per distinct query gives the same softmax loss as one per triple.
+    One score row per distinct query gives the same softmax loss as one per triple. A batch has as
+    many answers as without grouping, so that other settings suit it as well.
     """
     recipe = _recipe(base, settings)
     if recipe.loss.name != "softmax" or graph.weights is not None:
         return base
-    size = max(50, round(share * _recipe(base, {}).training.batch_size))
+    share = graph.n_distinct_queries / max(1, 2 * len(graph.train))
+    size = round(share * _recipe(base, {}).training.batch_size)
+    if size < _LEAST_QUERIES:
+        return base
     way = [*base, "loss.grouped=true", f"training.batch_size={size}"]
     try:
         return way if _recipe(way, settings).loss.grouped else base
@@ -135,7 +141,7 @@ def _cpu_candidates(
     most, negatives = _recipe(base, settings).model.dim, f"loss.n_negatives={_NEGATIVES}"
     shared = ["loss.negatives=shared", negatives, f"training.batch_size={_NEGATIVES}"]
     for way in (
-        _grouped(base, settings, graph, 0.5),
+        _grouped(base, settings, graph),
         [*base, "loss.negatives=all"],
         [*base, *shared],
     ):

@@ -19,17 +19,19 @@ from allneg.tuning.neighbours import Step
 from allneg.tuning.space import Trial, TrialStatus
 
 KEEP = 3  # the best third of the trials at a rung goes on to the next one
-_FIRST_RUNG = 9  # trials are first compared after a ninth of the epochs
+FIRST_SHARE = 1 / 9  # of the epochs after which trials are first compared, at least
+_MOST_SHARE = 1 / 3  # likewise, at most
+_TRIALS = 30  # the first share is larger if as many trials reach it in half of the time
 _FEW = 6  # trials at a rung before the worse half is dropped, and before any trains to its end
 _SLACK = 1.1  # times the expected seconds
 _NEAR = 0.95  # a model whose best MRR is lower, relative to the best model's, is tuned last
 _ENDED = ("finished", "dropped", "diverged", "too large")
 
 
-def rungs(recipe: Recipe) -> list[int]:
+def rungs(recipe: Recipe, share: float = FIRST_SHARE) -> list[int]:
     """The epochs before the last after which halving compares trials. Valid is ranked there."""
     epochs, every = recipe.training.epochs, recipe.evaluation.every
-    first = math.ceil(epochs / _FIRST_RUNG / every) * every
+    first = math.ceil(round(epochs * share / every, 6)) * every
     return [first * KEEP**i for i in range(3) if first * KEEP**i < epochs]
 
 
@@ -39,6 +41,7 @@ class Progress:
 
     status: TrialStatus
     metrics: Sequence[Mapping[str, Any]] = ()
+    share: float = FIRST_SHARE  # of the epochs after which it is first compared
 
     @property
     def trial(self) -> Trial:
@@ -55,7 +58,7 @@ class Progress:
     @cached_property
     def rungs(self) -> list[int]:
         """The epochs of all rungs; the last one is the end."""
-        return [*rungs(self.trial.recipe), self.trial.recipe.training.epochs]
+        return [*rungs(self.trial.recipe, self.share), self.trial.recipe.training.epochs]
 
     @cached_property
     def mrrs(self) -> list[float]:
@@ -95,12 +98,28 @@ class Job:
     epochs: int
 
 
+def first_share(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, seconds: float) -> float:
+    """The share of its epochs after which a trial is first compared.
+
+    An early comparison prefers trials that learn fast. So it is later if there is time for many:
+    `metrics` of a trial by `recipe` tell how many full trainings fit in `seconds`. Only the epochs
+    between its first two rankings count: the first ones may include the compilation of kernels.
+    """
+    every = recipe.evaluation.every
+    if len(metrics) < 2 * every:
+        return FIRST_SHARE
+    between: float = metrics[2 * every - 1]["seconds"] - metrics[every - 1]["seconds"]
+    full = between / every * recipe.training.epochs
+    return min(_MOST_SHARE, max(FIRST_SHARE, seconds / max(full, 1e-9) / (2 * _TRIALS)))
+
+
 @dataclass(frozen=True)
 class Halving:
     """The state of a tuning: all trials so far, and the seconds left for training."""
 
     trials: Sequence[Progress]
     left: float
+    share: float = FIRST_SHARE  # of the epochs after which new trials are first compared
 
     def ranked(self) -> list[Progress]:
         """Trials with weights and a valid MRR, the best first."""
@@ -128,12 +147,16 @@ class Halving:
         return [at.trial for at in sorted(self.ranked(), key=turn)]
 
     def gains(self) -> dict[Step, float]:
-        """How much each change of a single setting raised the MRR at the first rung, on average."""
+        """How much each change of a single setting raised the MRR, on average.
+
+        Two trials are compared at the last rung that both have passed.
+        """
         found: dict[Step, list[float]] = defaultdict(list)
         passed = [at for at in self.trials if at.mrrs]
         for one, other in itertools.permutations(passed, 2):
             if (step := Step.between(one.trial, other.trial)) is not None:
-                found[step].append(other.mrrs[0] - one.mrrs[0])
+                last = min(len(one.mrrs), len(other.mrrs)) - 1
+                found[step].append(other.mrrs[last] - one.mrrs[last])
         return {step: statistics.fmean(values) for step, values in found.items()}
 
     def next_job(self, proposals: Iterable[Trial]) -> Job | None:
@@ -152,7 +175,8 @@ class Halving:
         if (promoted := self._promoted()) is not None:
             return Job(promoted.trial, promoted.next_rung)
         for trial in proposals:
-            if self._has_time(new := Progress(TrialStatus(trial, "waiting"))):
+            new = Progress(TrialStatus(trial, "waiting"), share=self.share)
+            if self._has_time(new):
                 return Job(trial, new.rungs[0])
         waiting = [at for at in self.trials if at.is_at_rung]
         last = max(waiting, key=lambda at: (len(at.mrrs), at.mrrs[-1]), default=None)

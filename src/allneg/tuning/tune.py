@@ -34,7 +34,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.loop import fit
 from allneg.training.train import planned
 from allneg.tuning.clock import Clock
-from allneg.tuning.halving import Halving, Job, Progress
+from allneg.tuning.halving import Halving, Job, Progress, first_share
 from allneg.tuning.neighbours import Neighbours
 from allneg.tuning.plot import plot_curves
 from allneg.tuning.progress import TuningLines, tuning_progress
@@ -198,7 +198,7 @@ class Tuning:
         """
         with self._lock("best"):
             self._rewind()
-            best = Halving(self._progress(), self.left).ranked()
+            best = self._halving().ranked()
             if not best:
                 raise self._failure()
             status, made = best[0].status, self._best()
@@ -211,7 +211,7 @@ class Tuning:
     def plot(self) -> None:
         """Write DIR/trials.png; a `UsageError` without matplotlib."""
         title = f"{self.graph.name}: {len(self.trials())} trials"
-        plot_curves(title, self._progress(), self.out / "trials.png")
+        plot_curves(title, self._halving().trials, self.out / "trials.png")
 
     def results(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -269,12 +269,17 @@ class Tuning:
     def _lock(self, name: str) -> BaseFileLock:
         return plain.lock(self.out / "locks" / f"{name}.lock")
 
-    def _progress(self) -> list[Progress]:
+    def _halving(self) -> Halving:
         folders = [TrialFolder(self.out, trial) for trial in self.trials()]
-        return [Progress(folder.status(), folder.metrics()) for folder in folders]
+        found = [(folder.status(), folder.metrics()) for folder in folders]
+        default = self.neighbours.trial(self.neighbours.defaults[self.models[0]])
+        known = [metrics for status, metrics in found if status.trial.id == default.id]
+        seconds = 60 * self.minutes * _TRAINING
+        share = first_share(known[0] if known else [], default.recipe, seconds)
+        return Halving([Progress(*at, share) for at in found], self.left, share)
 
     def _next(self) -> Job | None:
-        halving = Halving(self._progress(), self.left)
+        halving = self._halving()
         tried = {at.trial.id for at in halving.trials}
         bases = [trial for trial in halving.bases() if trial.recipe.model.name in self.models]
         new = self.neighbours.proposals(self.models, bases, halving.gains())
@@ -284,7 +289,7 @@ class Tuning:
         """The next job, and the lock of its trial, which is held."""
         with self._lock("plan"):
             self._rewind()
-            for trial in Halving(self._progress(), self.left).to_drop():
+            for trial in self._halving().to_drop():
                 TrialFolder(self.out, trial).drop(self.graph)
             if (job := self._next()) is None:
                 return None
