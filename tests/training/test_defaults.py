@@ -60,7 +60,7 @@ def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows() 
 
 
 def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time() -> None:
-    tiny, small = (default_recipe("complex", random_graph(n, 2, 10 * n), CPU) for n in (100, 1500))
+    tiny, small = (default_recipe("complex", random_graph(n, 20, 10 * n), CPU) for n in (100, 1500))
     assert not tiny.loss.grouped
     assert small.loss.grouped
     assert tiny.training.epochs == small.training.epochs == 100
