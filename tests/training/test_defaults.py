@@ -99,16 +99,17 @@ def test_a_gpu_asks_each_distinct_query_once_unless_a_setting_excludes_it(
 ) -> None:
     monkeypatch.setattr(defaults, "memory", lambda _: None)
     device, plain = torch.device("cuda"), {"loss.grouped": False}
-    grouped = default_recipe("transe", tiny_graph, device)
-    single = default_recipe("transe", tiny_graph, device, plain)
+    grouped = default_recipe("rotate", tiny_graph, device)
+    single = default_recipe("rotate", tiny_graph, device, plain)
     assert grouped.loss.grouped
     assert not single.loss.grouped
     share = tiny_graph.n_distinct_queries / (2 * len(tiny_graph.train))
-    assert grouped.training.batch_size == max(50, round(share * single.training.batch_size))
+    assert grouped.training.batch_size == round(share * single.training.batch_size)
     for other in ({"loss.negatives": "shared", "loss.n_negatives": 3}, {"loss.mask_known": True}):
-        recipe = default_recipe("transe", tiny_graph, device, other)
+        recipe = default_recipe("rotate", tiny_graph, device, other)
         assert not recipe.loss.grouped
         assert recipe.training.batch_size == single.training.batch_size
+    assert not default_recipe("transe", tiny_graph, device).loss.grouped
     weighted = replace(tiny_graph, weights=np.ones(len(tiny_graph.train), np.float32))
     assert not default_recipe("transe", weighted, device).loss.grouped
 

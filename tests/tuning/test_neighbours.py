@@ -40,10 +40,10 @@ def test_defaults_come_first_and_then_steps_from_the_best(neighbours: Neighbours
     assert changed(trials[2:]) == [
         {"regularizer.weight": 0.1},
         {},  # one step back; the caller skips what was tried
-        {"regularizer.weight": 0.03, "training.average": 0.9},
         {"regularizer.weight": 0.03, "loss.relation_weight": 0.25},
-        {"regularizer.weight": 0.03, "model.entity_dropout": 0.1},
         {"regularizer.weight": 0.03, "training.batch_size": 2},
+        {"regularizer.weight": 0.03, "training.average": 0.9},
+        {"regularizer.weight": 0.03, "model.entity_dropout": 0.1},
         {"regularizer.weight": 0.03, "optimizer.learning_rate": 0.3},
         {"regularizer.weight": 0.03, "optimizer.learning_rate": 0.03},
     ]

@@ -38,6 +38,7 @@ class Model(ABC):
 
     defaults: ClassVar[tuple[str, ...]] = ("model.dim=1000",)  # other than the recipe's own
     n3: ClassVar[float] = 1.0  # default weight of N3, times `training.defaults.n3_weight`; or 0
+    grouped: ClassVar[bool] = True  # on a GPU, defaults ask each distinct query once
     kernel: ClassVar[Kernel] = dot
     is_distance: ClassVar[bool] = False
     entity_parts: ClassVar[int] = 1  # an entity row is this many times `dim` wide
@@ -48,11 +49,11 @@ class Model(ABC):
     separate_roles: ClassVar[bool] = False  # `factors` uses different parts of a head and of a tail
     # The values that `allneg tune` tries, the most important setting first.
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
-        "training.average": (0.0, 0.9),
         "loss.relation_weight": (0, 0.25, 1, 4),
-        "model.entity_dropout": (0.0, 0.1, 0.3),
         "training.batch_size": Factors((0.1, 0.3, 1)),
         "regularizer.name": ("n3", "dura-w"),
+        "training.average": (0.0, 0.9),
+        "model.entity_dropout": (0.0, 0.1, 0.3),
         "loss.class_weights": (False, True),
         "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
         "model.dim": Factors((0.5, 1, 2)),

@@ -17,6 +17,7 @@ class TransE(DistanceModel):
         "optimizer.learning_rate=0.0003", *ADAM,
     )  # fmt: skip
     n3 = 0.0
+    grouped = False  # it learns less from a batch of few queries with many answers
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "optimizer.learning_rate": Factors((0.1, 0.3, 1, 3)), "model.dim": Factors((0.5, 1, 2)),
     }  # fmt: skip

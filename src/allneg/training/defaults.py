@@ -56,7 +56,7 @@ def default_recipe(
         base.append(f"regularizer.weight={weight:.2g}")
     if device.type == "cpu":
         return _sized_for_cpu(base, settings or {}, graph, seconds)
-    if len(graph.train) <= _MOST_GROUPED:
+    if MODELS[model].grouped and len(graph.train) <= _MOST_GROUPED:
         base = _grouped(base, settings or {}, graph)
     return _sized_for_memory(base, settings or {}, graph, device)
 
