@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from measure import machine, write_rows
+
+from allneg.hardware import find_device
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--note", default="", help="what else ran on the machine")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = find_device("cpu" if "hardware.device=cpu" in args.settings else "auto")
     rows = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
     write_rows({"tune": "test MRR", **machine(device)}, _rows(args), args.out, rows)
 
