@@ -16,7 +16,7 @@ class RESCAL(Model):
     """
 
     defaults: ClassVar[tuple[str, ...]] = (
-        "model.dim=200", "regularizer.name=dura", "regularizer.weight=0.01",
+        "model.dim=200", "regularizer.name=dura", "regularizer.weight=0.03",
     )  # fmt: skip
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         name: values for name, values in Model.tunable.items() if name != "regularizer.name"

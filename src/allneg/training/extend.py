@@ -13,6 +13,7 @@ from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
 from allneg.hardware import find_device
+from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
 from allneg.training.partial import bytes_of_others
-from allneg.training.start import ADAGRAD_RATE, inherited, place
+from allneg.training.start import inherited, place, start_rate
 from allneg.training.train import combined
 
 _FEW = 10  # facts of a new relation
@@ -107,10 +108,11 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     recipe = recipe.with_settings(_ENOUGH)
     if touch == "new" and recipe.optimizer.name == "adagrad":  # old rows need more steps
         recipe = recipe.with_settings({
-            "training.epochs": 5,
-            "optimizer.learning_rate": ADAGRAD_RATE * recipe.optimizer.learning_rate,
+            "training.epochs": 5, "optimizer.learning_rate": start_rate(recipe),
             "regularizer.weight": _LIGHTER * recipe.regularizer.weight,
         })  # fmt: skip
+    elif touch == "new" and MODELS[recipe.model.name].is_distance:  # new rows begin at a mean
+        recipe = recipe.with_settings({"optimizer.learning_rate": start_rate(recipe)})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})

@@ -24,7 +24,6 @@ _ROUNDS = 3  # in which entities that are linked only with new ones get their st
 _QUERIES = 1 << 12  # whose rows are in memory at once
 # Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
 _SHORTER = 0.3
-ADAGRAD_RATE = 2.0  # times the rate of a run: AdaGrad's steps become shorter, and there are fewer
 
 
 def begin(
@@ -65,12 +64,20 @@ def begin(
 def warm_recipe(recipe: Recipe) -> Recipe:
     """The recipe for a training that begins with the rows of a run: half of its epochs."""
     every, epochs = recipe.evaluation.every, recipe.training.epochs
-    # The long steps of Adam would forget the start.
-    factor = ADAGRAD_RATE if recipe.optimizer.name == "adagrad" else 0.3
     return recipe.with_settings({
         "model.start": None, "training.epochs": -(-epochs // 2), "evaluation.every": -(-every // 2),
-        "optimizer.learning_rate": factor * recipe.optimizer.learning_rate,
+        "optimizer.learning_rate": start_rate(recipe),
     })  # fmt: skip
+
+
+def start_rate(recipe: Recipe) -> float:
+    """The learning rate for rows that begin near their place.
+
+    There are fewer steps, and those of AdaGrad become shorter. The long steps of Adam would forget
+    the start.
+    """
+    factor = 2.0 if recipe.optimizer.name == "adagrad" else 0.3
+    return factor * recipe.optimizer.learning_rate
 
 
 def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
