@@ -95,8 +95,8 @@ def _from_lines(file: TripleFile) -> GivenFacts:
         is_like_first = len(values) == width and "" not in values[:3]
         if not is_like_first or width < 3 or (width > 4 and not _PROBABILITY.fullmatch(values[3])):
             raise DataError(
-                f"{place}: expected head, relation, tail, and in all lines or none a label, or "
-                f"a probability and more, separated by {by}; found {printable(line)}"
+                f"{place}: expected head, relation, tail, and in all lines or none a label or the "
+                f"numbers of `allneg complete`, separated by {by}; found {printable(line)}"
             )
         head, relation, tail = (values[column] for column in order)
         given.rows.append((head, relation, tail))
