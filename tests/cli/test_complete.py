@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from allneg.auditing.audit import SuspiciousFact
 from allneg.predict import complete as module
 from allneg.predict.complete import Completion
+from allneg.predict.fact_files import write_rows
 from allneg.predict.predictor import load
 from allneg.runs import Run
 
@@ -46,6 +50,87 @@ def test_options_restrict_the_facts(allneg: Command, toy_run: Run, tmp_path: Pat
     tails = {"France", "Spain", "Portugal", "Italy", "Europe", "Earth"}
     assert {fact["tail"] for fact in facts} <= tails
     assert all(fact["probability"] >= 0.001 for fact in facts)
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet", "nt"])
+def test_excluded_facts_are_not_listed(
+    allneg: Command, toy_run: Run, tmp_path: Path, suffix: str
+) -> None:
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    first, second, file = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / f"rejected.{suffix}"
+    allneg("complete", toy_run.folder, "--top", "9", "--out", first)
+    if suffix == "nt":
+        file.write_text("<Paris> <in> <Europe> .\n<Mars> <in> <Europe> .\n")
+        done = allneg("complete", toy_run.folder, "--exclude", file, "--out", second)
+        assert done.code == 3
+        assert "rejected.nt: fact 2: no entity is called 'Mars'" in done.err
+        return
+    allneg("complete", toy_run.folder, "--top", "4", "--out", file)
+    done = allneg("complete", toy_run.folder, "--top", "5", "--exclude", file, "--out", second)
+    assert done.code == 0
+    rows = [[line.split("\t")[:3] for line in path.open()] for path in (first, second)]
+    assert rows[1] == rows[0][4:]
+
+
+def test_other_exclusions_are_another_search(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "rejected.tsv", tmp_path / "new.tsv"
+    file.write_text("Earth\tborders\tRome\n")
+    command = ("complete", toy_run.folder, "--exclude", file, "--out", out)
+    ask = Completion._ask
+
+    def interrupted(search: Completion, *arguments: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        ask(search, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Completion, "_ask", interrupted)
+        patch.setitem(module._BLOCK, "cpu", 60)
+        assert allneg(*command).code == 130
+    file.write_text("Earth\tborders\tParis\n")
+    assert "from a search with another run or other options" in allneg(*command).err
+
+
+def test_progress_is_that_of_three_steps(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module._BLOCK, "cpu", 12)  # one question at a time
+    monkeypatch.setattr("allneg.cli.complete._LINE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_BEST", 1)
+    done = allneg("complete", toy_run.folder, "--top", "30", "--out", tmp_path / "new.tsv")
+    shown = re.findall(r"step (\d) of 3: (\d+) of (\d+) questions; about \d+ s left in", done.err)
+    steps = {step: [] for step in "123"}
+    for step, count, total in shown:
+        steps[step].append((int(count), int(total)))
+    assert [step for step, *_ in shown] == sorted(step for step, *_ in shown)
+    for step, total in (("1", 36), ("2", 36), ("3", steps["3"][0][1])):
+        assert steps[step] == [(count, total) for count in range(2, total + 1)]
+    assert 2 <= steps["3"][0][1] < 36
+    quiet = allneg("complete", toy_run.folder, "--out", tmp_path / "other.tsv", "--quiet")
+    assert "step" not in quiet.err
+
+
+def test_a_few_facts_of_valid_are_said_to_be_few(
+    allneg: Command, toy_run: Run, facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "valid: 2 facts; probabilities that are fitted to fewer than 100 say little"
+    commands = {
+        "complete": ("complete", toy_run.folder, "--out"),
+        "score": ("score", toy_run.folder, facts),
+    }
+    assert words in allneg(*commands["complete"], tmp_path / "a.tsv").err
+    done = allneg(*commands["score"], "--json")
+    assert words in done.err
+    assert words in done.json["notes"][0]
+    monkeypatch.setattr("allneg.predict.agreement._ENOUGH", 2)
+    assert "say little" not in allneg(*commands["complete"], tmp_path / "b.tsv").err
+    assert "say little" not in allneg(*commands["score"]).err
+    file = tmp_path / "false.tsv"
+    file.write_text("Earth\tborders\tRome\n")
+    done = allneg(*commands["score"], "--negatives", file)
+    assert "negatives: 1 fact; probabilities that are fitted to fewer than 2 say little" in done.err
 
 
 def test_an_interrupted_search_is_continued(
@@ -87,6 +172,10 @@ def test_an_interrupted_search_is_continued(
         (["--out", "new.tsv", "--relation", "inn"], 3, "no relation is called 'inn'"),
         (["--out", "new.tsv", "--within", "nothing"], 3, "write seen, type=RELATION:OBJECT"),
         (["--out", "new.tsv", "--min-probability", "1"], 2, "--min-probability"),
+        (["--out", "new.tsv", "--exclude", "nothing"], 3, "nothing: cannot be read"),
+        (["--out", "new.tsv", "--exclude", "."], 3, "give one file of facts"),
+        (["--out", "new.tsv", "--exclude", "taken.tsv"], 3, "taken.tsv:1: expected head"),
+        (["--out", "new.tsv", *["--within", "seen"] * 2], 2, "give --within once; found 'seen'"),
         (["--out", "no/such/new.tsv"], 2, "there is no such folder; make it"),
         (["--out", "taken.tsv"], 2, "already exists; choose another --out"),
     ],
@@ -137,10 +226,52 @@ def test_known_false_facts_can_be_given(
     false.write_text("Earth\tborders\tRom\n")
     done = allneg("score", toy_run.folder, facts, "--negatives", false)
     assert done.code == 3
-    assert "false.tsv: fact 1: no entity is called 'Rom'" in done.err
+    assert "false.tsv:1: no entity is called 'Rom'" in done.err
     done = allneg("score", toy_run.folder, facts, "--negatives", facts)
     assert done.code == 3
     assert "a fact is labelled true; --negatives are false facts" in done.err
+
+
+def test_negatives_that_are_known_facts_are_counted(
+    allneg: Command, toy_run: Run, facts: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "false.tsv"
+    file.write_text("Paris\tin\tEurope\nEarth\tborders\tRome\nRome\tcapital_of\tItaly\n")
+    words = "negatives that are known facts: 2 of 3 (train 1, test 1); they are used as false ones"
+    assert words in allneg("score", toy_run.folder, facts, "--negatives", file).err
+    file.write_text("Earth\tborders\tRome\n")
+    assert "known facts" not in allneg("score", toy_run.folder, facts, "--negatives", file).err
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet"])
+def test_the_facts_of_complete_and_audit_can_be_scored(
+    allneg: Command, toy_run: Run, tmp_path: Path, suffix: str
+) -> None:
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    file = tmp_path / f"new.{suffix}"
+    allneg("complete", toy_run.folder, "--top", "40", "--out", file)
+    found = allneg("score", toy_run.folder, file, "--json").json
+    assert "accuracy" not in found
+    rates = [fact["probability"] for fact in found["triples"]]
+    assert len(rates) == 40
+    assert rates == pytest.approx(sorted(rates, reverse=True))
+    facts = [
+        SuspiciousFact(fact["head"], fact["relation"], fact["tail"], 1e-5, 3.0, 1.5, "a, b", "")
+        for fact in found["triples"]
+    ]
+    audited = tmp_path / f"suspicious.{suffix}"
+    write_rows(audited, SuspiciousFact, facts)
+    assert allneg("score", toy_run.folder, audited, "--json").json == found
+
+
+def test_a_file_of_facts_may_be_compressed(
+    allneg: Command, toy_run: Run, facts: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "facts.tsv.gz"
+    packed.write_bytes(gzip.compress(facts.read_bytes()))
+    plain = allneg("score", toy_run.folder, facts, "--json").json
+    assert allneg("score", toy_run.folder, packed, "--json").json == plain
 
 
 def test_without_labels_there_is_no_accuracy(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
@@ -156,6 +287,9 @@ def test_a_csv_of_facts_may_begin_with_names(allneg: Command, toy_run: Run, tmp_
     found = allneg("score", toy_run.folder, file, "--json").json
     assert [fact["tail"] for fact in found["triples"]] == ["Europe", "Italy"]
     assert found["accuracy"] is not None
+    file.write_text("tail,head,relation\nEurope,Paris,in\n")
+    swapped = allneg("score", toy_run.folder, file, "--json").json["triples"]
+    assert swapped == found["triples"][:1]
     for content, message in {"head,relation,tail\n": "no facts", "a\tb\tc\n": "by commas"}.items():
         file.write_text(content)
         done = allneg("score", toy_run.folder, file)
@@ -171,9 +305,11 @@ def test_a_csv_of_facts_may_begin_with_names(allneg: Command, toy_run: Run, tmp_
         (b"Paris\tin\tEurope\nParis\tin\tFrance\t0\n", "facts:2: expected"),
         (b"Paris\tin\tEurope\tmaybe\n", "the label is 'maybe'; write 1, 0, true or false"),
         (b"Paris\tin\tEurope\t1\t1\n", "facts:1: expected"),
+        (b"Paris\tin\tEurope\t0.5\t1\nParis\tin\tFrance\n", "facts:2: expected"),
+        (b"Paris\tin\tEurope\t0.5\t1\nParis\tinn\tFrance\t0.4\t1\n", "facts:2: no relation"),
         (
             b"Paris\tin\tEuropa\n",
-            "facts: fact 1: no entity is called 'Europa'; close names: 'Europe'",
+            "facts:1: no entity is called 'Europa'; close names: 'Europe'",
         ),
         (b"\xff", "not UTF-8"),
         (b"", "facts:1: expected"),

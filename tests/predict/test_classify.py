@@ -22,9 +22,9 @@ from allneg.predict.classify import (
     area_under_curve,
     calibration_error,
     classify,
-    ids_of,
     typed_negatives,
 )
+from allneg.predict.fact_files import ids_of
 from allneg.predict.predictor import load
 from allneg.runs import Run
 from brute_force import known_facts, make_predictor, margins, probabilities

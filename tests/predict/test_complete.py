@@ -17,8 +17,9 @@ from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import MODELS
 from allneg.predict import complete as module
 from allneg.predict.agreement import Agreement
-from allneg.predict.complete import Completion, Found, NewFact
+from allneg.predict.complete import Completion
 from allneg.predict.fact_files import check_new_file, write_rows
+from allneg.predict.new_facts import Found, NewFact
 from allneg.predict.predictor import Predictor
 from allneg.predict.reach import Reach
 from brute_force import known_facts, make_predictor, margins, new_facts, probabilities
@@ -261,6 +262,32 @@ def test_python_gives_the_same_facts() -> None:
     assert len(only) < len(predictor.complete(relations=["r0"]))
     classified = predictor.classify([(f.head, f.relation, f.tail) for f in found.facts()])
     assert [f.probability for f in classified.triples] == pytest.approx(found.found.probability)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 10_000), share=st.sampled_from([0.0, 0.3, 1.0]))
+def test_excluded_facts_do_not_change_the_others(name: str, seed: int, share: float) -> None:
+    predictor = make_predictor(name, seed)
+    every = new_facts(predictor)
+    chosen = np.random.default_rng(seed).random(len(every)) < share
+    gone = [fact for fact, is_gone in zip(every, chosen, strict=True) if is_gone]
+    found = search(predictor, 8, exclude=np.array(gone, dtype=np.int64).reshape(-1, 3))
+    found.run()
+    check(found, {fact: p for fact, p in every.items() if fact not in gone})
+
+
+def test_python_takes_exclusions_in_a_list_a_table_or_a_file(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    predictor, path = make_predictor("complex", 2), tmp_path / "rejected.tsv"
+    every = predictor.complete(6)
+    rows = [(fact.head, fact.relation, fact.tail) for fact in every[:2]]
+    write_rows(path, NewFact, every[:2])
+    table = pandas.DataFrame(rows, columns=["head", "relation", "tail"])
+    for exclude in (rows, table, path, str(path)):
+        assert predictor.complete(4, exclude=exclude) == every[2:]
+    with pytest.raises(DataError, match="fact 1: no entity is called 'x'"):
+        predictor.complete(4, exclude=[("x", "r0", "e0")])
 
 
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sys
 import time
@@ -14,7 +15,7 @@ import click
 
 from allneg.cli import options
 from allneg.cli.output import echo, json_document, table
-from allneg.errors import DataError, Interrupted, counted, printable
+from allneg.errors import DataError, Interrupted, counted
 from allneg.terminal import note
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _SAVE_SECONDS = 60.0  # between two saves of a search
 _LINE_SECONDS = 10.0  # between two lines of progress without a terminal
-_LABELS = {"1": True, "true": True, "0": False, "false": False}
 _SHOWN = 40  # facts in a printed table
 
 
@@ -42,6 +42,11 @@ _SHOWN = 40  # facts in a printed table
     show_default=True,
     help="Leave out less probable facts.",
 )
+@click.option(
+    "--exclude",
+    type=options.PATH,
+    help="A file of facts that are not listed, such as rejected ones.",
+)
 @click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
 @options.device
 @options.as_json
@@ -52,6 +57,7 @@ def complete_command(
     within: str | None,
     top: int,
     min_probability: float,
+    exclude: Path | None,
     out: Path,
     device: str | None,
     as_json: bool,
@@ -65,8 +71,10 @@ def complete_command(
     """
     from allneg.cli.reports import note_if_unfinished, stop_signal
     from allneg.evaluation.within import Within
-    from allneg.predict.complete import Completion, NewFact
-    from allneg.predict.fact_files import check_new_file, write_rows
+    from allneg.predict.agreement import notes_on_few
+    from allneg.predict.complete import Completion
+    from allneg.predict.fact_files import check_new_file, fact_ids, write_rows
+    from allneg.predict.new_facts import NewFact
     from allneg.predict.predictor import Predictor
     from allneg.runs import Run, checkpoint
 
@@ -77,9 +85,15 @@ def complete_command(
     graph = predictor.graph
     allowed = Within.parse(within, graph, predictor.tables.device) if within else None
     ids = sorted({graph.vocabulary.relation(name) for name in relations})
-    search = Completion(predictor, ids or range(graph.n_relations), top, min_probability, allowed)
+    left_out = None if exclude is None else fact_ids(graph, exclude)
+    search = Completion(
+        predictor, ids or range(graph.n_relations), top, min_probability, allowed, exclude=left_out
+    )
+    for line in notes_on_few(valid=len(graph.valid)):
+        note(line)
     weights = checkpoint.last_folder(opened.folder / "checkpoints").name
-    options_of = [opened.id, weights, ids, top, min_probability, within]
+    facts = None if left_out is None else hashlib.sha256(left_out.tobytes()).hexdigest()
+    options_of = [opened.id, weights, ids, top, min_probability, within, facts]
     identity, partial = json.dumps(options_of), out.with_name(out.name + ".partial")
     if search.restore(partial, identity):
         note(f"{partial}: continued after {search.done:,} of {search.total:,} questions")
@@ -111,7 +125,7 @@ def complete_command(
 
 @contextlib.contextmanager
 def _progress(search: Completion, quiet: bool) -> Iterator[Callable[[], None]]:
-    """A function that shows the progress of a search and the time left."""
+    """A function that shows the progress of a step of a search and the time left in it."""
     if quiet:
         yield lambda: None
     elif sys.stderr.isatty():
@@ -119,21 +133,28 @@ def _progress(search: Completion, quiet: bool) -> Iterator[Callable[[], None]]:
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("questions", total=search.total)
-            yield lambda: bar.update(
-                task, completed=search.n_asked, total=search.total + search.n_again
-            )
+            task = bar.add_task("", total=None)
+
+            def update() -> None:
+                step, done, total = search.progress
+                if (words := f"step {step} of 3") != bar.tasks[0].description:
+                    bar.reset(task, description=words)
+                bar.update(task, completed=done, total=total)
+
+            yield update
     else:
-        began = last = time.monotonic()
-        first = search.n_asked
+        last = began = time.monotonic()
+        step = first = 0
 
         def line() -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last >= _LINE_SECONDS:
-                last, total = now, search.total + search.n_again
-                left = (total - search.n_asked) * (now - began) / (search.n_asked - first)
-                note(f"{search.n_asked:,} of {total:,} questions; about {left:.0f} s left")
+            nonlocal last, began, step, first
+            now, (current, done, total) = time.monotonic(), search.progress
+            if current != step:
+                step, began, first = current, now, done
+            elif now - last >= _LINE_SECONDS:
+                last, left = now, (total - done) * (now - began) / (done - first)
+                questions = f"{done:,} of {total:,} questions"
+                note(f"step {step} of 3: {questions}; about {left:.0f} s left in this step")
 
         yield line
 
@@ -150,22 +171,24 @@ def score_command(
     """Score the facts in FILE and decide which are true.
 
     A line has head, relation and tail, separated by tabs (in .csv: by commas), and may have a
-    label: 1, 0, true or false. With labels, it also prints the accuracy of the verdicts.
+    label: 1, 0, true or false. With labels, it also prints the accuracy of the verdicts. All other
+    formats of triples are read, too, and the files of `allneg complete` and `allneg audit`.
     """
     from allneg.cli.reports import open_predictor
-    from allneg.predict.classify import classify, ids_of
+    from allneg.predict.classify import classify
+    from allneg.predict.fact_files import ids_of, read_facts
 
-    facts, labels = _read_facts(file)
-    false, marks = _read_facts(negatives) if negatives is not None else (None, None)
-    if marks is not None and any(marks):
+    facts = read_facts(file)
+    false = None if negatives is None else read_facts(negatives)
+    if false is not None and any(false.labels or ()):
         raise DataError(f"{negatives}: a fact is labelled true; --negatives are false facts")
     predictor = open_predictor(run, device)
-    for path, given in ((file, facts), (negatives, false or [])):
-        try:
-            ids_of(predictor.graph, given)
-        except DataError as unknown:
-            raise DataError(f"{path}: {unknown}") from None
-    found = classify(predictor, facts, labels, false)
+    for given in (facts, false):
+        if given is not None:
+            ids_of(predictor.graph, given.rows, given.places)
+    found = classify(predictor, facts.rows, facts.labels, None if false is None else false.rows)
+    for line in found.notes:
+        note(line)
     if as_json:
         json_document({"run": str(run), **found.to_json()})
         return
@@ -180,38 +203,3 @@ def score_command(
     for name, value in found.metrics.items():
         echo(f"{name} {'-' if value is None else f'{value:.4f}'}")
     echo(found.protocol)
-
-
-def _read_facts(path: Path) -> tuple[list[tuple[str, str, str]], list[bool] | None]:
-    """The facts in a file, and their labels if it has four columns."""
-    from allneg.graph.blocks import USUAL_NAMES
-    from allneg.graph.lines import split_line
-    from allneg.predict.questions import read_errors, read_text
-
-    with read_errors(path):
-        text = read_text(path)
-    separator, name = (",", "commas") if path.suffix.lower() == ".csv" else ("\t", "tabs")
-    facts: list[tuple[str, str, str]] = []
-    labels: list[bool] = []
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        fields, _ = split_line(line.removesuffix("\r"), separator)
-        letters = [USUAL_NAMES.get(field.strip().lower()) for field in fields[:3]]
-        if number == 1 and letters == ["h", "r", "t"]:
-            continue  # the names of columns
-        is_like_first = not facts or (len(fields) == 4) == bool(labels)
-        if len(fields) not in (3, 4) or "" in fields[:3] or not is_like_first:
-            raise DataError(
-                f"{path.name}:{number}: expected head, relation, tail, and in all lines or none a "
-                f"label, separated by {name}; found {printable(line)}"
-            )
-        facts.append((fields[0], fields[1], fields[2]))
-        if len(fields) == 4:
-            if (label := fields[3].lower()) not in _LABELS:
-                raise DataError(
-                    f"{path.name}:{number}: the label is {printable(fields[3])}; "
-                    "write 1, 0, true or false"
-                )
-            labels.append(_LABELS[label])
-    if not facts:
-        raise DataError(f"{path.name}: no facts after the names of columns")
-    return facts, labels or None

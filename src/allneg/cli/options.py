@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from allneg.errors import printable
+
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
@@ -55,8 +57,19 @@ track = click.option(
     metavar="NAME",
     help="Also send metrics to tensorboard, wandb or mlflow. May be repeated.",
 )
+
+
+def _once(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    if len(given) > 1:
+        found = " and ".join(map(printable, given))
+        raise click.UsageError(f"give {option.opts[0]} once; found {found}")
+    return given[0] if given else None
+
+
 within = click.option(
     "--within",
+    multiple=True,
+    callback=_once,
     metavar="FILE|seen|type=R:O",
     help="Restrict the answers to the entities in a file, to those that train has on this side of "
     "the relation, or to those with relation R to entity O in train.",

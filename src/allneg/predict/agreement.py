@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from allneg.errors import counted
 from allneg.evaluation.curves import Numbers, probability_of
 from allneg.graph.graph import Triples
 from allneg.graph.queries import SIDES, Queries
@@ -34,6 +35,7 @@ _LEAST = 16  # questions of a kind and facts to fit to, however many entities th
 _BEST = 8  # answers to a question that are compared with facts of valid
 _DRAWN = 3  # other answers
 _DOUBT = 8.0  # weighs the uncertainty of these numbers
+_ENOUGH = 100  # facts to fit to, about ten for each of nine weights
 _PRIOR = 20.0  # facts of valid that a relation needs for a number of its own, about
 
 
@@ -90,6 +92,16 @@ class Agreement:
         prior = _PRIOR + _DOUBT * squares / np.maximum(expected, 1e-300)
         own = np.log((n_valid + prior) / (expected + prior))
         return cls(found[:2], found[2:4], found[4:6], found[6:8] @ often + found[8] + own)
+
+
+def notes_on_few(**counts: int) -> list[str]:
+    """A note for each kind of facts that probabilities are fitted to if there are only a few."""
+    return [
+        f"{kind}: {counted(count, 'fact')}; probabilities that are fitted to fewer than "
+        f"{_ENOUGH} say little, so compare them with each other only"
+        for kind, count in counts.items()
+        if count < _ENOUGH
+    ]
 
 
 def _sample(predictor: Predictor, most: int) -> tuple[Triples, Numbers]:

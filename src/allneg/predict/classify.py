@@ -9,7 +9,8 @@ side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from allneg.errors import DataError, UsageError, counted
+from allneg.errors import UsageError, counted
 from allneg.evaluation.calibration import reliability_table
 from allneg.evaluation.curves import Curve, Numbers, log_odds, probability_of
 from allneg.evaluation.ranks import PROTOCOLS, count_candidates
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.memory import fact_rows
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
+from allneg.predict.agreement import notes_on_few
+from allneg.predict.fact_files import ids_of
 from allneg.predict.predictor import Predictor, check_finite
 from allneg.predict.results import Results
 
@@ -94,10 +97,11 @@ class Classification:
     protocol: str
     triples: Results[ScoredFact]
     metrics: Mapping[str, float | None]  # accuracy, f1, auc, ece; empty without labels
+    notes: tuple[str, ...] = ()  # what looks unusual
 
     def to_json(self) -> dict[str, Any]:
-        triples = [dict(vars(fact)) for fact in self.triples]
-        return {"protocol": self.protocol, **self.metrics, "triples": triples}
+        triples, notes = [dict(vars(fact)) for fact in self.triples], list(self.notes)
+        return {"protocol": self.protocol, "notes": notes, **self.metrics, "triples": triples}
 
 
 @dataclass(frozen=True)
@@ -189,18 +193,23 @@ def classify(
         classifier.in_words(graph.n_relations) if classifier else words,
         Results(ScoredFact, rows),
         metrics,
+        tuple(_notes(predictor, false)) if classifier else (),
     )
 
 
-def ids_of(graph: Graph, facts: Sequence[tuple[str, str, str]]) -> Triples:
-    """The ids of facts; a `DataError` that gives the number of a fact with an unknown name."""
-    names, ids = graph.vocabulary, np.empty((len(facts), 3), dtype=np.int64)
-    for number, (head, relation, tail) in enumerate(facts):
-        try:
-            ids[number] = names.entity(head), names.relation(relation), names.entity(tail)
-        except DataError as unknown:
-            raise DataError(f"fact {number + 1:,}: {unknown}") from None
-    return ids
+def _notes(predictor: Predictor, false: Triples | None) -> Iterator[str]:
+    n_valid = len(predictor.graph.valid)
+    if false is None:
+        yield from notes_on_few(valid=n_valid)
+        return
+    yield from notes_on_few(valid=n_valid, negatives=len(false))
+    known = Counter(split for split in predictor.splits_of(false) if split)
+    if known:
+        where = ", ".join(f"{split} {n:,}" for split, n in known.items())
+        yield (
+            f"negatives that are known facts: {known.total():,} of {len(false):,} ({where}); "
+            "they are used as false ones"
+        )
 
 
 def agreed(predictor: Predictor, evidence: Evidence, relation: Triples) -> Numbers | None:

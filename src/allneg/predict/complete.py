@@ -21,19 +21,17 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from allneg.errors import DataError, RunError, UsageError
-from allneg.evaluation.curves import Numbers, probability_of
 from allneg.evaluation.within import Within
 from allneg.graph.graph import Triples
-from allneg.graph.queries import Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.predict.agreement import LOWEST, Agreement
+from allneg.predict.new_facts import Found, NewFact
 from allneg.predict.predictor import Predictor, check_finite
 from allneg.predict.reach import Reach
 from allneg.runs import files, plain
@@ -43,51 +41,6 @@ _MOST_PENDING = 1 << 20  # facts whose other direction is not scored yet
 _SLACK = 1e-3  # of log-odds, for rounding
 _NO_ANSWER = float(torch.finfo(torch.float32).min)  # known facts and impossible ones are lower
 _BEST = 4  # answers that are looked at first
-
-
-@dataclass(frozen=True)
-class NewFact:
-    head: str
-    relation: str
-    tail: str
-    probability: float
-    score: float  # the mean of those in both queries
-
-
-@dataclass(frozen=True)
-class Found:
-    """Facts with their numbers, as columns."""
-
-    triples: Triples  # (n, 3)
-    log_odds: Numbers  # (n,)
-    score: Numbers  # (n,)
-
-    @classmethod
-    def empty(cls) -> Found:
-        nothing = np.zeros(0)
-        return cls(np.zeros((0, 3), dtype=np.int64), nothing, nothing)
-
-    @property
-    def probability(self) -> Numbers:
-        return probability_of(self.log_odds)
-
-    def best(self, count: int, more: Found) -> Found:
-        """The `count` best of these and more, best first; equal ones by their ids."""
-        both = Found(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
-        ids = both.triples.T[::-1]
-        both = both[np.lexsort((*ids, -both.log_odds))[: 2 * count]]
-        # A question that is asked a second time gives its best answers again.
-        first = np.unique(both.triples, axis=0, return_index=True)[1]
-        return both[np.sort(first)[:count]]
-
-    def __getitem__(self, index: npt.NDArray[Any]) -> Found:
-        return Found(*(column[index] for column in self))
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.triples, self.log_odds, self.score))
-
-    def __len__(self) -> int:
-        return len(self.triples)
 
 
 @dataclass
@@ -100,6 +53,8 @@ class Completion:
     min_probability: float = 0.0
     within: Within | None = None
     heads: Tensor | None = None  # of new facts; by default all entities
+    exclude: Triples | None = None  # facts that are not listed, beside the known ones: (n, 3)
+    prepared: int = 0  # questions (?, relation, tail) asked or found unnecessary
     done: int = 0  # questions asked at least once
     n_again: int = 0  # questions that are asked a second time
     done_again: int = 0
@@ -131,6 +86,10 @@ class Completion:
         self.tail_prior = torch.zeros(len(self.relations), self.n, device=self.device)
         self.head_highest = torch.zeros_like(self.tail_prior)
         self.head_logsumexp = torch.full_like(self.tail_prior, torch.nan)
+        self._left_out = list(predictor.known.values())
+        if self.exclude is not None and len(self.exclude):
+            sizes = self.n, predictor.graph.n_relations
+            self._left_out.append(KnownAnswers.of([self.exclude], *sizes, self.device))
         self._no_loops = torch.from_numpy(~predictor.graph.has_loops).to(self.device)  # (R,)
         self.is_ready = False
 
@@ -140,9 +99,16 @@ class Completion:
         return len(self.relations) * len(self._heads)
 
     @property
-    def n_asked(self) -> int:
-        """The number of questions asked so far; some are asked twice."""
-        return self.done + self.done_again
+    def progress(self) -> tuple[int, int, int]:
+        """The current one of three steps, how many of its questions are done, and of how many.
+
+        The steps ask (?, relation, tail), then (head, relation, ?), then some of these again.
+        """
+        if not self.is_ready:
+            return 1, self.prepared, len(self.relations) * self.n
+        if self.n_again:
+            return 3, self.done_again, self.n_again
+        return 2, self.done, self.total
 
     @property
     def needed(self) -> float:
@@ -160,7 +126,7 @@ class Completion:
 
         Whether the search is done. Nothing is pending afterwards.
         """
-        if not self.is_ready and not self._prepare(stopped_by):
+        if not self.is_ready and not self._prepare(on_block, stopped_by):
             return False
         while self.done < self.total and not stopped_by():
             stop = min(self.done + self.block, self.total)
@@ -197,8 +163,8 @@ class Completion:
         values -= logsumexp.unsqueeze(1)
         values.clamp_(LOWEST, 0).mul_(weight).add_(prior.unsqueeze(1))
         values += self.tail_prior[number]
-        for known in self.predictor.known.values():
-            values[known.pairs(queries)] = -torch.inf
+        for facts in self._left_out:
+            values[facts.pairs(queries)] = -torch.inf
         loop = self._no_loops[queries.relation].nonzero().squeeze(1)
         values[loop, queries.entity[loop]] = -torch.inf
         if self.within is not None and len(queries):
@@ -223,7 +189,9 @@ class Completion:
         return of_relation[queries.relation] + self.agreement.of_others(0, known)
 
     @torch.no_grad()
-    def _prepare(self, stopped_by: Callable[[], int]) -> bool:
+    def _prepare(
+        self, on_block: Callable[[Completion], None], stopped_by: Callable[[], int]
+    ) -> bool:
         """Find the most that (?, relation, tail) can say for each tail; whether it was not stopped.
 
         The best head is looked for only if all heads are asked about: it takes as long as they do.
@@ -242,6 +210,8 @@ class Completion:
                     highest = (values.amax(1) - logsumexp).nan_to_num(LOWEST).clamp(LOWEST, 0)
                     self.head_logsumexp[row, tail] = logsumexp
                     self.head_highest[row, tail] = highest
+                self.prepared = row * self.n + (int(tail[-1]) + 1 if len(tail) else self.n)
+                on_block(self)
         self.tail_prior += float(self.agreement.margin[1]) * self.head_highest
         self.is_ready = True
         return True

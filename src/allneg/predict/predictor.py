@@ -34,7 +34,7 @@ from allneg.scoring.scores import query_vectors, scores
 if TYPE_CHECKING:
     from allneg.predict.ask import Answer
     from allneg.predict.classify import Classification
-    from allneg.predict.complete import NewFact
+    from allneg.predict.new_facts import NewFact
 
 Rows = npt.NDArray[np.float32]
 
@@ -341,19 +341,24 @@ class Predictor:
         min_probability: float = 0.0,
         relations: str | Sequence[str] | None = None,
         within: Within | str | None = None,
+        exclude: Any = None,
     ) -> Results[NewFact]:
         """The most probable new facts of the whole graph; see `allneg.predict.complete`.
 
         `relations` are those to search: a name, several, or all of them. `within` may be a text,
-        as that of `allneg.evaluate`.
+        as that of `allneg.evaluate`. `exclude` are facts that are not listed, such as rejected
+        ones: a list, a data frame, or the path of a file.
         """
-        from allneg.predict.complete import Completion, NewFact
+        from allneg.predict.complete import Completion
+        from allneg.predict.fact_files import fact_ids
+        from allneg.predict.new_facts import NewFact
 
         names = self.graph.vocabulary.relations if relations is None else _listed(relations)
         ids = sorted({self.graph.vocabulary.relation(name) for name in names})
         if isinstance(within, str):
             within = Within.parse(within, self.graph, self.tables.device)
-        search = Completion(self, ids, top, min_probability, within)
+        left_out = None if exclude is None else fact_ids(self.graph, exclude)
+        search = Completion(self, ids, top, min_probability, within, exclude=left_out)
         search.run()
         return Results(NewFact, search.facts())
 

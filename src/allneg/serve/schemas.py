@@ -7,7 +7,7 @@ from typing import Any, Literal, dataclass_transform
 from starlette.responses import Response
 
 from allneg.predict import ask
-from allneg.predict.complete import NewFact
+from allneg.predict.new_facts import NewFact
 
 Fact = list[str]  # head, relation, tail
 Direction = Literal["out", "in"]  # out: the entity is the head; in: it is the tail
