@@ -13,7 +13,6 @@ from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
 from allneg.hardware import find_device
-from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
@@ -111,8 +110,6 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
             "training.epochs": 5, "optimizer.learning_rate": start_rate(recipe),
             "regularizer.weight": _LIGHTER * recipe.regularizer.weight,
         })  # fmt: skip
-    elif touch == "new" and MODELS[recipe.model.name].is_distance:  # new rows begin at a mean
-        recipe = recipe.with_settings({"optimizer.learning_rate": start_rate(recipe)})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})
