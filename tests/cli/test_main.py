@@ -102,6 +102,7 @@ def test_help_does_not_wait_for_torch() -> None:
 def test_training_does_not_import_sympy(tmp_path: Path) -> None:
     """PyTorch imports it, in half a second, when a backward pass begins with a given gradient."""
     settings = ["training.epochs=1", "model.dim=4", "hardware.threads=1", "hardware.device=cpu"]
+    settings += ["loss.relation_weight=1"]  # a second backward pass
     words = ["allneg", "train", "countries", "--quiet", "--out", str(tmp_path / "run")]
     words += [word for setting in settings for word in ("--set", setting)]
     command = [sys.executable, "-c", f"words = {words}{TRAINING}"]

@@ -239,7 +239,7 @@ class Trainer:
         losses, d_query, d_relations = contrast(
             dot, query.detach(), candidates, loss, factor * weight
         )
-        query.backward(d_query)
+        (query * d_query).sum().backward()
         _accumulate(tables.relations, d_relations)
         return factor * losses
 
