@@ -57,7 +57,7 @@ class Reasons:
         i = int(head_rank > tail_rank)
         side, given = SIDES[i], ends[i]
         query = (side, names[given], link)
-        has_loops = bool((facts[:, 0] == facts[:, 2]).any())
+        has_loops = self.graph.has_loops[relation]
         found = self.predictor.answers([query], 2, new=True)[0].predictions
         best = [answer for answer in found if has_loops or answer.entity != names[given]]
         if not best:

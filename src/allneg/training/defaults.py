@@ -140,11 +140,7 @@ def _cpu_candidates(
     """Recipes from the most to the least thorough, without those that do not fit the settings."""
     most, negatives = _recipe(base, settings).model.dim, f"loss.n_negatives={_NEGATIVES}"
     shared = ["loss.negatives=shared", negatives, f"training.batch_size={_NEGATIVES}"]
-    for way in (
-        _grouped(base, settings, graph),
-        [*base, "loss.negatives=all"],
-        [*base, *shared],
-    ):
+    for way in (_grouped(base, settings, graph), [*base, "loss.negatives=all"], [*base, *shared]):
         for dim in _CPU_DIMS:
             with contextlib.suppress(RecipeError):
                 yield _recipe([*way, f"model.dim={min(dim, most)}"], settings)
