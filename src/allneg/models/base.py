@@ -50,12 +50,12 @@ class Model(ABC):
     # The values that `allneg tune` tries, the most important setting first.
     tunable: ClassVar[Mapping[str, tuple[float | str, ...]]] = {
         "loss.relation_weight": (0, 0.25, 1, 4),
-        "training.batch_size": Factors((0.1, 0.3, 1)),
         "regularizer.name": ("n3", "dura-w"),
-        "training.average": (0.0, 0.9),
-        "model.entity_dropout": (0.0, 0.1, 0.3),
         "loss.class_weights": (False, True),
         "regularizer.weight": Factors((0.1, 0.3, 1, 3, 10)),
+        "training.batch_size": Factors((0.1, 0.3, 1)),
+        "training.average": (0.0, 0.9),
+        "model.entity_dropout": (0.0, 0.1, 0.3),
         "model.dim": Factors((0.5, 1, 2)),
         "optimizer.learning_rate": Factors((0.3, 1, 3)),
     }
