@@ -271,8 +271,8 @@ def questions(reports: list[Report]) -> str:
     return out + "\n"
 
 
-def _shapes(found: list[dict[str, Any]], published: Report | None) -> str:
-    rows = {(row["way"], row["shape"], row["beam"]): row for row in found}
+def _shapes(all_rows: list[dict[str, Any]], published: Report | None) -> str:
+    rows = {(row["way"], row["shape"], row["beam"]): row for row in all_rows}
     beams = list(dict.fromkeys(beam for way, _, beam in rows if way == "compared"))
     first = [row for (way, _, _), row in rows.items() if way == "all"]
     n_compared = max(rows["compared", row["shape"], beams[0]]["questions"] for row in first)
@@ -286,7 +286,8 @@ def _shapes(found: list[dict[str, Any]], published: Report | None) -> str:
         cells = [row["shape"], f"{row['questions']:,}"]
         cells += [f"{row['seconds']:.3g}"] if "seconds" in row else ["-"]
         cells += [f"{row['mrr']:.3f}", f"{row['hits']['3']:.3f}"]
-        cells += [f"{rows['compared', row['shape'], beam]['mrr']:.4f}" for beam in beams]
+        compared = (rows.get(("compared", row["shape"], beam)) for beam in beams)
+        cells += [f"{found['mrr']:.4f}" if found else "-" for found in compared]
         cells += [f"{published['hits3'][row['shape']]:.3f}"] if published else []
         out += "| " + " | ".join(cells) + " |\n"
     return out + (f"\nCQD-Beam: {published['source']}.\n" if published else "")
