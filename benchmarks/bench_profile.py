@@ -1,7 +1,7 @@
 """Where the time of a step goes: microseconds per step by kind of work.
 
-On a GPU they come from a profile, on a CPU from timed functions; there, `floor` is the time of the
-three products at the rate of a large square one.
+On a GPU they come from a profile, on a CPU from timed functions. `floor` is the time of the three
+products at the rate of a large square one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import math
 
 import torch
 from clock import Clock
-from loops import Ours, Task, asked, facts, options
-from measure import measure
+from loops import Ours, Task, asked, facts, options, product_rate
 from torch.profiler import ProfilerActivity, profile
 
 # The first kind whose words a kernel's name has.
@@ -47,7 +46,6 @@ FUNCTIONS = {
         "allneg.scoring.regularizers:PowerSum.backward",
     ),
 }
-_SQUARE = 2000
 
 
 def main() -> None:
@@ -60,13 +58,14 @@ def main() -> None:
         if args.out:
             args.out.write_text(json.dumps(report, indent=1) + "\n")
         return
-    reports = {}
+    reports, floor = {}, {}
     for precision in ("tf32", "bf16"):
         reports[precision] = _profiled(task, precision, steps)
+        floor[precision] = _floor(task, precision, 8192)
         print(precision, reports[precision], flush=True)
         gc.collect()
     if args.out:
-        report = {"profile": "complex-n3", **facts(task), "microseconds": reports}
+        report = {"profile": "complex-n3", **facts(task), "microseconds": reports, "floor": floor}
         args.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
@@ -96,13 +95,17 @@ def _timed(task: Task, steps: int) -> dict[str, dict[str, dict[str, float] | flo
     clock.switch()
     times = {kind: 1e6 * clock.seconds[kind] / taken for kind in FUNCTIONS}
     times["everything else"] = 1e6 * clock.seconds["other"] / taken
-    one = torch.randn(_SQUARE, _SQUARE)
-    out = torch.empty_like(one)
-    took = measure(lambda: torch.mm(one, one, out=out), task.device, seconds=2.0).milliseconds
-    width, n = 2 * task.dim, task.graph.n_entities
-    floor = 3 * task.batch * n * width / _SQUARE**3 * took * 1e3
     rounded = {kind: round(value, 1) for kind, value in times.items()}
-    return {"microseconds": {"float32": rounded}, "floor": {"float32": round(floor, 1)}}
+    return {
+        "microseconds": {"float32": rounded},
+        "floor": {"float32": _floor(task, "float32", 2000)},
+    }
+
+
+def _floor(task: Task, precision: str, square: int) -> float:
+    """Microseconds of the three products of a step."""
+    operations = 6.0 * task.batch * task.graph.n_entities * 2 * task.dim
+    return round(1e6 * operations / product_rate(task.device, precision, square), 1)
 
 
 if __name__ == "__main__":

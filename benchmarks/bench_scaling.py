@@ -13,11 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from loops import Ours, Task, made_up, seconds_of
+from loops import Ours, Task, made_up, product_rate, seconds_of
 from measure import machine
-
-from allneg.hardware import prepare
-from allneg.recipe import Hardware
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ def main() -> None:
     rows: list[dict[str, float | str]] = []
     factors_of = dict.fromkeys(FACTORS, (1, 2)) if args.toy else FACTORS
     for precision in ("tf32", "bf16") if device.type == "cuda" else ("float32",):
-        rate = _product_rate(
+        rate = product_rate(
             device, precision, 256 if args.toy else 8192 if device.type == "cuda" else 2048
         )
         for axis, factors in factors_of.items():
@@ -76,21 +73,6 @@ def _step_seconds(size: Size, device: torch.device, precision: str, steps: int) 
     loop = Ours(Task(graph, size.w // 2, size.b, device), precision)
     loop.steps(steps)
     return seconds_of(lambda: loop.steps(steps), device) / steps
-
-
-def _product_rate(device: torch.device, precision: str, n: int) -> float:
-    """Operations a second of an n × n product."""
-    prepare(Hardware(device=str(device), precision=precision))  # type: ignore[arg-type]
-    narrow = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = torch.randn(2, n, n, device=device, dtype=narrow).unbind()
-    turns = 20 if device.type == "cuda" else 2
-
-    def products() -> None:
-        for _ in range(turns):
-            a @ b
-
-    products()
-    return 2.0 * n**3 * turns / seconds_of(products, device)
 
 
 if __name__ == "__main__":

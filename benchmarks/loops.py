@@ -311,3 +311,18 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter() - began
+
+
+def product_rate(device: torch.device, precision: str, n: int) -> float:
+    """Operations a second of an n × n product."""
+    prepare(Hardware(device=str(device), precision=precision))  # type: ignore[arg-type]
+    narrow = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = torch.randn(2, n, n, device=device, dtype=narrow).unbind()
+    turns = 20 if device.type == "cuda" else 2
+
+    def products() -> None:
+        for _ in range(turns):
+            a @ b
+
+    products()
+    return 2.0 * n**3 * turns / seconds_of(products, device)
