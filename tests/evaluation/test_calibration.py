@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from allneg.evaluation import Calibration, Report, calibrate
 from allneg.evaluation.calibration import reliability_table
 from allneg.evaluation.curves import Curve, _isotonic, _platt, log_odds
 from allneg.graph import Graph, Vocabulary
+from allneg.graph.queries import SIDES
 from allneg.predict.predictor import Predictor, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
@@ -117,6 +119,15 @@ def test_a_larger_margin_is_never_less_likely(calibration: Calibration) -> None:
         assert found[0] < found[-1]
         margin = calibration.lowest_margin(side, (found[0] + found[-1]) / 2)
         assert calibration(side, margin) == pytest.approx((found[0] + found[-1]) / 2)
+
+
+def test_rates_of_many_answers_are_those_of_the_curve(calibration: Calibration) -> None:
+    odds = np.linspace(-16, 8, 24 * 32 + 1)  # points of the curves on a device
+    margins = np.stack([np.append(-np.log1p(np.exp(-odds)), [-100.0, 0.0, np.inf])] * 2)
+    rates = calibration.on_device(torch.arange(2), torch.tensor(margins).float())
+    expected = np.stack([calibration(side, margins[0]) for side in SIDES])
+    np.testing.assert_allclose(rates, expected, atol=1e-4)
+    assert not np.array_equal(expected[0], expected[1])
 
 
 def test_without_valid_there_is_no_calibration(predictor: Predictor) -> None:

@@ -258,10 +258,14 @@ class Predictor:
 
     def log_sum_of_new(self, values: Tensor, queries: Queries) -> Tensor:
         """log Σ exp over the scores (B, N) of entities that are no answers in train: (B,)."""
-        new = values.clone()
-        if "train" in self.known:
-            new[self.known["train"].pairs(queries)] = -torch.inf
-        return new.logsumexp(1)
+        if "train" not in self.known:
+            return values.logsumexp(1)
+        answers = self.known["train"].pairs(queries)
+        kept = values[answers]
+        values[answers] = -torch.inf  # for a moment, rather than in a copy
+        total = values.logsumexp(1)
+        values[answers] = kept
+        return total
 
     def n_others(self, queries: Queries) -> Tensor:
         """How many other answers than its own train has to each query: (B,)."""
