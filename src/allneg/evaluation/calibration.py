@@ -81,9 +81,9 @@ class Calibration:
         at.mul_(-_POINTS / (2 * EDGE)).add_(_POINTS / 2).clamp_(0, _POINTS)
         points = self._points.to(margins.device)
         index = at.int().add_((points.shape[1] * side.int()).unsqueeze(1))
-        low = points.view(-1).index_select(0, index.view(-1))
-        high = points.view(-1).index_select(0, index.add_(1).view(-1))
-        return low.lerp_(high, at.frac_().view(-1)).view_as(at)
+        low = points.flatten().index_select(0, index.flatten())
+        high = points.flatten().index_select(0, index.add_(1).flatten())
+        return low.lerp_(high, at.frac_().flatten()).view_as(at)
 
     @cached_property
     def _points(self) -> Tensor:
