@@ -231,13 +231,18 @@ class Published:
     def best_single(self, data: str) -> Ours | None:
         """The cell with the best validation MRR on a dataset, except ensembles and ablations.
 
-        Validation MRRs with different filters are not comparable: the newer filter counts.
+        Validation MRRs with different filters are not comparable. So until all cells have a result
+        with the newer filter, those with the earlier one choose the cell.
         """
         others = ("ensemble", "ablation")
         cells = (cell for cell in self.cells if cell.data == data and cell.part not in others)
         found = [ours for cell in cells if (ours := self.ours(cell)).values("valid_mrr")]
-        newer = [ours for ours in found if ours.filter == "all"] or found
-        return max(newer, key=lambda ours: fmean(ours.values("valid_mrr")), default=None)
+        if any(ours.filter == "seen" for ours in found):
+            earlier = (Ours.of(ours.cell, self.earlier.get(ours.cell)) for ours in found)
+            found = [ours for ours in earlier if ours.values("valid_mrr")]
+        if not found:
+            return None
+        return self.ours(max(found, key=lambda ours: fmean(ours.values("valid_mrr"))).cell)
 
     def home(self, cell: Cell) -> Results:
         """The folder with the published result of a cell."""

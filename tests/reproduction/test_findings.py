@@ -242,6 +242,21 @@ def test_the_best_single_model_has_the_best_validation_mrr(
     assert f"{expected} On test it has .900 and is below the goal of .953." in text
 
 
+def test_the_earlier_filter_chooses_the_best_single_model_until_all_have_the_newer_one(
+    page: Callable[..., str], tmp_path: Path, entry: Entry
+) -> None:
+    one, other = (Cell("beyond", "wn18", row) for row in ("bilinear", "transe-full"))
+    earlier = Results(tmp_path / "results" / "seen")
+    seen = RECIPE.with_settings(["evaluation.filter=seen"])
+    for cell, mrr in ((one, 0.7), (other, 0.6)):
+        earlier.add(cell, seen, {**entry(mrr), "valid_mrr": mrr})
+    Results(tmp_path / "results").add(other, RECIPE, {**entry(0.8), "valid_mrr": 0.8})
+    words = "has the best validation MRR of all single models."
+    assert f"ComplEx with relation prediction or DURA {words}" in page((one, None), (other, None))
+    Results(tmp_path / "results").add(one, RECIPE, {**entry(0.75), "valid_mrr": 0.75})
+    assert f"TransE L1 (all entities, any dim) {words}" in page((one, None), (other, None))
+
+
 @pytest.mark.parametrize(
     "mrr, size",
     [(0.5, "a large difference"), (0.89, "a small difference"), (0.901, "no difference")],
