@@ -23,6 +23,9 @@ __all__ = [
     "Negatives",
     "attend",
     "bit_mask",
+    "can_count",
+    "count_better",
+    "pair_scores",
     "query_gradients",
     "row_gradients",
 ]
@@ -77,6 +80,39 @@ def query_gradients(
 def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
     """Σ_b weight_b · share_bn · q_b over negatives n: (N, W), 0 for padding."""
     out: Tensor = _engine(query).row_gradients(query, rows, negatives, shift)
+    return out
+
+
+def can_count(rows: Tensor) -> bool:
+    """Whether `count_better` has a fast engine for these rows.
+
+    It is for products of bfloat16 or TF32 operands, and needs the GPU's bulk copy engine.
+    """
+    if rows.device.type != "cuda" or not engines.uses_triton(rows.device):
+        return False
+    tf32 = rows.dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    precise = tf32 or rows.dtype is torch.bfloat16
+    aligned = not (rows.shape[1] * rows.element_size() % 16 or rows.data_ptr() % 16)
+    has_tma = torch.cuda.get_device_capability(rows.device) >= (9, 0)
+    return precise and aligned and has_tma and rows.is_contiguous()
+
+
+def pair_scores(query: Tensor, rows: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:
+    """The scores of some queries (P,) with some rows (P,), exactly as `count_better` computes them.
+
+    A row of -1 has the score -inf.
+    """
+    out: Tensor = _engine(query).pair_scores(query, rows, *pairs)
+    return out
+
+
+def count_better(query: Tensor, rows: Tensor, answer: Tensor, group: Tensor) -> Tensor:
+    """Rows that score higher than each answer, and rows that score the same: int64 (A, 2).
+
+    `answer` (A,) are scores of `pair_scores`; `group` (A,), ascending, are their queries. Every
+    score must be finite.
+    """
+    out: Tensor = _engine(query).count_better(query, rows, answer, group)
     return out
 
 

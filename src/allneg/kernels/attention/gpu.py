@@ -8,12 +8,15 @@ anchor is an early score, which saves the maximum and the rescaling of sums. A s
 results whose sums left that range, which no batch of a usual training has.
 `row_gradients`: a program keeps a tile of rows and goes through all queries. Neither uses atomic
 adds.
+`count_better`: as `attend`, with counts instead of sums. Queries that do not fit into shared memory
+are loaded again for each tile, a chunk of columns at a time, so rows may have any width.
+`pair_scores`: the diagonals of such tiles, by the same products in the same order.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +47,7 @@ class Tile:
     held: bool = False  # the operand that stays is in registers, not in shared memory
     tma: bool = False  # the GPU's bulk copy engine loads the other operand
     fixed: bool = False  # of `attend`: the anchor of the exponentials does not change
+    chunk: int = 0  # of `count_better`: columns that are multiplied at once; 0 for all
 
 
 # The fastest on an H200 by benchmarks/bench_fused_softmax.py, for `_kind`.
@@ -63,6 +67,16 @@ GRADIENTS = {
     "wide, without bulk copies": Tile(64, 128, 8, 3),
     "float32": Tile(32, 128, 8, 2),
 }
+# Of `count_better`, by the bytes of a number and for rows of up to so many; not measured yet.
+COUNT = {
+    2: {208: Tile(128, 64, 8, 2, resident=2), 256: Tile(128, 128, 8, 2)},
+    4: {208: Tile(128, 64, 8, 2), 256: Tile(128, 32, 8, 2)},
+}
+CHUNKED = {  # of wider rows
+    2: Tile(128, 128, 8, 3, resident=2, chunk=64),
+    4: Tile(128, 128, 8, 3, resident=2, chunk=32),
+}
+_ANSWERS = 2  # of a query in `count_better`; a query with more is repeated
 _SLIM = 128
 _NARROW = 208  # beyond it, the sums of 64 rows exceed the registers of 4 warps
 
@@ -130,6 +144,74 @@ def row_gradients(
     return out
 
 
+def pair_scores(
+    query: Tensor, rows: Tensor, of_query: Tensor, of_row: Tensor, tile: Tile | None = None
+) -> Tensor:
+    count, tile = len(of_row), tile or _count_tile(rows)
+    out = torch.empty(count, dtype=torch.float32, device=rows.device)
+    if count:
+        pairs = min(tile.queries, tile.rows)
+        programs_gpu.pair_scores[(triton.cdiv(count, pairs),)](
+            query, rows, of_query.contiguous(), of_row.contiguous(), out, count, P=pairs,
+            **_count_options(rows, tile),
+        )  # fmt: skip
+    return out
+
+
+def count_better(
+    query: Tensor, rows: Tensor, answer: Tensor, group: Tensor, tile: Tile | None = None
+) -> Tensor:
+    n, tile = len(rows), tile or _count_tile(rows)
+    if not len(answer) or not n:
+        return torch.zeros(len(answer), 2, dtype=torch.int64, device=rows.device)
+    # A lane is a query with up to _ANSWERS answers.
+    times = torch.bincount(group, minlength=len(query))
+    position = torch.arange(len(group), device=rows.device) - (times.cumsum(0) - times)[group]
+    lanes = (times + _ANSWERS - 1) // _ANSWERS
+    place = position % _ANSWERS, (lanes.cumsum(0) - lanes)[group] + position // _ANSWERS
+    own = query.repeat_interleave(lanes, dim=0)
+    answers = answer.new_zeros(_ANSWERS, len(own))
+    answers[place] = answer
+    tiles, blocks = triton.cdiv(len(own), tile.queries), triton.cdiv(n, tile.rows)
+    slots = _multiprocessors(rows.device) * tile.resident
+    part, parts = _split(tiles, blocks, slots, blocks)
+    out = torch.empty(parts, _ANSWERS, 2, len(own), dtype=torch.int32, device=rows.device)
+    if tile.chunk:
+        own = TensorDescriptor.from_tensor(own, [tile.queries, tile.chunk])
+        described = (TensorDescriptor.from_tensor(rows, [tile.rows, tile.chunk]),) * 3
+    else:
+        described = _descriptors(rows, tile.rows, replace(tile, tma=True))
+    programs_gpu.count_better[(tiles, parts)](
+        own, answers, out, *described, answers.shape[1], n, part * tile.rows,
+        **_count_options(rows, tile),
+    )  # fmt: skip
+    above, below = out.sum(0)[place[0], :, place[1]].unbind(1)
+    # The rows that fill the last tile are zeros, and so are their scores.
+    more = blocks * tile.rows - n
+    above, below = above - more * (answer < 0), below - more * (answer > 0)
+    return torch.stack([above, n - above - below], 1)
+
+
+def _count_tile(rows: Tensor) -> Tile:
+    (_, width), size = rows.shape, rows.element_size()
+    return next((tile for most, tile in COUNT[size].items() if width <= most), CHUNKED[size])
+
+
+def _count_options(rows: Tensor, tile: Tile) -> dict[str, Any]:
+    width = rows.shape[1]
+    first, second, third = (0, 0, 0) if tile.chunk else chunks(width)
+    return {
+        "W": width, "W0": first, "W1": second, "W2": third, "C": tile.chunk,
+        "Q": tile.queries, "R": tile.rows, "PRECISION": _precision(),
+        "num_warps": tile.warps, "num_stages": tile.stages,
+    }  # fmt: skip
+
+
+def _precision() -> str:
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    return "interpreted" if _INTERPRETED else precision
+
+
 def _descriptors(rows: Tensor, height: int, tile: Tile) -> tuple[Any, Any, Any]:
     """The chunks of `height` rows, for the bulk copy engine; anything for other tiles."""
     if not tile.tma:
@@ -179,11 +261,10 @@ def _hits(negatives: Negatives, tile: Tile, own: Tensor | int, size: int) -> Ten
 def _options(rows: Tensor, negatives: Negatives, tile: Tile) -> dict[str, Any]:
     width = rows.shape[1]
     first, second, third = chunks(width)
-    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
     return {
         "W": width, "W0": first, "W1": second, "W2": third, "Q": tile.queries, "R": tile.rows,
         "OFFSET": negatives.offset is not None, "BITS": negatives.bits is not None,
-        "PRECISION": "interpreted" if _INTERPRETED else precision,
+        "PRECISION": _precision(),
         "HELD": tile.held and not _INTERPRETED and rows.element_size() == 2, "TMA": tile.tma,
         "num_warps": tile.warps, "num_stages": tile.stages,
     }  # fmt: skip

@@ -309,3 +309,94 @@ def row_gradients(
         _store(base, tl.where(counts, sum1, 0.0), lane, n - r0, W, W0, W1)
     if W2:
         _store(base, tl.where(counts, sum2, 0.0), lane, n - r0, W, W0 + W1, W2)
+
+
+@triton.jit
+def _negatives(x):
+    """How many numbers of each row are negative, from their signs: fewer instructions than `<`."""
+    return -tl.sum(x.to(tl.int32, bitcast=True) >> 31, 1)
+
+
+@triton.jit(do_not_specialize=["b", "count", "part"])
+def count_better(
+    query, answers, out, c0, c1, c2, b, count, part,
+    W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr, C: tl.constexpr,
+    Q: tl.constexpr, R: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Scores above each of the two answers of a query, and scores below: out (parts, 2, 2, b).
+
+    Rows beyond `count` are loaded as zeros and are counted, too. With C, operands are loaded in
+    chunks of C columns, which `query` and c0 describe. Else the queries stay.
+    """
+    q0, lane = tl.program_id(0) * Q, tl.arange(0, Q)
+    inside = q0 + lane < b
+    answer0 = tl.load(answers + q0 + lane, mask=inside, other=0.0)[:, None]
+    answer1 = tl.load(answers + b + q0 + lane, mask=inside, other=0.0)[:, None]
+    above0, above1 = tl.zeros([Q], tl.int32), tl.zeros([Q], tl.int32)
+    below0, below1 = tl.zeros([Q], tl.int32), tl.zeros([Q], tl.int32)
+    if not C:
+        base = query + q0.to(tl.int64) * W
+        a0 = _load(base, lane, b - q0, W, 0, W0)
+        if W1:
+            a1 = _load(base, lane, b - q0, W, W0, W1)
+        if W2:
+            a2 = _load(base, lane, b - q0, W, W0 + W1, W2)
+    start = tl.program_id(1) * part
+    for first in tl.range(start, tl.minimum(start + part, count), R, flatten=C > 0):
+        if C:
+            scores = tl.zeros([Q, R], tl.float32)
+            for k in tl.range(0, W, C):
+                scores = _dot(query.load([q0, k]), tl.trans(c0.load([first, k])), scores, PRECISION)
+        else:
+            scores = _dot(a0, tl.trans(c0.load([first, 0])), None, PRECISION)
+            if W1:
+                scores = _dot(a1, tl.trans(c1.load([first, W0])), scores, PRECISION)
+            if W2:
+                scores = _dot(a2, tl.trans(c2.load([first, W0 + W1])), scores, PRECISION)
+        above0 += _negatives(answer0 - scores)
+        below0 += _negatives(scores - answer0)
+        above1 += _negatives(answer1 - scores)
+        below1 += _negatives(scores - answer1)
+    out += tl.program_id(1).to(tl.int64) * (4 * b) + q0 + lane
+    tl.store(out, above0, mask=inside)
+    tl.store(out + b, below0, mask=inside)
+    tl.store(out + 2 * b, above1, mask=inside)
+    tl.store(out + 3 * b, below1, mask=inside)
+
+
+@triton.jit
+def _gather(pointer, index, first, W: tl.constexpr, CHUNK: tl.constexpr):
+    """Columns from `first` on of some rows, 0 where the index is -1: (lanes, CHUNK)."""
+    column = first + tl.arange(0, CHUNK)
+    inside = (index >= 0)[:, None] & (column < W)[None, :]
+    return tl.load(pointer + (index[:, None] * W + column[None, :]), mask=inside, other=0.0)
+
+
+@triton.jit(do_not_specialize=["count"])
+def pair_scores(
+    query, rows, of_query, of_row, out, count,
+    W: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr, C: tl.constexpr,
+    Q: tl.constexpr, R: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The diagonal of a tile of `count_better` whose queries and rows are those of P pairs."""
+    p0, lane, slot = tl.program_id(0).to(tl.int64) * P, tl.arange(0, Q), tl.arange(0, R)
+    left = tl.minimum(count - p0, P)
+    q = tl.load(of_query + p0 + lane, mask=lane < left, other=-1)
+    row = tl.load(of_row + p0 + slot, mask=slot < left, other=-1)
+    scores = tl.zeros([Q, R], tl.float32)
+    if C:
+        for k in tl.range(0, W, C):
+            e = tl.trans(_gather(rows, row, k, W, C))
+            scores = _dot(_gather(query, q, k, W, C), e, scores, PRECISION)
+    else:
+        e = tl.trans(_gather(rows, row, 0, W, W0))
+        scores = _dot(_gather(query, q, 0, W, W0), e, scores, PRECISION)
+        if W1:
+            e = tl.trans(_gather(rows, row, W0, W, W1))
+            scores = _dot(_gather(query, q, W0, W, W1), e, scores, PRECISION)
+        if W2:
+            e = tl.trans(_gather(rows, row, W0 + W1, W, W2))
+            scores = _dot(_gather(query, q, W0 + W1, W, W2), e, scores, PRECISION)
+    scores = tl.where((row >= 0)[None, :], scores, float("-inf"))
+    found = tl.sum(tl.where(lane[:, None] == slot[None, :], scores, 0.0), 1)
+    tl.store(out + p0 + lane, found, mask=lane < left)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from allneg.kernels.distances import fp32
+from allneg.kernels.fused.reference import count_ranks
 
 if TYPE_CHECKING:
     from allneg.kernels.attention import Negatives
@@ -35,6 +36,15 @@ def query_gradients(
 def row_gradients(query: Tensor, rows: Tensor, negatives: Negatives, shift: Tensor) -> Tensor:
     share = _scores(query, rows, negatives).sub_(shift.unsqueeze(1)).exp_()
     return share.T @ fp32(query)
+
+
+def pair_scores(query: Tensor, rows: Tensor, of_query: Tensor, of_row: Tensor) -> Tensor:
+    scores = (fp32(query) @ fp32(rows).T)[of_query, of_row.clamp(min=0)]
+    return torch.where(of_row >= 0, scores, -torch.inf)
+
+
+def count_better(query: Tensor, rows: Tensor, answer: Tensor, group: Tensor) -> Tensor:
+    return count_ranks(fp32(query) @ fp32(rows).T, answer, None, group)
 
 
 def _answers(rows: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
