@@ -12,20 +12,23 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, Diverged, OutOfMemoryError, RecipeError, close_names
+from allneg.evaluation.counting import AT_ONCE, count_without_scores
 from allneg.evaluation.within import Within
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.hardware import is_out_of_memory
+from allneg.kernels.attention import can_count
 from allneg.kernels.fused import count_ranks, mask_out
 from allneg.models import Model
 from allneg.recipe import Evaluation
 from allneg.scoring.distributed import Shard
-from allneg.scoring.scores import scores
+from allneg.scoring.scores import query_vectors, scores
 from allneg.scoring.tables import Tables
 
 Counts = npt.NDArray[np.int64]
 # On a CPU, this many scores at once stay in the cache; products need this many queries.
 _CACHED_SCORES, _CPU_QUERIES = 1 << 22, 256
+_MANY_SCORES = 1 << 32  # of a split; fewer do not repay the compilation. An estimate
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ def rank(
     known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
     triples, candidates = to_rank(graph, split, protocol)
     excluded = torch.from_numpy(~candidates[shard.start : shard.stop]).to(tables.device)
+    rows = tables.entities.detach()[: len(shard)]
+    ids = torch.from_numpy(triples).to(tables.device)
+    n_rows = shard.rows.largest_part(shard.total)
+    by_counting = within is None and counts_without_scores(model, rows, protocol, len(ids) * n_rows)
+    largest = torch.stack(rows.aminmax()).abs().amax() if by_counting else torch.zeros(())
+
+    def count_block(queries: Queries) -> tuple[Tensor, Tensor]:
+        """As `rank_block`, without scores in memory; too large vectors count as not finite."""
+        query = query_vectors(model, tables, queries)
+        bound = query.abs().amax() * largest * rows.shape[1]
+        return count_without_scores(query, rows, queries, known, shard), bound.isfinite()
 
     def rank_block(queries: Queries) -> tuple[Tensor, Tensor]:
         """The counts of some queries, and whether all scores are finite; frees the scores."""
@@ -141,10 +155,10 @@ def rank(
         found = count_candidates(values, queries, known, protocol, shard)
         return found, (low.isfinite() & high.isfinite()).all()
 
-    ids = torch.from_numpy(triples).to(tables.device)
-    n_rows = shard.rows.largest_part(shard.total)
     size = min(max(1, block // n_rows), len(ids))
-    if tables.device.type == "cpu":
+    if by_counting:
+        size = AT_ONCE
+    elif tables.device.type == "cpu":
         size = min(size, max(_CPU_QUERIES, _CACHED_SCORES // n_rows))
     not_finite = torch.zeros((), dtype=torch.int64, device=tables.device)
     found = torch.zeros(len(SIDES), len(ids), 2, dtype=torch.int64, device=tables.device)
@@ -154,7 +168,7 @@ def rank(
         while row < stop:
             part = slice(row, min(row + size, stop))
             try:
-                counts, finite = rank_block(queries[part])
+                counts, finite = (count_block if by_counting else rank_block)(queries[part])
             except (RuntimeError, MemoryError) as error:
                 size = _smaller(size, error, shard)
                 continue
@@ -171,6 +185,13 @@ def rank(
         protocol = replace(protocol, name=f"within {within.name}")
         n_candidates = within.largest(graph)
     return Ranking(protocol, split, triples, better, equal, n_candidates, dropped)
+
+
+def counts_without_scores(model: Model, rows: Tensor, protocol: Protocol, n_scores: int) -> bool:
+    """Whether ranks are counted while scores are computed, and no score is stored."""
+    plain = protocol.unseen == "kept" and not (protocol.absolute or protocol.relative)
+    many = n_scores >= _MANY_SCORES
+    return plain and many and model.kernel.name == "dot" and can_count(rows)
 
 
 def _smaller(size: int, error: Exception, shard: Shard) -> int:
