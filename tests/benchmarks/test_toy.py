@@ -74,6 +74,27 @@ def test_the_benchmark_of_attention_checks_and_measures(home, tmp_path, monkeypa
 
 
 @needs_triton
+def test_the_benchmark_of_large_rankings_checks_and_measures(home, tmp_path, monkeypatch):
+    gpu = interpreted("allneg.kernels.attention.gpu")
+    interpreted("allneg.kernels.fused.gpu")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    small = gpu.Tile(16, 32, 4, 2, chunk=32)
+    monkeypatch.setattr(gpu, "COUNT", {2: {}, 4: {}})
+    monkeypatch.setattr(gpu, "CHUNKED", {2: small, 4: small})
+    out = tmp_path / "result.json"
+    _run("bench_rank_large.py", "--toy", "--device", "cpu", "--seconds", "0.01",
+         "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["precision"] for row in rows] == ["bf16", "tf32"]
+    for row in rows:
+        assert row["exact"]
+        assert row["consistent"]
+        assert min(row["counted_s"], row["stored_s"], row["large_s"]) > 0
+        assert row["most"] <= 2
+        assert all(tile["milliseconds"] > 0 for tile in row["tiles"])
+
+
+@needs_triton
 def test_the_benchmark_of_adagrad_in_a_product_runs_every_tile(home, tmp_path, monkeypatch):
     interpreted("allneg.kernels.fused.gpu")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
