@@ -15,16 +15,19 @@ import torch
 import allneg
 from allneg.errors import DataError, Interrupted, OutOfMemoryError, RecipeError, RunError
 from allneg.graph import Graph
+from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.parents import Parent, Touch
 from allneg.runs.verify import verify
+from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS
 from allneg.scoring.losses import LOSSES
 from allneg.scoring.negatives import NegativeSample
 from allneg.training import Callbacks, fit, partial
 from allneg.training.extend import extend
 from allneg.training.partial import PartialTrainer, SplitQueries
+from allneg.training.start import place
 from allneg.training.trainer import Trainer
 from processes import start, stop_after
 
@@ -100,6 +103,36 @@ def test_new_entities_answer_their_facts(trained: Made, tmp_path: Path, model: s
     assert child.status["best_epoch"] == 30
     found = allneg.load(child.folder).tails("Andorra", "borders", k=2)
     assert {answer.entity for answer in found} == {"France", "Spain"}
+
+
+@pytest.mark.parametrize(
+    "settings", [(), ("model.norm=2",), ("model.norm=2", "model.squared=true")]
+)
+def test_new_rows_begin_at_the_least_sum_of_distances(
+    trained: Made, tiny_graph: Graph, settings: tuple[str, ...]
+) -> None:
+    run = trained("model.name=rotate", "model.scale=0.1", *settings)
+    n = tiny_graph.n_entities
+    rows = run.tables().entities.detach()
+    tables = Tables(
+        torch.cat([rows, rows.new_zeros(2, rows.shape[1])]), run.tables().relations.detach(),
+        Shard.whole(n + 2), True,
+    )  # fmt: skip
+    facts = torch.tensor([[n, 0, 1], [n, 0, 2], [3, 1, n], [n, 2, 4], [n + 1, 0, n]])
+    place(run.model, tables, torch.arange(n + 2) >= n, facts)
+    heads = tables.gather(Queries.of(facts[[0, 1, 3]], "head"))
+    tails = tables.gather(Queries.of(facts[[2]], "tail"))
+    points = torch.cat([run.model.tail_query(x.entity, x.relation) for x in (heads, tails)])
+    found = tables.entities.detach()[n]
+
+    def total(row: torch.Tensor) -> float:
+        return float(-run.model.kernel(points.detach(), row.unsqueeze(0)).sum())
+
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        other = found + 0.01 * torch.randn(found.shape, generator=generator)
+        assert total(found) < total(other)
+    assert tables.entities[n + 1].norm() > 0  # its only neighbour is new
 
 
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:

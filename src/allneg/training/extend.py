@@ -13,6 +13,7 @@ from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
 from allneg.hardware import find_device
+from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
@@ -110,6 +111,8 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
             "training.epochs": 5, "optimizer.learning_rate": start_rate(recipe),
             "regularizer.weight": _LIGHTER * recipe.regularizer.weight,
         })  # fmt: skip
+    elif touch == "new" and MODELS[recipe.model.name].is_distance:  # new rows begin at a median
+        recipe = recipe.with_settings({"training.epochs": 10})
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})

@@ -149,7 +149,7 @@ class PartialTrainer(Trainer):
                 cut = [slice(i * size, (i + 1) * size) for size in sizes]
                 some = [queries[part] for (queries, _), part in zip(parts, cut, strict=True)]
                 states = [of[part] for (_, of), part in zip(parts[1:], cut[1:], strict=True)]
-                yield SplitQueries(**vars(_joined(*some)), states=torch.cat(states))
+                yield SplitQueries(**vars(joined(*some)), states=torch.cat(states))
 
         return n_batches, made()
 
@@ -168,7 +168,7 @@ class PartialTrainer(Trainer):
         is_moving = entities[own.entity] | relations[own.relation]
         moving, fixed = own[is_moving], own[~is_moving]
         nothing = torch.zeros(len(moving), 0, device=triples.device)
-        of_fixed, of_rest = self._scan(_joined(fixed, rest)).split([len(fixed), len(rest)])
+        of_fixed, of_rest = self._scan(joined(fixed, rest)).split([len(fixed), len(rest)])
         return [(moving, nothing), (fixed, of_fixed), (rest, of_rest)]
 
     def _n_others(self) -> int:
@@ -189,7 +189,7 @@ class PartialTrainer(Trainer):
         if self.weights is not None:
             weight *= self.weights[items]
         both = [Queries.of(triples[items], side) for side in SIDES]
-        return _joined(*(replace(one, weight=weight) for one in both))
+        return joined(*(replace(one, weight=weight) for one in both))
 
     def _scan(self, fixed: Queries) -> Tensor:
         """The states of fixed queries and rows that are not trained: (n, 1 + k)."""
@@ -253,7 +253,7 @@ class PartialTrainer(Trainer):
         super().restore(replace(saved, optimizer=optimizer))
 
 
-def _joined(*parts: Queries) -> Queries:
+def joined(*parts: Queries) -> Queries:
     """The queries of several parts, one part after the other."""
     names = [name for name, column in vars(parts[0]).items() if column is not None]
     return Queries(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})

@@ -19,9 +19,12 @@ from allneg.runs.parents import Parent, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.training.features import PREFIX, with_vectors
 from allneg.training.optimizers import zero_state
+from allneg.training.partial import joined
 
 _ROUNDS = 3  # in which entities that are linked only with new ones get their start
 _QUERIES = 1 << 12  # whose rows are in memory at once
+_WEISZFELD = 15  # steps to a median
+_NEAR = 1e-4  # distances from a median that count as equal
 # Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
 _SHORTER = 0.3
 
@@ -149,25 +152,51 @@ def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
 
 @torch.no_grad()
 def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
-    """Give new entities of a distance model the mean of the points that their facts ask for.
+    """Put new entities of a distance model where the points that their facts ask for meet.
 
     `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
     once one has its place.
     """
     placed, entities = ~new, tables.entities.detach()
-    both = [Queries.of(facts, side) for side in SIDES]
+    both = joined(*(Queries.of(facts, side) for side in SIDES))
     for _ in range(_ROUNDS):
-        total, count = torch.zeros_like(entities), torch.zeros(len(entities))
-        for queries in both:
-            wanted = ~placed[queries.answer] & placed[queries.entity]
-            for some in wanted.nonzero().squeeze(1).split(_QUERIES):
-                rows, answer = tables.gather(queries[some]), queries.answer[some]
-                side = queries.side[some]
-                points = model.query(rows.entity, rows.relation, side, tables.reciprocal)
-                total.index_add_(0, answer, points)
-                count.index_add_(0, answer, torch.ones(len(answer)))
-        found = count > 0
-        entities[found] = total[found] / count[found].unsqueeze(1)
-        placed |= found
+        wanted = both[~placed[both.answer] & placed[both.entity]]
+        for some in _whole_groups(wanted.answer):
+            asked = wanted[some]
+            rows = tables.gather(asked)
+            points = model.query(rows.entity, rows.relation, asked.side, tables.reciprocal)
+            found, group = asked.answer.unique(return_inverse=True)
+            entities[found] = _middles(model, points, group, len(found))
+        placed[wanted.answer] = True
     if model.bias:
         entities[new, -1] = 0.0  # a point has the bias of its neighbour
+
+
+def _whole_groups(key: Tensor) -> tuple[Tensor, ...]:
+    """Indices of about `_QUERIES` keys each, with those of equal keys together."""
+    key, order = key.sort(stable=True)
+    part = torch.searchsorted(key, key) // _QUERIES
+    _, counts = part.unique_consecutive(return_counts=True)
+    return torch.split(order, counts.tolist())
+
+
+def _middles(model: Model, points: Tensor, group: Tensor, n: int) -> Tensor:
+    """The place with the least sum of distances to the points of each of `n` groups: (n, W).
+
+    A mean where distances are squared, else a median, by Weiszfeld's steps from the mean.
+    """
+
+    def mean(weight: Tensor) -> Tensor:  # (n, W)
+        total, sums = points.new_zeros(n, points.shape[1]), weight.new_zeros(n, weight.shape[1])
+        total.index_add_(0, group, weight * points)
+        return total / sums.index_add_(0, group, weight)
+
+    middle = mean(points.new_ones(len(points), 1))
+    for _ in range(0 if model.squared else _WEISZFELD):
+        gap = (points - middle[group]).unflatten(1, (model.entity_axes, -1)).square().sum(1)
+        if model.norm == 1:  # each coordinate has its own median
+            weight = gap.sqrt().clamp_(min=_NEAR).reciprocal_().repeat(1, model.entity_axes)
+        else:
+            weight = gap.sum(1, keepdim=True).sqrt_().clamp_(min=_NEAR).reciprocal_()
+        middle = mean(weight)
+    return middle
