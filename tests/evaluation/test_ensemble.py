@@ -63,3 +63,23 @@ def test_valid_never_gets_worse_by_weights_per_relation_or_by_members(tiny_graph
         chosen = choose_weights(found, grid, graph)
         assert chosen.mrr >= chosen.overall_mrr - 1e-12
         assert chosen.overall_mrr >= max(chosen.member_mrrs)
+
+
+def test_cross_fitting_chooses_the_weights_of_each_half_by_the_other(tiny_graph: Graph) -> None:
+    graph, grid = _ranked(tiny_graph, [8]), np.array([[1.0, 0], [0, 1]])
+    found = np.full((2, 8, 2), 0.5, dtype=np.float32)
+    found[0, 0::2] = 1.0  # each member is good at what the other half does not have
+    found[1, 1::2] = 1.0
+    chosen = choose_weights(found, grid, graph)
+    assert chosen.mrr == pytest.approx(0.75)
+    assert chosen.cross_fitted_mrr == pytest.approx(0.5)
+    found[0], found[1] = 1.0, 0.5  # the same choice in both halves
+    chosen = choose_weights(found, grid, graph)
+    assert chosen.cross_fitted_mrr == pytest.approx(chosen.mrr)
+
+
+def test_a_single_triple_is_ranked_with_equal_weights(tiny_graph: Graph) -> None:
+    found = np.zeros((12, 1, 2), dtype=np.float32)
+    found[0], found[5] = 0.5, 1.0
+    chosen = choose_weights(found, weight_grid(2), _ranked(tiny_graph, [1]))
+    assert (chosen.mrr, chosen.cross_fitted_mrr) == (1.0, 0.5)

@@ -152,6 +152,21 @@ def test_a_folder_needs_neither_its_members_nor_its_place(
     assert [check.wrong for check in verify(moved, rank=True) if check.wrong] == []
 
 
+def test_counts_are_a_member(members: dict[str, Run], tmp_path: Path) -> None:
+    one = members["complex"]
+    made = ensemble([one.folder], out=tmp_path / "made", device="cpu", counts=True)
+    again = Run.open(made.folder)
+    assert again.model_name == "ensemble: complex, counts"
+    assert again.members == made.members
+    assert [member["run"] for member in again.report.ensemble["members"]] == ["complex", "counts"]
+    assert again.report.ensemble["valid_mrr_cross_fitted"] > 0
+    assert again.report.calibration.keys() == one.report.calibration.keys()
+    assert [check.wrong for check in verify(again.folder, rank=True) if check.wrong] == []
+    # They do not change which entities are similar.
+    near = [load(run.folder, "cpu").neighbours("France", k=3) for run in (one, again)]
+    assert [found.entity for found in near[0]] == [found.entity for found in near[1]]
+
+
 def test_predictions_are_the_scores_of_the_ensemble(run: Run) -> None:
     predictor = load(run.folder, "cpu")
     names = run.graph.vocabulary
