@@ -20,6 +20,15 @@ def test_the_grid_has_sums_of_one_and_every_single_member(n: int) -> None:
     assert (grid == 1 / n).all(1).any()
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_counts_are_used_or_not(n: int) -> None:
+    grid, of_runs = weight_grid(n, counts=True), {tuple(row) for row in weight_grid(n)}
+    assert {tuple(row[:-1]) for row in grid[:-1]} == of_runs
+    for weight in (0, 1):
+        assert {tuple(row[:-1]) for row in grid[:-1] if row[-1] == weight} == of_runs
+    assert all((grid == row).all(1).any() for row in np.eye(n + 1))
+
+
 def test_the_grid_of_two_members_has_tenths() -> None:
     assert sorted(weight_grid(2)[1:, 0]) == pytest.approx(np.arange(11) / 10)
 

@@ -32,7 +32,7 @@ _SAMPLE = 500  # queries per side that give the spread of a member's scores
 
 @dataclass(frozen=True)
 class Weighting:
-    """The chosen weights, which sum to 1 for each relation and side."""
+    """The chosen weights, which sum to 1 for each relation and side, besides that of counts."""
 
     overall: Numbers  # (M,): the best for all relations
     weights: Numbers  # (R, 2, M): by relation and side, as in SIDES
@@ -42,12 +42,19 @@ class Weighting:
     cross_fitted_mrr: float  # likewise, with the weights of each half chosen by the other half
 
 
-def weight_grid(n_members: int) -> Numbers:
-    """Weights to try, (C, M), of sum 1: equal ones, single ones, and multiples of a share."""
+def weight_grid(n_members: int, counts: bool = False) -> Numbers:
+    """Weights to try, (C, M), of sum 1: equal ones, single ones, and multiples of a share.
+
+    With `counts`, there is one more member, which is used or not: its weight is 1 or 0.
+    """
+    if counts:
+        grid = weight_grid(n_members)
+        used = [np.pad(grid, ((0, 0), (0, 1)), constant_values=weight) for weight in (1, 0)]
+        return np.vstack([*used, np.eye(n_members + 1)[-1]])
     steps = max(n for n in range(1, _STEPS + 1) if n == 1 or comb(n + n_members - 1, n) <= _MOST)
     # Stars and bars: the gaps between M - 1 bars in a row of stars are M numbers that sum to it.
     bars = np.array(list(combinations(range(steps + n_members - 1), n_members - 1)), dtype=int)
-    ends = np.pad(bars.reshape(-1, n_members - 1), ((0, 0), (1, 1)), constant_values=-1)
+    ends = np.pad(bars.reshape(len(bars), n_members - 1), ((0, 0), (1, 1)), constant_values=-1)
     ends[:, -1] = steps + n_members - 1
     return np.vstack([np.full(n_members, 1 / n_members), (np.diff(ends) - 1) / steps])
 

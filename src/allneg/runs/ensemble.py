@@ -114,10 +114,11 @@ def combine(runs: list[Run], device: torch.device, counts: bool) -> Combination:
         named.append((COUNTS, _recipe_of(counted)))
     with device_errors(device):
         weights = [(model, tables.to(device).requires_grad_(False)) for model, tables in found]
-        spreads = [score_spread(*member, graph) for member in weights]
+        spreads = [score_spread(*member, graph) for member in weights[: len(runs)]]
+        spreads += [1.0] * (len(weights) - len(runs))  # not used
         models, reciprocal = zip(*((m, t.reciprocal) for m, t in weights), strict=True)
         model = Ensemble.of(models, reciprocal, spreads)
-        grid = weight_grid(len(weights))
+        grid = weight_grid(len(runs), counts)
         coefficients = model.coefficients(torch.from_numpy(grid).float())
         ranks = reciprocal_ranks(
             weights, coefficients, graph, selection_protocol(settings), settings.block
