@@ -53,6 +53,8 @@ def row(graph: str, results: dict[str, Any], note: str) -> dict[str, Any]:
         "seconds": results["seconds"],
         "note": note,
         "mrr": results["best"]["test"]["mrr"],
+        "members": results["best"]["members"],
+        "valid_mrr": results["best"]["valid_mrr"],
         "trials": [{key: trial[key] for key in trial_keys} for trial in results["trials"]],
     }
 

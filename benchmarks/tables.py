@@ -386,14 +386,16 @@ def _cpu_defaults(report: Report) -> str:
 
 
 def tunings(reports: list[Report]) -> str:
-    """One line per tuning; its first trial is the best."""
-    out = "\n| graph | machine | minutes | trials | best trial | valid MRR | test MRR |\n"
-    out += "|---|---|--:|--:|---|--:|--:|\n"
+    """One line per tuning; its first trial is the best. Old results have no counts."""
+    out = "\n| graph | machine | minutes | trials "
+    out += "| best trial | valid MRR | with counts | test MRR |\n"
+    out += "|---|---|--:|--:|---|--:|--:|--:|\n"
     for report, row in _rows(reports, "tune"):
         best, note = row["trials"][0], f" ({row['note']})" if row["note"] else ""
         settings = ", ".join(f"{k} {v}" for k, v in best["settings"].items())
         out += f"| {row['graph']} | {report['machine']}{note} | {row['seconds'] / 60:.1f} "
-        out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} "
+        counts = f"{row['valid_mrr']:.4f}" if len(row.get("members", ())) > 1 else ""
+        out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} | {counts} "
         out += f"| {row['mrr']:.4f} |\n"
     return out + "\n"
 

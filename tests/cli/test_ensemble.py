@@ -44,6 +44,16 @@ def test_all_commands_use_an_ensemble(
     assert "is an ensemble" in allneg("ensemble", out, out, "--out", tmp_path / "x").err
 
 
+def test_a_run_gets_counts(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = allneg("ensemble", toy_run.folder, "--counts", "--out", out, "--device", "cpu")
+    assert done.code == 0, done.err
+    assert "tiny, test: ensemble: complex, counts" in done.out
+    assert "# member counts" in allneg("info", out).out
+    assert len(allneg("predict", out, "--head", "France", "--relation", "in", "--json").json) == 10
+    assert allneg("verify", out, "--rank").code == 0
+
+
 def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     one = allneg("ensemble", toy_run.folder, "--out", out)

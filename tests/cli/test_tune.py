@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from allneg.cli.tune import n_workers
 from allneg.runs import Run
+from allneg.runs.ensemble import Combination, combine
 from allneg.tuning import Tuning
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
@@ -35,14 +37,14 @@ def test_a_tuning_prints_its_results_and_keeps_them(
     allneg: Command, tune: tuple[object, ...], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = allneg(*tune)
+    done = allneg(*tune, "--no-counts")
     assert done.code == 0, done.err
     assert re.search(r"tiny: 3 trials in \d\.\d min", done.out)
     assert re.search(r"min left: complex: \w+ after \d epochs, valid MRR 0\.\d{4}; best", done.err)
     assert re.search(r"best: complex.*: valid MRR 0\.\d{4}, test MRR 0\.\d{4}", done.out)
     assert f"run: {out}/best; recipe: {out}/best.toml" in done.out.replace("\n", "")
     assert (out / "trials.png").read_bytes().startswith(b"\x89PNG")
-    again = allneg(*tune, "-q", "--json")
+    again = allneg(*tune, "--no-counts", "-q", "--json")
     assert (again.code, again.err) == (0, "")
     results = again.json
     assert results.keys() == {
@@ -58,6 +60,19 @@ def test_a_tuning_prints_its_results_and_keeps_them(
     settings = ("--recipe", out / "best.toml", "--print-recipe", "--json")
     recipe = allneg("train", tmp_path / "tiny", *settings).json["recipe"]
     assert recipe == Run.open(out / "best").recipe.to_tables()
+
+
+def test_counts_are_named(
+    allneg: Command, tune: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def better(*runs: Any, **more: Any) -> Combination:
+        found = combine(*runs, **more)
+        return replace(found, weighting=replace(found.weighting, cross_fitted_mrr=1.0))
+
+    monkeypatch.setattr(sys.modules["allneg.tuning.tune"], "combine", better)
+    done = allneg(*tune, "-q")
+    assert re.search(r"best trial: complex.*: valid MRR 0\.\d{4}\n", done.out), done.err
+    assert re.search(r"with counts of facts: cross-fitted valid MRR 1\.0000, test", done.out)
 
 
 def test_without_matplotlib_a_line_says_so(

@@ -20,6 +20,15 @@ def test_the_grid_has_sums_of_one_and_every_single_member(n: int) -> None:
     assert (grid == 1 / n).all(1).any()
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_counts_are_used_or_not(n: int) -> None:
+    grid, of_runs = weight_grid(n, counts=True), {tuple(row) for row in weight_grid(n)}
+    assert {tuple(row[:-1]) for row in grid[:-1]} == of_runs
+    for weight in (0, 1):
+        assert {tuple(row[:-1]) for row in grid[:-1] if row[-1] == weight} == of_runs
+    assert all((grid == row).all(1).any() for row in np.eye(n + 1))
+
+
 def test_the_grid_of_two_members_has_tenths() -> None:
     assert sorted(weight_grid(2)[1:, 0]) == pytest.approx(np.arange(11) / 10)
 
@@ -63,3 +72,23 @@ def test_valid_never_gets_worse_by_weights_per_relation_or_by_members(tiny_graph
         chosen = choose_weights(found, grid, graph)
         assert chosen.mrr >= chosen.overall_mrr - 1e-12
         assert chosen.overall_mrr >= max(chosen.member_mrrs)
+
+
+def test_cross_fitting_chooses_the_weights_of_each_half_by_the_other(tiny_graph: Graph) -> None:
+    graph, grid = _ranked(tiny_graph, [8]), np.array([[1.0, 0], [0, 1]])
+    found = np.full((2, 8, 2), 0.5, dtype=np.float32)
+    found[0, 0::2] = 1.0  # each member is good at what the other half does not have
+    found[1, 1::2] = 1.0
+    chosen = choose_weights(found, grid, graph)
+    assert chosen.mrr == pytest.approx(0.75)
+    assert chosen.cross_fitted_mrr == pytest.approx(0.5)
+    found[0], found[1] = 1.0, 0.5  # the same choice in both halves
+    chosen = choose_weights(found, grid, graph)
+    assert chosen.cross_fitted_mrr == pytest.approx(chosen.mrr)
+
+
+def test_a_single_triple_is_ranked_with_equal_weights(tiny_graph: Graph) -> None:
+    found = np.zeros((12, 1, 2), dtype=np.float32)
+    found[0], found[5] = 0.5, 1.0
+    chosen = choose_weights(found, weight_grid(2), _ranked(tiny_graph, [1]))
+    assert (chosen.mrr, chosen.cross_fitted_mrr) == (1.0, 0.5)

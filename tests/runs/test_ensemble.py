@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from allneg import ensemble, load
 from allneg.errors import DataError, RecipeError, RunError, UsageError
 from allneg.evaluation import Report, evaluate
+from allneg.evaluation.counts import count_facts
+from allneg.evaluation.ensemble import Weighting
 from allneg.graph import Graph
 from allneg.graph.queries import SIDES, Queries
 from allneg.models.ensemble import Ensemble
@@ -150,6 +153,57 @@ def test_a_folder_needs_neither_its_members_nor_its_place(
     moved = made.folder.rename(tmp_path / "moved")
     assert load(moved, "cpu").tails("France", "borders") == answers
     assert [check.wrong for check in verify(moved, rank=True) if check.wrong] == []
+
+
+def test_counts_are_a_member(members: dict[str, Run], tmp_path: Path) -> None:
+    one = members["complex"]
+    made = ensemble([one.folder], out=tmp_path / "made", device="cpu", counts=True)
+    again = Run.open(made.folder)
+    assert again.model_name == "ensemble: complex, counts"
+    assert again.members == made.members
+    assert [member["run"] for member in again.report.ensemble["members"]] == ["complex", "counts"]
+    assert again.report.ensemble["valid_mrr_cross_fitted"] > 0
+    assert again.report.calibration.keys() == one.report.calibration.keys()
+    assert [check.wrong for check in verify(again.folder, rank=True) if check.wrong] == []
+    # They do not change which entities are similar.
+    near = [load(run.folder, "cpu").neighbours("France", k=3) for run in (one, again)]
+    assert [found.entity for found in near[0]] == [found.entity for found in near[1]]
+
+
+def test_counts_lower_only_the_scores_of_new_facts(
+    members: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allneg.runs.ensemble.choose_weights", _first)
+    one = members["complex"]
+    made = ensemble([one.folder], out=tmp_path / "made", device="cpu", counts=True)
+    plain, counted = load(one.folder, "cpu"), load(made.folder, "cpu")
+    taken = counted._taken
+    assert taken is not None
+    graph = one.graph
+    for side in SIDES:
+        asked = Queries.of(torch.from_numpy(graph.train), side)
+        lower = plain.scores(asked) - counted.scores(asked)
+        rows, answers = plain.known["train"].pairs(asked)
+        assert lower[rows, answers].abs().max() < 1e-4
+        lower[rows, answers] = 0
+        expected = scores(*count_facts(graph, 99), asked)
+        expected[rows, answers] = 0
+        assert torch.allclose(lower, -expected, atol=1e-4)
+        facts = torch.from_numpy(graph.train)
+        assert torch.allclose(
+            plain.fact_scores(facts, side), counted.fact_scores(facts, side), atol=1e-4
+        )
+    between = [
+        {at.relation: at.score for at in predictor.relations("Paris", "France") if at.known}
+        for predictor in (plain, counted)
+    ]
+    assert between[1] == pytest.approx(between[0], abs=1e-4)
+
+
+def _first(found: np.ndarray, grid: np.ndarray, graph: Graph) -> Weighting:
+    """The first weighting of the grid for all relations."""
+    weights = np.broadcast_to(grid[0], (graph.n_relations, 2, grid.shape[1])).copy()
+    return Weighting(grid[0], weights, [0.0] * grid.shape[1], 0.0, 0.0, 0.0)
 
 
 def test_predictions_are_the_scores_of_the_ensemble(run: Run) -> None:

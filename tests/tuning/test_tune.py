@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 import allneg
 from allneg.errors import DataError, Interrupted, RunError, UsageError
-from allneg.runs import Run
+from allneg.runs import Run, disk
+from allneg.runs.ensemble import Combination, combine
 from allneg.runs.verify import verify
 from allneg.tuning import TrialFolder, Tuning
 from allneg.tuning.halving import Job
@@ -66,6 +68,39 @@ def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return splits
 
 
+@pytest.fixture
+def with_counts(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Run]]:
+    """A function that sets the cross-fitted MRR of ensembles; its list has the trials asked for."""
+
+    def set_mrr(mrr: float) -> list[Run]:
+        tune = sys.modules["allneg.tuning.tune"]
+        asked: list[Run] = []
+
+        def combined(runs: list[Run], *more: Any, **named: Any) -> Combination:
+            asked.extend(runs)
+            found = combine(runs, *more, **named)
+            return replace(found, weighting=replace(found.weighting, cross_fitted_mrr=mrr))
+
+        monkeypatch.setattr(tune, "combine", combined)
+        return asked
+
+    return set_mrr
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders of the ensembles that are written from now on, with ranks of test."""
+    folders: list[Path] = []
+    write = Combination.write
+
+    def recorded(self: Combination, out: Path) -> Run:
+        folders.append(out)
+        return write(self, out)
+
+    monkeypatch.setattr(Combination, "write", recorded)
+    return folders
+
+
 def epochs_of(tuning: Tuning) -> dict[str, list[int]]:
     """The epochs in the metrics of each trial."""
     return {
@@ -77,7 +112,7 @@ def epochs_of(tuning: Tuning) -> dict[str, list[int]]:
 def test_the_best_on_valid_wins_and_test_is_ranked_once(
     make_tuning: MakeTuning, ranked: list[str]
 ) -> None:
-    tuning = make_tuning()
+    tuning = make_tuning(counts=False)
     tuning.run()
     assert set(ranked) == {"valid"}
     statuses = tuning.statuses()
@@ -99,11 +134,94 @@ def test_the_best_on_valid_wins_and_test_is_ranked_once(
     assert results["best"]["trial"] == results["trials"][0]["trial"] == best.trial.id
     assert results["best"]["test"]["mrr"] == run.report.mrr
     # The same call changes nothing.
-    again = make_tuning()
+    again = make_tuning(counts=False)
     again.run()
     again.finish()
     assert ranked.count("test") == 1
     assert again.statuses() == statuses
+
+
+def test_counts_that_are_better_on_valid_are_part_of_the_best_run(
+    make_tuning: MakeTuning,
+    ranked: list[str],
+    with_counts: Callable[[float], list[Run]],
+    written: list[Path],
+) -> None:
+    asked = with_counts(0.99)
+    tuning = make_tuning()
+    tuning.run()
+    run, best = tuning.finish(), tuning.statuses()[0]
+    assert [at.folder.name for at in asked] == [best.trial.id]
+    assert run.folder == tuning.out / "best"
+    assert [member.name for member in run.members] == [best.trial.id, "counts"]
+    assert run.report.protocol["split"] == "test"
+    assert (ranked.count("test"), len(written)) == (0, 1)  # the trial alone is not ranked on test
+    assert not [check for check in verify(run.folder, rank=True) if check.wrong]
+    assert allneg.Recipe.read(tuning.out / "best.toml") == best.trial.recipe
+    made = json.loads((tuning.out / "results.json").read_text())["best"]
+    assert (made["trial"], made["members"]) == (best.trial.id, [best.trial.id, "counts"])
+    assert (made["counts"], made["valid_mrr"]) == ("tried", 0.99)
+    assert made["test"]["mrr"] == run.report.mrr
+    make_tuning().finish()  # changes nothing
+    make_tuning(minutes=1e-9).finish()
+    assert (ranked.count("test"), len(written)) == (0, 1)
+    assert not make_tuning(counts=False).finish().members
+    assert ranked.count("test") == 1
+    make_tuning().finish()
+    assert len(written) == 2
+
+
+def test_counts_that_are_no_better_on_valid_are_left_out(
+    make_tuning: MakeTuning, with_counts: Callable[[float], list[Run]], written: list[Path]
+) -> None:
+    tuning = make_tuning()
+    tuning.run()
+    best = tuning.statuses()[0]
+    asked = with_counts(best.valid_mrr or 0)
+    assert not tuning.finish().members
+    assert not make_tuning().finish().members
+    assert (len(asked), written) == (1, [])  # tried once
+    made = json.loads((tuning.out / "results.json").read_text())["best"]
+    assert (made["counts"], made["members"]) == ("tried", [best.trial.id])
+    assert made["valid_mrr"] == best.valid_mrr
+
+
+def test_counts_need_time(
+    make_tuning: MakeTuning, with_counts: Callable[[float], list[Run]]
+) -> None:
+    with_counts(0.99)
+    clock = Seconds()
+    tuning = make_tuning(minutes=1, now=clock)
+    train_next(tuning)
+    clock.now = 60
+    assert not tuning.finish().members
+    assert tuning.results()["best"]["counts"] == "no time"
+    assert make_tuning(minutes=60).finish().members  # more time
+
+
+def test_a_tuning_killed_while_it_writes_the_best_run_makes_it_again(
+    make_tuning: MakeTuning,
+    with_counts: Callable[[float], list[Run]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_counts(0.99)
+    tuning = make_tuning()
+    train_next(tuning)
+    with monkeypatch.context() as patch:
+
+        def killed(old: Path, new: Path) -> None:
+            if new.name == "best":
+                raise KeyboardInterrupt
+            rename(old, new)
+
+        rename = disk.rename
+        patch.setattr(disk, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tuning.finish()
+    assert (tuning.out / ".best").exists()
+    assert tuning.results()["best"] is None
+    assert make_tuning().finish().members
+    assert not (tuning.out / ".best").exists()
 
 
 def train_next(tuning: Tuning) -> Job:

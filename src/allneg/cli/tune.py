@@ -45,6 +45,11 @@ _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "s
     type=click.IntRange(1, 256),
     help="Number of processes. Default: 1; for small graphs on a CPU, one per core.",
 )
+@click.option(
+    "--no-counts",
+    is_flag=True,
+    help="OUT/best is the best trial alone, without counts of facts.",
+)
 @options.keep
 @options.weight
 @options.settings
@@ -59,6 +64,7 @@ def tune_command(
     out: Path | None,
     models: str | None,
     workers: int | None,
+    no_counts: bool,
     keep: str | None,
     weight: str | None,
     settings: tuple[str, ...],
@@ -71,9 +77,9 @@ def tune_command(
     """Find the model and the recipe for DATA within a time budget.
 
     Trials start from the defaults of each model and are compared by valid MRR, first after few
-    epochs. The best ones are trained to their end. OUT/best is the best run; only this run is
-    ranked on test, at the end. Run the same command again to continue an interrupted tuning, or
-    with more --minutes to continue a finished one.
+    epochs. The best ones are trained to their end. OUT/best is the best trial, with counts of facts
+    if they raise its valid MRR; only this run is ranked on test, at the end. Run the same command
+    again to continue an interrupted tuning, or with more --minutes to continue a finished one.
     """
     from allneg.cli.reports import stop_signal
     from allneg.runs import free_folder
@@ -83,7 +89,8 @@ def tune_command(
     flags |= {"data.keep_relations": keep, "data.weight": weight}
     names = DEFAULT_MODELS if models is None else [name.strip() for name in models.split(",")]
     folder = free_folder(data, "tune") if out is None else out
-    tuning = Tuning(data, folder, minutes, names, options.with_flags(settings, flags))
+    shared = options.with_flags(settings, flags)
+    tuning = Tuning(data, folder, minutes, names, shared, not no_counts)
     with stop_signal(parent) as stopped_by:
         if parent is not None:
             tuning.run(stopped_by)
@@ -136,9 +143,14 @@ def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
     trials, minutes = counted(len(statuses), "trial"), tuning.clock.seconds / 60
     title = f"{tuning.graph.name}: {trials} in {minutes:.1f} min"
     table(title, _COLUMNS, map(_cells, statuses), most=_SHOWN)
-    valid = f"valid MRR {statuses[0].valid_mrr:.4f}"
+    trial = f"{describe(statuses[0])}: valid MRR {statuses[0].valid_mrr:.4f}"
     tested = f", test MRR {report.mrr:.4f}" if report.protocol["split"] == "test" else ""
-    echo(f"best: {describe(statuses[0])}: {valid}{tested}")
+    if run.members:
+        echo(f"best trial: {trial}")
+        mrr = report.ensemble["valid_mrr_cross_fitted"]
+        echo(f"best: this trial with counts of facts: cross-fitted valid MRR {mrr:.4f}{tested}")
+    else:
+        echo(f"best: {trial}{tested}")
     echo(f"run: {shlex.quote(str(run.folder))}; recipe: {shlex.quote(f'{run.folder}.toml')}")
 
 

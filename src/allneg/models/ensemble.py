@@ -12,6 +12,7 @@ from torch import Tensor
 
 from allneg.kernels import Kernel, dot
 from allneg.models.base import Model
+from allneg.models.counts import Counts
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,10 @@ class Ensemble(Model):
     """score(h, r, t) = Σ_m c_m · score_m(h, r, t), where c_m = w_m / σ_m · Σ_k w_k σ_k
 
     σ_m is the spread of a member's scores, so the weights w_m of a relation row do not depend on
-    units. With a single weight of 1, scores are those of that member. Rows hold the rows of the
-    members one after the other; a relation row ends with the weights. Each side of a relation has
-    its own row, whether or not the members have reciprocal relations. An ensemble is not trained.
+    units. With a single weight of 1, scores are those of that member. `Counts` are log-odds: their
+    c is their weight, and the sum leaves them out. Rows hold the rows of the members one after the
+    other; a relation row ends with the weights. Each side of a relation has its own row, whether or
+    not the members have reciprocal relations. An ensemble is not trained.
     """
 
     members: tuple[Model, ...] = ()
@@ -63,7 +65,21 @@ class Ensemble(Model):
     def coefficients(self, weights: Tensor) -> Tensor:
         """c_m for each row of weights: (B, M) -> (B, M)."""
         spreads = torch.tensor(self.spreads, dtype=weights.dtype, device=weights.device)
-        return weights * (weights @ spreads).unsqueeze(1) / spreads
+        is_counted = torch.tensor(self._is_counted, device=weights.device)
+        trained = weights.masked_fill(is_counted, 0.0)
+        return weights.where(is_counted, trained * (trained @ spreads).unsqueeze(1) / spreads)
+
+    def taken(self, relations: Tensor) -> Tensor | None:
+        """What counts take from the score of an entity with a fact, by relation row; or None."""
+        if not any(self._is_counted):
+            return None
+        *parts, weights = relations.split([*self.relation_widths, len(self.members)], dim=1)
+        columns = zip(self._is_counted, weights.unbind(1), parts, strict=True)
+        return torch.stack([w * part.sum(1) for is_own, w, part in columns if is_own]).sum(0)
+
+    @property
+    def _is_counted(self) -> list[bool]:
+        return [isinstance(model, Counts) for model in self.members]
 
     def query(self, entity: Tensor, relation: Tensor, side: Tensor, reciprocal: bool) -> Tensor:
         *relations, weights = relation.split([*self.relation_widths, len(self.members)], dim=1)

@@ -24,6 +24,7 @@ from allneg.hardware import device_errors, find_device
 from allneg.hub import local_folder
 from allneg.kernels.packed import packed
 from allneg.models import Model
+from allneg.models.ensemble import Ensemble
 from allneg.predict.agreement import Agreement
 from allneg.predict.questions import Question
 from allneg.predict.results import Answers, Neighbour, Prediction, RelationPrediction, Results
@@ -174,6 +175,7 @@ class Predictor:
         queries = Queries.for_side("tail", heads, ids, tails)
         query = query_vectors(self.model, self.tables, queries)
         values = self.model.kernel.scores(query, self.tables.entity_rows(tails[:1]))[:, 0].float()
+        values = self._give_back(values, queries)
         check_finite(values)
         splits = [split for (split,) in self._splits(queries, tails.unsqueeze(1))]
         share = values.softmax(0).tolist()
@@ -204,7 +206,8 @@ class Predictor:
             queries = Queries.of(block, side)
             query = query_vectors(self.model, self.tables, queries)
             rows = self.tables.entity_rows(queries.answer).unsqueeze(1)
-            parts.append(self.model.kernel.scores(query, rows).squeeze(1).float())
+            values = self.model.kernel.scores(query, rows).squeeze(1).float()
+            parts.append(self._give_back(values, queries))
         return torch.cat(parts)
 
     def embedding(self, names: str | Sequence[str]) -> Rows:
@@ -254,7 +257,28 @@ class Predictor:
     @torch.no_grad()
     def scores(self, queries: Queries) -> Tensor:
         """The score of every entity as the answer: float32 (B, N). The caller may overwrite it."""
-        return scores(self.model, self.tables, queries, self.packed).float()
+        values = scores(self.model, self.tables, queries, self.packed).float()
+        if self._taken is not None:
+            rows, answers = self.known["train"].pairs(queries)
+            values[rows, answers] += self._taken[self.tables.relation_ids(queries)[rows]]
+        return values
+
+    @cached_property
+    def _taken(self) -> Tensor | None:
+        """What counts of an ensemble take from the score of a fact of train, by relation row.
+
+        The fact is why its entities are counted, so `scores` and `_give_back` give it back.
+        """
+        if not isinstance(self.model, Ensemble) or "train" not in self.known:
+            return None
+        return self.model.taken(self.tables.relations.detach())
+
+    def _give_back(self, values: Tensor, queries: Queries) -> Tensor:
+        """The scores of the queries' own answers without what counts take from facts of train."""
+        if self._taken is None:
+            return values
+        is_known = self.known["train"].contains(queries, queries.answer.unsqueeze(1)).squeeze(1)
+        return values + is_known * self._taken[self.tables.relation_ids(queries)]
 
     def log_sum_of_new(self, values: Tensor, queries: Queries) -> Tensor:
         """log Σ exp over the scores (B, N) of entities that are no answers in train: (B,)."""

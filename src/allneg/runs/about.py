@@ -25,9 +25,15 @@ class Member:
     name: str  # the folder of its run
     recipe: Recipe
     spread: float  # of its scores, see `Ensemble`
+    is_counted: bool = False  # `Counts`, not a trained CP
+
+    @property
+    def model_name(self) -> str:
+        return "counts" if self.is_counted else self.recipe.model.name
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "spread": self.spread, "recipe": self.recipe.to_tables()}
+        about = {"name": self.name, "spread": self.spread, "recipe": self.recipe.to_tables()}
+        return {**about, "is_counted": True} if self.is_counted else about
 
     @classmethod
     def from_json(cls, content: Any) -> Self:
@@ -35,7 +41,8 @@ class Member:
         match content:
             case {"name": str(name), "spread": float(spread), "recipe": dict(recipe)}:
                 if 0 < spread < math.inf:
-                    return cls(name, Recipe.from_saved(recipe), spread)
+                    is_counted = content.get("is_counted", False) is True
+                    return cls(name, Recipe.from_saved(recipe), spread, is_counted)
         raise ValueError("not a member of an ensemble")
 
 

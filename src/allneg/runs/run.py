@@ -17,6 +17,7 @@ from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.report import Report, is_number
 from allneg.graph.graph import Graph
 from allneg.models import MODELS, Model
+from allneg.models.counts import Counts
 from allneg.models.ensemble import Ensemble
 from allneg.recipe import MAY_CHANGE, Recipe
 from allneg.runs import checkpoint, disk, files, plain
@@ -134,15 +135,18 @@ class Run:
     def model(self) -> Model:
         if not self.members:
             return make_model(self.recipe)
-        recipes = [member.recipe for member in self.members]
-        reciprocal = [recipe.model.reciprocal for recipe in recipes]
+        reciprocal = [member.recipe.model.reciprocal for member in self.members]
         spreads = [member.spread for member in self.members]
-        return Ensemble.of([make_model(recipe) for recipe in recipes], reciprocal, spreads)
+        models = [
+            Counts(member.recipe.model.dim, 0.0) if member.is_counted else make_model(member.recipe)
+            for member in self.members
+        ]
+        return Ensemble.of(models, reciprocal, spreads)
 
     @property
     def model_name(self) -> str:
         """complex, for example, or ensemble: complex, rotate."""
-        names = ", ".join(member.recipe.model.name for member in self.members)
+        names = ", ".join(member.model_name for member in self.members)
         return f"ensemble: {names}" if names else self.recipe.model.name
 
     @property

@@ -1,6 +1,7 @@
 """`tune`: the model and the recipe for a graph, found within a time budget."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, parse_settings
 from allneg.runs import Run, disk, free_folder, plain
 from allneg.runs.checkpoint import State
+from allneg.runs.ensemble import Combination, combine
 from allneg.runs.files import read_json, sync, write_errors, write_json, write_text
 from allneg.runs.run import export
 from allneg.training.defaults import default_recipe
@@ -47,6 +49,9 @@ SCHEMA_VERSION = 1
 _TRAINING = 0.95  # training ends; then test is ranked
 _FULL = 1 / 4  # a training at full size by the defaults
 _SLOW = 1 / 9  # a model whose first trial takes longer to its first rung is left out
+# Scores of valid that are ranked under all weights of two members, the time of test included: low
+# estimates.
+_SCORES_PER_SECOND = {"cpu": 1e6, "cuda": 1e8}
 _POLL_SECONDS = 0.5  # while other processes train
 
 
@@ -57,19 +62,21 @@ def tune(
     out: str | Path | None = None,
     models: Sequence[str] = DEFAULT_MODELS,
     settings: Iterable[str] | Mapping[str, object] = (),
+    counts: bool = True,
     progress: bool = False,
     stopped_by: Callable[[], int] | None = None,
 ) -> Run:
     """Find a model and a recipe for `data` within a time budget, and return the best run.
 
     Trials start from the defaults of each model. They are compared by valid MRR, first after few
-    epochs; the best of them train to their end. `settings` are the same in all trials. The folder
-    `out`, or a new one under runs/, has all trials, results.json and the best run, whose report is
-    on test. The same call continues a tuning that was interrupted. `progress` and `stopped_by` are
-    as in `train`.
+    epochs; the best of them train to their end. `settings` are the same in all trials. With
+    `counts`, the best run is an ensemble of the best trial and counts of facts (as in `ensemble`)
+    if this is better on valid. The folder `out`, or a new one under runs/, has all trials,
+    results.json and the best run, whose report is on test. The same call continues a tuning that
+    was interrupted. `progress` and `stopped_by` are as in `train`.
     """
     folder = free_folder(source_name(data), "tune") if out is None else Path(out)
-    tuning = Tuning(data, folder, minutes, models, settings)
+    tuning = Tuning(data, folder, minutes, models, settings, counts)
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(interruptible(stopped_by))
         if progress:
@@ -113,6 +120,7 @@ class Tuning:
         minutes: float,
         models: Sequence[str] = DEFAULT_MODELS,
         settings: Iterable[str] | Mapping[str, object] = (),
+        counts: bool = True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Check the arguments and read the data; then create the folder, or open it again."""
@@ -123,7 +131,7 @@ class Tuning:
             if name not in MODELS:
                 raise UsageError(f"there is no model {name!r}{close_names(name, MODELS)}")
         self.data, self.out, self.minutes = source_name(data), out, minutes
-        self.models = tuple(models)
+        self.models, self.counts = tuple(models), counts
         self._given = parse_settings(settings)
         if "name" in self._given.get("model", {}):
             raise UsageError("model.name is tuned: choose the models by --models")
@@ -192,7 +200,7 @@ class Tuning:
         return int(self._next() is not None)
 
     def finish(self) -> Run:
-        """Copy the best trial to DIR/best, rank test with it, and return it.
+        """Make DIR/best of the best trial, rank test with it, and return it.
 
         Test is ranked once: nothing changes if the best trial is the same as before.
         """
@@ -201,8 +209,8 @@ class Tuning:
             best = self._halving().ranked()
             if not best:
                 raise self._failure()
-            status, made = best[0].status, self._best()
-            if made is None or (made["trial"], made["epochs"]) != (status.trial.id, status.epochs):
+            status = best[0].status
+            if not self._is_made(status):
                 self._make_best(status)
             write_text(self.out / "best.toml", status.trial.recipe.to_toml())
         self._write_results()
@@ -319,22 +327,61 @@ class Tuning:
             stack.enter_context(contextlib.suppress(Interrupted))
             folder.train(self.graph, lambda: poll() or until.is_reached or self.left <= 0, until)
 
+    def _is_made(self, status: TrialStatus) -> bool:
+        """Whether DIR/best is made of this trial, and with or without counts as asked for."""
+        if (made := self._best()) is None:
+            return False
+        is_same = (made["trial"], made["epochs"]) == (status.trial.id, status.epochs)
+        return is_same and self._counting() in (made.get("counts", "off"), "no time")
+
+    def _counting(self) -> str:
+        """Whether an ensemble with counts is tried: "off", "no time" or "tried"."""
+        if not self.counts:
+            return "off"
+        n_scores = 2 * len(self.graph.valid) * self.graph.n_entities
+        seconds = n_scores / _SCORES_PER_SECOND.get(self.device.type, math.inf)
+        return "tried" if seconds < 60 * self.minutes_left else "no time"
+
     def _make_best(self, status: TrialStatus) -> None:
         """Make DIR/best, a finished run, from a trial that may have stopped at a rung."""
         new, best = self.out / ".best", self.out / "best"
         with write_errors(new):
             disk.remove(new)  # of a killed process
+        counts = self._counting()
+        about = {**status.to_json(), "counts": counts, "members": [status.trial.id]}
+        combination = self._combination(status) if counts == "tried" else None
+        if combination is None:
+            self._write_single(status, new)
+        else:
+            combination.write(new)
+            about["members"] = [member.name for member in combination.members]
+            about["valid_mrr"] = combination.weighting.cross_fitted_mrr
+        write_json(new / "result.json", about)
+        with write_errors(best):
+            disk.remove(best)
+            disk.rename(new, best)
+        sync(self.out)
+
+    def _combination(self, status: TrialStatus) -> Combination | None:
+        """The ensemble of a trial and counts; None unless it is better on valid.
+
+        Its weights are chosen by valid, too. So they are cross-fitted for the comparison.
+        """
+        run = Run.open(TrialFolder(self.out, status.trial).folder)
+        try:
+            found = combine([run], self.device, counts=True)
+        except (DataError, OutOfMemoryError):
+            return None
+        return found if found.weighting.cross_fitted_mrr > (status.valid_mrr or 0.0) else None
+
+    def _write_single(self, status: TrialStatus, new: Path) -> None:
+        """Write a trial as a finished run, and rank test with it."""
         export(Run.open(TrialFolder(self.out, status.trial).folder), new)
         run = Run.open(new)
         if status.state != "finished":
             run = run.with_settings({"training.epochs": status.epochs})
             run.write_recipe()
         fit(run)
-        write_json(new / "result.json", status.to_json())
-        with write_errors(best):
-            disk.remove(best)
-            disk.rename(new, best)
-        sync(self.out)
 
     def _best(self) -> dict[str, Any] | None:
         """What DIR/best is, with its metrics on test; None if it is not made yet."""
