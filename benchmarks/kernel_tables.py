@@ -1,4 +1,6 @@
-"""Tables of bench_half_distances.py with count_instructions.py, and of bench_product_adagrad.py."""
+"""Tables of bench_half_distances.py with count_instructions.py, of bench_product_adagrad.py, and of
+bench_rank_large.py.
+"""
 
 from __future__ import annotations
 
@@ -88,4 +90,23 @@ def _product(reports: list[Report]) -> str:
     return out + "\n"
 
 
-TABLES = {"half": _half, "product": _product}
+def _ranks(reports: list[Report]) -> str:
+    """Milliseconds per 1,000 queries, and memory, of ranks with and without stored scores."""
+    out = ""
+    for report in reports:
+        if "rank_large" not in report:
+            continue
+        out += f"\n{machine_line(report)}; ms per 1,000 queries, and MiB beside the table:\n\n"
+        out += "| operands | entities | width | counted | stored, block by default "
+        out += "| stored, large block | ranks that differ, at most by |\n" + "|---" * 7 + "|\n"
+        for row in report["rows"]:
+            cells = [
+                f"{1000 * row[f'{way}_s']:.3g} / {row[f'{way}_extra_mib']:,.0f}"
+                for way in ("counted", "stored", "large")
+            ]
+            out += f"| {row['precision']} | {row['n']:,} | {row['width']:,} | {' | '.join(cells)} "
+            out += f"| {row['differ'] / row['answers']:.1%}, {row['most'] / row['n']:.2%} of all |\n"
+    return out + "\n"
+
+
+TABLES = {"half": _half, "product": _product, "ranks": _ranks}

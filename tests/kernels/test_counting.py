@@ -26,7 +26,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """TF32, and small tiles for the interpreter."""
     if not GPU:
         small = gpu.Tile(16, 32, 4, 2)
-        monkeypatch.setattr(gpu, "COUNT", {size: {256: small} for size in (2, 4)})
+        monkeypatch.setattr(gpu, "COUNT", {256: small})
         chunked = replace(small, chunk=32)
         monkeypatch.setattr(gpu, "CHUNKED", dict.fromkeys((2, 4), chunked))
     before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True

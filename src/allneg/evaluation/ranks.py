@@ -28,7 +28,7 @@ from allneg.scoring.tables import Tables
 Counts = npt.NDArray[np.int64]
 # On a CPU, this many scores at once stay in the cache; products need this many queries.
 _CACHED_SCORES, _CPU_QUERIES = 1 << 22, 256
-_MANY_SCORES = 1 << 32  # of a split; fewer do not repay the compilation. An estimate
+_MANY_SCORES = 1 << 32  # of a split; a GPU that stores fewer takes less time than a compilation
 
 
 @dataclass(frozen=True)

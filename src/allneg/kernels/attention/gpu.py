@@ -67,12 +67,9 @@ GRADIENTS = {
     "wide, without bulk copies": Tile(64, 128, 8, 3),
     "float32": Tile(32, 128, 8, 2),
 }
-# Of `count_better`, by the bytes of a number and for rows of up to so many; not measured yet.
-COUNT = {
-    2: {208: Tile(128, 64, 8, 2, resident=2), 256: Tile(128, 128, 8, 2)},
-    4: {208: Tile(128, 64, 8, 2), 256: Tile(128, 32, 8, 2)},
-}
-CHUNKED = {  # of wider rows
+# Of `count_better`, for bfloat16 rows of up to so many numbers; by benchmarks/bench_rank_large.py.
+COUNT = {208: Tile(128, 64, 8, 2, resident=2), 256: Tile(128, 128, 8, 2)}
+CHUNKED = {  # of other rows, by the bytes of a number
     2: Tile(128, 128, 8, 3, resident=2, chunk=64),
     4: Tile(128, 128, 8, 3, resident=2, chunk=32),
 }
@@ -194,7 +191,8 @@ def count_better(
 
 def _count_tile(rows: Tensor) -> Tile:
     (_, width), size = rows.shape, rows.element_size()
-    return next((tile for most, tile in COUNT[size].items() if width <= most), CHUNKED[size])
+    held = COUNT.items() if size == 2 else ()
+    return next((tile for most, tile in held if width <= most), CHUNKED[size])
 
 
 def _count_options(rows: Tensor, tile: Tile) -> dict[str, Any]:
