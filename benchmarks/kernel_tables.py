@@ -105,7 +105,8 @@ def _ranks(reports: list[Report]) -> str:
                 for way in ("counted", "stored", "large")
             ]
             out += f"| {row['precision']} | {row['n']:,} | {row['width']:,} | {' | '.join(cells)} "
-            out += f"| {row['differ'] / row['answers']:.1%}, {row['most'] / row['n']:.2%} of all |\n"
+            share, most = row["differ"] / row["answers"], row["most"] / row["n"]
+            out += f"| {share:.1%}, {most:.2%} of all |\n"
     return out + "\n"
 
 
