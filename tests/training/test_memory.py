@@ -68,6 +68,7 @@ for settings in RECIPES:
     CUDA = DEVICE.type == "cuda"
     train(50, recipe.with_settings(["training.batch_size=10", "model.dim=4"]))  # loads libraries
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier trainings freed does not serve this one
     if CUDA:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
