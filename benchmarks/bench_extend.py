@@ -70,7 +70,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     end = time.monotonic() + 60 * (args.minutes or 1e6)
-    about = {"extend": True, **machine(find_device(args.device))}
+    settings = {"settings": args.settings, "extend_settings": args.more}
+    about = {"extend": True, **machine(find_device(args.device)), **settings}
     done = []
     if args.out is not None and args.out.exists():
         done = json.loads(args.out.read_text())["rows"]

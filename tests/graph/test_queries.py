@@ -30,7 +30,7 @@ def test_grouped_batches_hold_every_query_once_with_all_answers() -> None:
     triples = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (0, 1, 2), (0, 1, 2)])
     known = KnownAnswers.of([triples], n_entities=4, n_relations=2)
     found, sizes = [], []
-    n_batches, batches = known.batches(2, Generator().manual_seed(0))
+    n_batches, batches = known.batches(2, Generator().manual_seed(0), most=128)
     for queries in batches:
         sizes.append(len(queries))
         single = queries.single()
@@ -48,7 +48,10 @@ def test_grouped_batches_hold_every_query_once_with_all_answers() -> None:
     assert sorted(found) == sorted(tails | heads)
     orders = [
         torch.cat(
-            [queries.answer for queries in known.batches(2, Generator().manual_seed(seed))[1]]
+            [
+                queries.answer
+                for queries in known.batches(2, Generator().manual_seed(seed), most=128)[1]
+            ]
         )
         for seed in (0, 0, 1)
     ]
@@ -56,13 +59,14 @@ def test_grouped_batches_hold_every_query_once_with_all_answers() -> None:
     assert not orders[0].equal(orders[2])
 
 
-def test_a_query_with_very_many_answers_is_asked_several_times() -> None:
+@pytest.mark.parametrize("most, sizes", [(128, [44, 128, 128]), (299, [1, 299]), (300, [300])])
+def test_a_query_with_very_many_answers_is_asked_several_times(most: int, sizes: list[int]) -> None:
     triples = np.array([(0, 0, tail) for tail in range(1, 301)])
     known = KnownAnswers.of([triples], n_entities=301, n_relations=1)
-    n_batches, batches = known.batches(1, Generator().manual_seed(0))
+    n_batches, batches = known.batches(1, Generator().manual_seed(0), most)
     tails = [queries for queries in batches if queries.side == 0]
-    assert n_batches == 303
-    assert sorted(len(queries.answer) for queries in tails) == [44, 128, 128]
+    assert n_batches == 300 + len(sizes)
+    assert sorted(len(queries.answer) for queries in tails) == sizes
     assert torch.cat([queries.answer for queries in tails]).sort()[0].tolist() == list(
         range(1, 301)
     )

@@ -16,7 +16,6 @@ from allneg.graph.graph import Triples
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
 _GATHERED = 1 << 17  # queries gathered at once
-_MOST_ANSWERS = 128  # of a query in a batch; one with more is asked several times
 
 
 @dataclass(frozen=True)
@@ -161,27 +160,27 @@ class KnownAnswers:
         return self._pairs(*self._spans(queries))
 
     def batches(
-        self, size: int, generator: Generator, some: Tensor | None = None,
+        self, size: int, generator: Generator, most: int, some: Tensor | None = None,
         weights: Tensor | None = None, padded: bool = False,
     ) -> tuple[int, Iterator[Queries]]:  # fmt: skip
         """As `Trainer.batches`: every distinct query with all of its answers, `size` at a time.
 
-        A query with very many answers is asked several times, with some of them each. `some` are
-        the indices of the keys to take, if not all, and `weights` what each of them counts, if not
-        the same. With `padded`, few numbers of answers occur.
+        A query with more than `most` answers is asked several times, with some of them each.
+        `some` are the indices of the keys to take, if not all, and `weights` what each of them
+        counts, if not the same. With `padded`, few numbers of answers occur.
         """
         device = self.keys.device
         key = torch.arange(len(self.keys), device=device) if some is None else some
         weights = torch.ones(len(key), device=device) if weights is None else weights
-        times = (self.starts[key + 1] - self.starts[key] - 1) // _MOST_ANSWERS + 1
+        times = (self.starts[key + 1] - self.starts[key] - 1) // most + 1
         turn = torch.arange(int(times.sum()), device=device)
         turn -= (times.cumsum(0) - times).repeat_interleave(times)
         key = key.repeat_interleave(times)
         order = torch.randperm(len(key), generator=generator, device=device)
         weights = weights.repeat_interleave(times)[order]
         key, turn = key[order], turn[order]
-        first = self.starts[key] + turn * _MOST_ANSWERS
-        count = (self.starts[key + 1] - first).clamp(max=_MOST_ANSWERS)
+        first = self.starts[key] + turn * most
+        count = (self.starts[key + 1] - first).clamp(max=most)
         return -(-len(key) // size), self._batches(size, key, first, count, weights, padded)
 
     def _batches(

@@ -78,6 +78,7 @@ class Loss:
     margin: float = 0.0  # added to every score; not used by the softmax
     temperature: float = 1.0  # self-adversarial: factor of the scores in the weights of negatives
     grouped: bool = False  # each distinct query once, with all of its answers
+    max_answers: int = 128  # grouped: a query with more answers is asked several times
     mask_known: bool = False  # do not use a query's other answers in train as negatives
     subsampling: bool = False  # weight queries by 1/sqrt(frequency of their pairs)
     class_weights: bool = False  # weight queries by the frequency of their answer, as in DURA

@@ -19,10 +19,10 @@ _LARGEST = (1 << 63) - 1  # the largest whole number in TOML
 _LARGEST_FLOAT = 3e38  # tables are float32
 _MOST = {"hardware.threads": 1024}  # many more threads crash the process
 _POSITIVE = {
-    "model.dim", "model.scale", "loss.n_negatives", "loss.temperature", "loss.block",
-    "optimizer.learning_rate", "optimizer.decay", "optimizer.every", "training.epochs",
-    "training.batch_size", "training.micro_batch", "evaluation.every", "evaluation.patience",
-    "evaluation.block", "hardware.threads",
+    "model.dim", "model.scale", "loss.max_answers", "loss.n_negatives", "loss.temperature",
+    "loss.block", "optimizer.learning_rate", "optimizer.decay", "optimizer.every",
+    "training.epochs", "training.batch_size", "training.micro_batch",
+    "evaluation.every", "evaluation.patience", "evaluation.block", "hardware.threads",
 }  # fmt: skip
 _SHARES = {
     "model.entity_dropout", "model.relation_dropout", "loss.label_smoothing", "data.valid_share",

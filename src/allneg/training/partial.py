@@ -115,7 +115,8 @@ class PartialTrainer(Trainer):
         weights[len(own) :] = factor
         if self.recipe.loss.grouped:
             assert self.known is not None
-            return self.known.batches(size, generator, items, weights, self.plan.is_captured)
+            most, padded = self.recipe.loss.max_answers, self.plan.is_captured
+            return self.known.batches(size, generator, most, items, weights, padded)
         if self.weights is not None:
             weights *= self.weights[items]
         return math.ceil(2 * len(items) / size), batches(triples[items], size, generator, weights)

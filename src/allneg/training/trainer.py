@@ -91,10 +91,11 @@ class Trainer:
 
     def batches(self, triples: Tensor, generator: Generator) -> tuple[int, Iterator[Queries]]:
         """The number of batches of an epoch, and the batches in random order."""
-        size = self.recipe.training.batch_size
-        if self.recipe.loss.grouped:
+        size, loss = self.recipe.training.batch_size, self.recipe.loss
+        if loss.grouped:
             assert self.known is not None
-            return self.known.batches(size, generator, padded=self.plan.is_captured)
+            padded = self.plan.is_captured
+            return self.known.batches(size, generator, loss.max_answers, padded=padded)
         n_batches = math.ceil(2 * len(triples) / size)
         return n_batches, batches(triples, size, generator, self.weights)
 
