@@ -149,6 +149,22 @@ def _curves(report: Report) -> str:
     return out
 
 
+def answer_limits(reports: list[Report]) -> str:
+    """One table per run: the best valid MRR by the answers that a grouped query may have."""
+    out = ""
+    for report in reports:
+        if "max_answers" not in report:
+            continue
+        out += f"\n{_machine(report)}; {report['max_answers']}, {report['epochs']} epochs, "
+        out += f"{report['answers']:,} answers in a batch, {', '.join(report['settings'])}:\n\n"
+        out += "| graph | `loss.max_answers` | batch | best valid MRR | seconds |\n"
+        out += "|---|--:|--:|--:|--:|\n"
+        for row in report["rows"]:
+            out += f"| {row['graph']} | {row['most'] or 'not grouped'} | {row['batch']} "
+            out += f"| {row['valid_mrr']:.4f} | {row['seconds']:.0f} |\n"
+    return out + "\n"
+
+
 def profiles(reports: list[Report]) -> str:
     """One table per run: microseconds per step by kind of work, one column per precision."""
     out = ""
@@ -478,6 +494,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "loss": losses,
     "epoch": epochs,
     "grouped": groupings,
+    "answers": answer_limits,
     "profile": profiles,
     "ranking": rankings,
     "service": service,

@@ -219,6 +219,16 @@ def test_grouped_queries_are_measured_beside_single_ones(more, key, home, tmp_pa
     assert all(row[key] > 0 for row in rows)
 
 
+def test_limits_of_answers_are_measured_beside_single_queries(home, tmp_path, tiny_folder):
+    out = tmp_path / "result.json"
+    _run("bench_max_answers.py", str(tiny_folder), "--answers", "1,2", "--epochs", "1",
+         "--set", "model.dim=4", "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["most"] for row in rows] == [None, 1, 2]
+    assert rows[0]["batch"] == rows[1]["batch"] > rows[2]["batch"]
+    assert all(0 < row["valid_mrr"] <= 1 for row in rows)
+
+
 @pytest.mark.usefixtures("quick_data")
 def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
