@@ -29,9 +29,6 @@ _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
 _STEPS = 200  # per epoch, about
-# Of a grouped query in a batch. A query with many answers in one step has a large gradient, after
-# which AdaGrad and Adam move its rows less.
-_ANSWERS = 16
 _LEAST_QUERIES = 50  # of a grouped batch; small dense graphs have a lower MRR with grouped ones
 _MOST_GROUPED = 20_000_000  # triples, whose index stays on the GPU
 
@@ -88,8 +85,8 @@ def n3_weight(graph: Graph, is_distance: bool = False) -> float:
 def _grouped(base: list[str], settings: Mapping[str, object], graph: Graph) -> list[str]:
     """With each distinct query once, if settings and graph allow it.
 
-    One score row per distinct query gives the same softmax loss as one per triple. A batch has
-    about as many answers as without grouping, so that other settings suit it as well.
+    One score row per distinct query gives the same softmax loss as one per triple. A batch has as
+    many answers as without grouping, so that other settings suit it as well.
     """
     recipe = _recipe(base, settings)
     if recipe.loss.name != "softmax" or graph.weights is not None:
@@ -98,8 +95,7 @@ def _grouped(base: list[str], settings: Mapping[str, object], graph: Graph) -> l
     size = round(share * _recipe(base, {}).training.batch_size)
     if size < _LEAST_QUERIES:
         return base
-    way = [*base, "loss.grouped=true", f"loss.max_answers={_ANSWERS}"]
-    way.append(f"training.batch_size={size}")
+    way = [*base, "loss.grouped=true", f"training.batch_size={size}"]
     try:
         return way if _recipe(way, settings).loss.grouped else base
     except RecipeError:
