@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from allneg.errors import DataError
+from allneg.errors import AllnegError, DataError
 from allneg.graph import Graph, read_graph
 from allneg.graph.graph import SPLITS, Vocabulary
 from allneg.graph.queries import KnownAnswers, Queries
@@ -47,17 +47,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=1000, help="of each shape, at most")
+    parser.add_argument("--count", type=_count, default=1000, help="of each shape, at most")
     parser.add_argument("--split", choices=SPLITS[1:], default="test")
-    parser.add_argument("--shapes", default=",".join(SHAPES))
+    parser.add_argument("--shapes", type=_shapes, default=list(SHAPES), metavar="1p,2p,…")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    graph, lines = read_graph(args.data), []
-    for shape in args.shapes.split(","):
-        made = make_queries(graph, shape, args.count, args.split, args.seed)
-        lines += [line_of(asked, graph) for asked in made]
-        print(f"{shape}: {len(made)}", flush=True)
-    write_parts(args.out, (line.encode() for line in lines))
+    try:
+        graph, lines = read_graph(args.data), []
+        for shape in args.shapes:
+            made = make_queries(graph, shape, args.count, args.split, args.seed)
+            lines += [line_of(asked, graph) for asked in made]
+            print(f"{shape}: {len(made)}", flush=True)
+        write_parts(args.out, (line.encode() for line in lines))
+    except AllnegError as error:
+        parser.exit(error.exit_code, f"{parser.prog}: {error}\n")
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("use at least 1")
+    return int(text)
+
+
+def _shapes(text: str) -> list[str]:
+    if unknown := [shape for shape in text.split(",") if shape not in SHAPES]:
+        message = f"{unknown[0]!r} is not a shape; use some of {', '.join(SHAPES)}"
+        raise argparse.ArgumentTypeError(message)
+    return text.split(",")
 
 
 def line_of(asked: Asked, graph: Graph) -> str:

@@ -542,6 +542,20 @@ def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch)
             assert item.hard
 
 
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (("countris", "--out", "made"), 3, "close names: 'countries'"),
+        (("countries", "--out", "made", "--shapes", "1p,4p"), 2, "'4p' is not a shape; use"),
+        (("countries", "--out", "made", "--count", "0"), 2, "use at least 1"),
+    ],
+)
+def test_wrong_options_of_made_questions_are_explained(options, code, message, home, capsys):
+    with pytest.raises(SystemExit) as end:
+        _run("make_queries.py", *options, home=home)
+    assert (end.value.code, message in capsys.readouterr().err) == (code, True)
+
+
 def test_the_benchmark_of_questions_reads_what_was_made(
     tiny_folder, toy_run, home, tmp_path, monkeypatch
 ):

@@ -207,6 +207,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "no/such/folder"], 3, "no such file or folder"),
         (["evaluate", "no/such/run"], 4, "there is no such folder"),
         (["resume", "no/such/run"], 4, "there is no such folder"),
+        (["info", "countries"], 4, "close names: 'countries-demo'; `allneg train"),
         (["info", "no/such/run"], 4, "there is no such folder"),
         (["predict", "no/such/run", "--head", "a", "--relation", "b"], 4, "no such folder"),
         (["predict", "no/such/run", "--head", "a"], 2, "give two of --head, --relation"),

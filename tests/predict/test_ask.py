@@ -218,8 +218,13 @@ def test_derivations_become_distinct_lines(predictor: Predictor) -> None:
 
 def test_wrong_settings_are_refused(predictor: Predictor) -> None:
     question = "?x : in(Paris, ?x)"
-    for wrong in ({"beam": 0}, {"norm": "sum"}, {"scores": "raw"}, {"k": 0}):
-        with pytest.raises(UsageError):
+    for wrong, message in (
+        ({"beam": 0}, "beam is 0; use at least 1"),
+        ({"norm": "sum"}, "norm is 'sum'; use product or minimum"),
+        ({"scores": "raw"}, "scores is 'raw'; use calibrated or softmax"),
+        ({"k": 0}, "answers is 0; use at least 1"),
+    ):
+        with pytest.raises(UsageError, match=message):
             predictor.ask(question, **wrong)  # type: ignore[arg-type]
     without = {split: known for split, known in predictor.known.items() if split != "valid"}
     blind = replace(predictor, known=without, stored=None)

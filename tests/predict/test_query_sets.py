@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 
@@ -56,9 +57,10 @@ def test_hard_answers_are_ranked_without_other_answers(predictor: Predictor, fil
 @pytest.mark.parametrize(
     "line, message",
     [
-        (b"{", "questions.jsonl:2: expected a JSON object with shape, question, easy and hard"),
+        (b"{", "questions.jsonl:2: expected a JSON object with shape, question, and lists"),
         (b"[]", "questions.jsonl:2: expected a JSON object"),
         (b'{"shape": "1p"}', "questions.jsonl:2: expected a JSON object"),
+        (json.dumps({**LINES[0], "hard": "Sicily"}).encode(), "questions.jsonl:2: expected a JSON"),
         (b"\xff", "questions.jsonl:2: expected a JSON object"),
         (
             json.dumps({**LINES[0], "hard": ["Portugul"]}).encode(),
@@ -78,6 +80,17 @@ def test_a_bad_line_is_named(
     with pytest.raises(DataError) as error:
         read_queries(path, predictor.graph.vocabulary)
     assert str(error.value).startswith(message)
+
+
+def test_blank_lines_and_a_byte_order_mark_are_skipped(
+    predictor: Predictor, tmp_path: Path
+) -> None:
+    path, names = tmp_path / "questions.jsonl", predictor.graph.vocabulary
+    path.write_bytes(codecs.BOM_UTF8 + json.dumps(LINES[0]).encode() + b"\r\n\n")
+    assert len(read_queries(path, names)) == 1
+    path.write_bytes(b"\n{\n")
+    with pytest.raises(DataError, match=r"questions\.jsonl:2"):
+        read_queries(path, names)
 
 
 def test_a_missing_or_empty_file_is_refused(predictor: Predictor, tmp_path: Path) -> None:

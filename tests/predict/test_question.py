@@ -59,27 +59,28 @@ def test_not_negates_one_atom() -> None:
 @pytest.mark.parametrize(
     "text, at, message",
     [
-        ("", 1, "expected a variable"),
-        ("x : borders(France, ?x)", 1, "expected a variable"),
-        ("variable : borders(France, ?x)", 1, "expected a variable"),
-        ("?x borders", 4, "expected ':'"),
+        ("", 1, "expected the variable to find, as in '?x : speaks("),
+        ("x : borders(France, ?x)", 1, "expected the variable to find"),
+        ("borders(France, ?x)", 1, "expected the variable to find"),
+        ("?x borders", 4, "expected ':' after the variable to find"),
         ("?x :", 5, "expected a relation"),
         ("?x : borders France", 14, "expected '(' after the relation"),
         ("?x : borders(South Korea, ?x)", 20, "expected ','; quote names with spaces"),
         ('?x : borders("France, ?x)', 14, "entity; is a quote not closed?"),
         ("?x : borders(France, ?)", 22, "expected a variable or an entity"),
         ("?x : borders(France, ?x", 24, "expected ')'"),
-        ("?x : borders(France, ?x) end", 26, "expected ',', ';' or the end"),
-        ("?x : (borders(France, ?x)", 26, "expected ',', ';' or ')'"),
+        ("?x : borders(France, ?x) end", 26, "expected ',' (and), ';' (or) or the end"),
+        ("?x : borders(France, ?x) and speaks(?x, not)", 26, "expected ',' (and), ';' (or)"),
+        ("?x : (borders(France, ?x)", 26, "expected ',' (and), ';' (or) or ')'"),
         ("?x : not (borders(France, ?x))", 10, "expected a relation"),
-        ("?x : borders(France, ?y)", 1, "an alternative has no ?x"),
-        ("?x : borders(France, ?x) ; borders(France, ?y)", 1, "an alternative has no ?x"),
+        ("?x : borders(France, ?y)", 1, "?x is missing in the question"),
+        ("?x : borders(France, ?x) ; borders(France, ?y)", 1, "or on one side of ';'"),
         ("?x : borders(France, ?x), borders(?yy, ?y)", 35, "?yy is not connected with ?x"),
         ("?x : borders(?x, ?y)", 18, "no atom leads from an entity to ?y"),
-        ("?x : not borders(France, ?x)", 26, "no atom leads from an entity to ?x"),
-        ("?x : borders(France, ?x), borders(France, not)", 27, "needs a variable, or two"),
-        ("?x : borders(?x, ?x), borders(France, ?x)", 6, "needs a variable, or two"),
-        ("?x : borders(France, ?x), not borders(?y, ?x), borders(?y, not)", 31, "one variable and"),
+        ("?x : not borders(France, ?x)", 26, "no atom without `not` leads from an entity to ?x"),
+        ("?x : borders(France, ?x), borders(France, not)", 27, "or two different ones"),
+        ("?x : borders(?x, ?x), borders(France, ?x)", 6, "or two different ones"),
+        ("?x : borders(France, ?x), not borders(?y, ?x), borders(?y, not)", 31, "after `not`"),
         ("?x : " + ", ".join(["borders(France, ?x)"] * 6), 111, "at most 5 atoms"),
         ("?x : " + "(" * 2000, 2005, "too many parentheses"),
     ],
@@ -113,6 +114,12 @@ def test_an_unknown_name_is_answered_by_close_ones(text: str, message: str) -> N
     with pytest.raises(DataError, match="close names") as error:
         Question.parse(text, NAMES)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("text", [None, b"?x : borders(France, ?x)", ["?x : borders(France, ?x)"]])
+def test_a_question_is_a_string(text: object) -> None:
+    with pytest.raises(UsageError, match=f"a string; found {type(text).__name__}"):
+        Question.parse(text, NAMES)  # type: ignore[arg-type]
 
 
 def test_control_characters_are_not_shown() -> None:

@@ -86,8 +86,12 @@ class Search:
     facts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.beam < 1 or self.norm not in NORMS or self.scores not in (None, *SCORES):
-            raise UsageError(f"use a beam of at least 1, a norm of {NORMS}, scores of {SCORES}")
+        if self.beam < 1:
+            raise UsageError(f"beam is {self.beam}; use at least 1")
+        if self.norm not in NORMS:
+            raise UsageError(f"norm is {self.norm!r}; use {' or '.join(NORMS)}")
+        if self.scores not in (None, *SCORES):
+            raise UsageError(f"scores is {self.scores!r}; use {' or '.join(SCORES)}")
         if self.scores == "calibrated" and self.predictor.calibration is None:
             raise DataError("there is no calibration without valid; use softmax scores")
 

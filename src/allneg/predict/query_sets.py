@@ -5,6 +5,7 @@ Easy answers follow from the splits before the held-out one; hard answers do not
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from allneg.predict.question import Question
 from allneg.predict.questions import read_errors
 from allneg.runs.files import parse_json
 
-_EXPECTED = "expected a JSON object with shape, question, easy and hard"
+_EXPECTED = "expected a JSON object with shape, question, and lists of easy and hard answers"
 
 
 class Asked(NamedTuple):
@@ -36,20 +37,27 @@ class Asked(NamedTuple):
 def read_queries(path: Path, names: Vocabulary) -> list[Asked]:
     """The questions in a file, which has one JSON object per line."""
     with read_errors(path):
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     found = list[Asked]()
-    try:
-        for line in lines:
-            content = parse_json(line)
-            easy, hard = (list(map(names.entity, content[kind])) for kind in ("easy", "hard"))
-            question = Question.parse(content["question"], names)
-            found.append(Asked(str(content["shape"]), question, easy, hard))
-    except (KeyError, TypeError, ValueError, AllnegError) as error:
-        why = str(error) if isinstance(error, AllnegError) else _EXPECTED
-        raise DataError(f"{path.name}:{len(found) + 1}: {why}") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                found.append(_asked(parse_json(line), names))
+        except (KeyError, TypeError, ValueError, AllnegError) as error:
+            why = str(error) if isinstance(error, AllnegError) else _EXPECTED
+            raise DataError(f"{path.name}:{number}: {why}") from None
     if not any(asked.hard for asked in found):
         raise DataError(f"{path}: no hard answers to rank")
     return found
+
+
+def _asked(content: Any, names: Vocabulary) -> Asked:
+    easy, hard = content["easy"], content["hard"]
+    if not (isinstance(easy, list) and isinstance(hard, list)):
+        raise TypeError("easy and hard are lists")
+    question = Question.parse(content["question"], names)
+    easy, hard = (list(map(names.entity, answers)) for answers in (easy, hard))
+    return Asked(str(content["shape"]), question, easy, hard)
 
 
 @torch.no_grad()

@@ -62,14 +62,17 @@ class _Atom(NamedTuple):
 class _Parser:
     def __init__(self, text: str, names: Vocabulary) -> None:
         self.text, self.names, self.at, self.n_atoms = text, names, 0, 0
+        if not isinstance(text, str):
+            raise UsageError(f"a question is a string; found {type(text).__name__}")
         if text.count("(") > _MOST_PARENTHESES:
             self.fail("too many parentheses", text.rindex("("))
 
     def question(self) -> Question:
-        self.answer = self.take(_VARIABLE, "a variable, such as ?x").text
-        self.take(":", "':'")
+        form = "as in '?x : speaks(?x, French)'"
+        self.answer = self.take(_VARIABLE, f"the variable to find, {form}", "").text
+        self.take(":", f"':' after the variable to find, {form}", "")
         alternatives = self.any()
-        self.take("$", "',', ';' or the end")
+        self.take("$", "',' (and), ';' (or) or the end", "")
         return Question(self.text, tuple(map(self.links, alternatives)))
 
     def any(self) -> list[list[_Atom]]:
@@ -88,7 +91,7 @@ class _Parser:
     def item(self) -> list[list[_Atom]]:
         if self.skip(r"\("):
             inside = self.any()
-            self.take(r"\)", "',', ';' or ')'")
+            self.take(r"\)", "',' (and), ';' (or) or ')'", "")
             return inside
         negated, inverse = self.skip(r"not(?![^\s(),;])"), self.skip("~")
         relation = self.take(_NAME, "a relation")
@@ -112,15 +115,19 @@ class _Parser:
             source, target = atom.terms if tail < head else atom.terms[::-1]
             is_constant = source.text not in numbers
             if head == tail or (atom.negated and not is_constant):
-                what = "one variable and one entity" if atom.negated else "a variable, or two"
+                what = "one variable, or two different ones"
+                if atom.negated:
+                    what = "one variable and one entity after `not`"
                 self.fail(f"this atom needs {what}", atom.relation.at)
             entity = self.find(source, self.names.entity) if is_constant else 0
             relation = self.find(atom.relation, self.names.relation)
             ends = numbers.get(source.text, CONSTANT), numbers[target.text]
             links.append(Link(*ends, atom.negated, int(head < tail), entity, relation))
         for name, at in variables.items():
-            if not any(link.target == numbers[name] and not link.negated for link in links):
-                self.fail(f"no atom leads from an entity to {name}", at)
+            negated = [link.negated for link in links if link.target == numbers[name]]
+            if all(negated):
+                kind = "no atom without `not`" if negated else "no atom"
+                self.fail(f"{kind} leads from an entity to {name}", at)
         return tuple(links)
 
     def variables(self, atoms: list[_Atom]) -> dict[str, int]:
@@ -131,7 +138,7 @@ class _Parser:
         written = [[term for term in atom.terms if term.text[0] == "?"] for atom in atoms]
         first = dict(sorted(chain(*written), key=lambda term: -term[1]))
         if self.answer not in first:
-            self.fail(f"an alternative has no {self.answer}", 0)
+            self.fail(f"{self.answer} is missing in the question, or on one side of ';'", 0)
         distance = {self.answer: 0}
         for length in range(1, len(first)):
             near = [terms for terms in written if any(t.text in distance for t in terms)]
@@ -147,13 +154,14 @@ class _Parser:
         self.at = match.end() if match else self.at
         return _Token(match[1], match.start(1)) if match else None
 
-    def take(self, pattern: str, wanted: str) -> _Token:
+    def take(self, pattern: str, wanted: str, advice: str = "; quote names with spaces") -> _Token:
         token = self.skip(pattern)
         if token is None:
             self.skip("")  # the error points behind spaces
             found = self.text[self.at : self.at + 1]
-            advice = "is a quote not closed?" if found in ("'", '"') else "quote names with spaces"
-            self.fail(f"expected {wanted}{'' if found in '(),;:~?' else f'; {advice}'}", self.at)
+            if found in ("'", '"'):
+                advice = "; is a quote not closed?"
+            self.fail(f"expected {wanted}{'' if found in '(),;:~?' else advice}", self.at)
         return token
 
     def find(self, token: _Token, find: Callable[[str], int]) -> int:

@@ -1,5 +1,6 @@
 """run.json: what a run is, with the checksums of its names and triples."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -8,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from allneg.errors import RecipeError, RunError
+from allneg.errors import RecipeError, RunError, close_names
 from allneg.graph.graph import Graph
 from allneg.recipe import LARGEST_FILE, Recipe, parse_tables
 from allneg.runs import files, plain
 from allneg.runs.parents import Parent
 
 FORMAT_VERSION = 2
+PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
 UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 
 
@@ -74,9 +76,8 @@ class About:
     def read(cls, folder: Path) -> Self:
         """What the files of a folder tell; a `RunError` if it is no run or of a newer version."""
         if not folder.exists():
-            raise RunError(
-                f"{folder}: not a run (there is no such folder); `allneg train … --out` makes one"
-            )
+            what = f"not a run (there is no such folder){_close_folders(folder)}"
+            raise RunError(f"{folder}: {what}; `allneg train … --out` makes one")
         path = folder / "run.json"
         if not plain.exists(path):
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
@@ -134,3 +135,11 @@ def _read_recipe(path: Path) -> Recipe:
         )
     except RecipeError as error:
         raise RunError(str(error)) from None
+
+
+def _close_folders(folder: Path) -> str:
+    """The packaged runs and the folders beside `folder` with a close name, for a message."""
+    names = list(PACKAGED)
+    with contextlib.suppress(OSError):
+        names += [path.name for path in folder.parent.iterdir() if path.is_dir()]
+    return close_names(folder.name, names)

@@ -21,7 +21,7 @@ from allneg.models.counts import Counts
 from allneg.models.ensemble import Ensemble
 from allneg.recipe import MAY_CHANGE, Recipe
 from allneg.runs import checkpoint, disk, files, plain
-from allneg.runs.about import About, Member, about_hash
+from allneg.runs.about import PACKAGED, About, Member, about_hash
 from allneg.runs.folder import (
     GRAPH_FILES,
     LABELS,
@@ -54,7 +54,6 @@ _COPIED = (
 RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
 # Runs in the package, by name; scripts/make_demo.py makes them.
-PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
 
 
 @dataclass(frozen=True)
