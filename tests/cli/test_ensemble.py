@@ -33,6 +33,8 @@ def test_all_commands_use_an_ensemble(
     shown = allneg("evaluate", out, "--json").json
     assert shown["mrr"] == pytest.approx(made.mrr)
     assert shown["ensemble"] == made.ensemble
+    mrr = made.ensemble["valid_mrr_cross_fitted"]
+    assert f"cross-fitted valid MRR of the ensemble {mrr:.4f}" in done.out
     assert "rotate" in allneg("evaluate", out, "--split", "valid").out
     query = ("predict", out, "--head", "France", "--relation", "borders", "--json")
     assert len(allneg(*query).json) == 10
@@ -41,7 +43,7 @@ def test_all_commands_use_an_ensemble(
     members = allneg("info", out, "--json").json["members"]
     assert [member["name"] for member in members] == ["run", "other"]
     assert "# member other" in allneg("info", out).out
-    assert "is an ensemble" in allneg("ensemble", out, out, "--out", tmp_path / "x").err
+    assert "is an ensemble" in allneg("ensemble", out, "--counts", "--out", tmp_path / "x").err
 
 
 def test_a_run_gets_counts(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
@@ -60,7 +62,9 @@ def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path)
     assert (one.code, "at least two runs" in one.err) == (2, True)
     none = allneg("ensemble", toy_run.folder, tmp_path / "none", "--out", out)
     assert (none.code, "there is no such folder" in none.err) == (4, True)
-    taken = allneg("ensemble", toy_run.folder, toy_run.folder, "--out", toy_run.folder)
+    twice = allneg("ensemble", toy_run.folder, toy_run.folder, "--out", out)
+    assert (twice.code, "a run is given twice" in twice.err) == (2, True)
+    taken = allneg("ensemble", toy_run.folder, "--counts", "--out", toy_run.folder)
     assert (taken.code, "already exists" in taken.err) == (2, True)
     assert allneg("ensemble", toy_run.folder, toy_run.folder).code == 2
     assert not out.exists()

@@ -75,6 +75,15 @@ def test_counts_are_named(
     assert re.search(r"with counts of facts: cross-fitted valid MRR 1\.0000, test", done.out)
 
 
+def test_counts_without_time_are_named(
+    allneg: Command, tune: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = sys.modules["allneg.tuning.tune"].__dict__["_SCORES_PER_SECOND"]
+    monkeypatch.setitem(rates, "cpu", 1e-9)
+    done = allneg(*tune, "-q")
+    assert "no time was left for counts of facts: `allneg ensemble RUN --counts`" in done.out
+
+
 def test_without_matplotlib_a_line_says_so(
     allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,8 @@ def ensemble_command(
 
     if len(runs) < (1 if counts else 2):
         raise click.UsageError("give at least two runs, or one run and --counts")
+    if len({folder.resolve() for folder in runs}) < len(runs):
+        raise click.UsageError("a run is given twice; give each RUN once")
     for folder in runs:
         note_if_unfinished(Run.open(folder))
     made = ensemble(runs, out=out, device=device or "auto", counts=counts)

@@ -192,8 +192,10 @@ def _print_members(report: Report) -> None:
     ]
     rows.append(("ensemble", "", about["valid_mrr"], None))
     table("members", ("run", "model", "valid MRR#", "weight#"), rows)
-    n_own = sum(map(len, about["by_relation"].values()))
-    echo(f"{counted(n_own, 'side')} of relations have other weights; --json prints them")
+    if (mrr := about.get("valid_mrr_cross_fitted")) is not None:  # reports of earlier versions
+        echo(f"cross-fitted valid MRR of the ensemble {mrr:.4f}")
+    if n_own := sum(map(len, about["by_relation"].values())):
+        echo(f"other weights: {counted(n_own, 'side')} of relations; --json prints them")
 
 
 def _print_relations(report: Report, columns: Sequence[str]) -> None:

@@ -151,6 +151,8 @@ def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
         echo(f"best: this trial with counts of facts: cross-fitted valid MRR {mrr:.4f}{tested}")
     else:
         echo(f"best: {trial}{tested}")
+    if tuning.results()["best"].get("counts") == "no time":
+        echo("no time was left for counts of facts: `allneg ensemble RUN --counts` adds them")
     echo(f"run: {shlex.quote(str(run.folder))}; recipe: {shlex.quote(f'{run.folder}.toml')}")
 
 

@@ -1,4 +1,4 @@
-"""Both directions → one probability: how much they and the known facts say for a new fact.
+"""Scores of both directions and known facts → one probability of a new fact.
 
 The log-odds of a fact (h, r, t) are a sum: the margins of t among the answers to (h, r, ?) and of h
 among those to (?, r, t), the logs of how many other answers train has to either question, whether
@@ -50,13 +50,13 @@ class Agreement:
 
     def __call__(self, margin: Numbers, others: Numbers, relation: Triples) -> Numbers:
         """The log-odds of facts: (n, 2), (n, 2), (n,) -> (n,)."""
-        said = np.clip(margin, LOWEST, 0) @ self.margin + np.log1p(others) @ self.others
-        return np.asarray(said + (others == 0) @ self.alone + self.relation[relation])
+        total = np.clip(margin, LOWEST, 0) @ self.margin + np.log1p(others) @ self.others
+        return np.asarray(total + (others == 0) @ self.alone + self.relation[relation])
 
     def of_others(self, side: int, others: Tensor) -> Tensor:
-        """What other answers of train say for all answers to a query: (B,) -> (B,)."""
-        said = float(self.others[side]) * others.float().log1p()
-        return said + float(self.alone[side]) * (others == 0)
+        """The log-odds that other answers of train add to any answer: (B,) -> (B,)."""
+        added = float(self.others[side]) * others.float().log1p()
+        return added + float(self.alone[side]) * (others == 0)
 
     @classmethod
     @torch.no_grad()
@@ -88,7 +88,7 @@ class Agreement:
         found[:2] = np.maximum(found[:2], 0)
         share = weight * probability_of(x @ found)
         expected, squares = (np.bincount(relation, w, graph.n_relations) for w in (share, share**2))
-        # What few facts of a large weight say about a relation is uncertain.
+        # A few facts with large weights give an uncertain number of a relation.
         prior = _PRIOR + _DOUBT * squares / np.maximum(expected, 1e-300)
         own = np.log((n_valid + prior) / (expected + prior))
         return cls(found[:2], found[2:4], found[4:6], found[6:8] @ often + found[8] + own)

@@ -1,10 +1,10 @@
 """The most probable new facts of a whole graph: exact, streamed and resumable.
 
-Every question (head, relation, ?) is scored against all entities. The log-odds of a fact are a sum,
-see `allneg.predict.agreement`: what the questions (head, relation, ?) and (?, relation, tail) say,
-and what the known facts say. Once `top` facts are found, a fact needs the log-odds of the last of
-them. First, every question (?, relation, tail) gives the most that it can say for any head. So
-these bounds skip work without changing the result:
+Every question (head, relation, ?) is scored against all entities. The log-odds of a fact are a sum
+of parts, see `allneg.predict.agreement`: one of the question (head, relation, ?), one of
+(?, relation, tail), and one of the known facts. Once `top` facts are found, a fact needs the
+log-odds of the last of them. First, the largest part of every question (?, relation, tail) is
+found. So these bounds skip work without changing the result:
 
 - A question is not scored if none of its answers can be probable enough. By Jensen's inequality,
   the margin of an answer is at most its distance to the mean score, less log(n) for n candidates.
@@ -79,9 +79,9 @@ class Completion:
         self._heads = heads.to(self.device)
         self._relations = torch.tensor(self.relations, device=self.device)
         self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
-        # The highest log-odds that answers to each question can have which were not looked at.
+        # An upper bound of the log-odds of each question's answers beyond its few best.
         self.next = torch.full((self.total,), -torch.inf, device=self.device)
-        # The most that the queries (?, relation, tail) can say for a tail, and their logsumexp, or
+        # The largest part of each query (?, relation, tail) in the log-odds, and its logsumexp, or
         # NaN until it is needed: (number of relations, N).
         self.tail_prior = torch.zeros(len(self.relations), self.n, device=self.device)
         self.head_highest = torch.zeros_like(self.tail_prior)
@@ -183,7 +183,7 @@ class Completion:
             self.agree()
 
     def _prior(self, queries: Queries) -> Tensor:
-        """What known facts and the relation say for all answers to each question: (B,)."""
+        """The log-odds that known facts and the relation add to all answers: (B,)."""
         of_relation = torch.from_numpy(self.agreement.relation).float().to(self.device)
         known = self.predictor.known["train"].counts(queries)
         return of_relation[queries.relation] + self.agreement.of_others(0, known)
@@ -192,7 +192,7 @@ class Completion:
     def _prepare(
         self, on_block: Callable[[Completion], None], stopped_by: Callable[[], int]
     ) -> bool:
-        """Find the most that (?, relation, tail) can say for each tail; whether it was not stopped.
+        """Find the largest part of each query (?, relation, tail); False if it was stopped.
 
         The best head is looked for only if all heads are asked about: it takes as long as they do.
         """

@@ -267,7 +267,7 @@ class Predictor:
     def _taken(self) -> Tensor | None:
         """What counts of an ensemble take from the score of a fact of train, by relation row.
 
-        The fact is why its entities are counted, so `scores` and `_give_back` give it back.
+        A fact must not lower its own score: `scores` and `_give_back` add this again.
         """
         if not isinstance(self.model, Ensemble) or "train" not in self.known:
             return None

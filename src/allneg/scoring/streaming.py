@@ -43,7 +43,7 @@ def all_rows(rows: Tensor, device: torch.device) -> Iterator[Tensor]:
 
 
 class GradientBlocks:
-    """The gradient of `rows`, in the same memory as they, from blocks on `device`."""
+    """The gradient of `rows`, in the same kind of memory, from blocks on `device`."""
 
     def __init__(self, rows: Tensor, device: torch.device) -> None:
         self._device = device

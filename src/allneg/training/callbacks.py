@@ -76,7 +76,7 @@ class ProgressLines(Callbacks):
 
 
 class Watch(Callbacks):
-    """Callbacks with the method names of version 0.1: began, said, stepped, ranked."""
+    """Callbacks with the earlier method names: began, said, stepped, ranked."""
 
     def began(self, *_: object) -> None: ...
 

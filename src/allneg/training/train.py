@@ -180,7 +180,7 @@ def _difference(run: Run, recipe: Recipe, epoch: int) -> str:
         differences.append("the learning rate had already followed the cosine to its end")
     if len(run.graph.valid) and epoch % recipe.evaluation.every:
         differences.append(f"valid was also ranked after epoch {epoch}, which counts for patience")
-    what = "; ".join(differences) or "none, it continues as if it had been started so"
+    what = "; ".join(differences) or "none"
     return f"difference from a run that was started with these settings: {what}"
 
 

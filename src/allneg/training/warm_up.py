@@ -16,7 +16,7 @@ def in_background(work: Callable[[torch.device], object], settings: Hardware) ->
     """Let a GPU do `work` during the block. An error is ignored: training will report it."""
     device = find_device(settings.device)
     with ThreadPoolExecutor(1) as thread:
-        # What a deterministic product needs is set later, by `prepare`.
+        # Deterministic products need an environment variable, which `prepare` sets later.
         if device.type == "cuda" and not settings.deterministic:
             thread.submit(work, device)
         yield

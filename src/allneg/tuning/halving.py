@@ -162,12 +162,12 @@ class Halving:
     def next_job(self, proposals: Iterable[Trial]) -> Job | None:
         """What to train next; None if there is nothing that no other process trains.
 
-        The first job is the best trial, if it just has the time to train to its end. Otherwise:
-        interrupted trials, trials to promote, new trials, and at last whatever can go on.
+        The first job is the best trial, if the time left just suffices to train it to its end. Then
+        come interrupted trials, trials to promote, new trials, and the best trial that waits.
         """
         if self.left <= 0:
             return None
-        if (best := self._last_call()) is not None:
+        if (best := self._must_finish()) is not None:
             return Job(best.trial, best.rungs[-1])
         for at in self.trials:
             if at.status.state in ("paused", "waiting") and not at.is_at_rung:
@@ -191,7 +191,7 @@ class Halving:
             found += [at.trial for at in worse if at.is_at_rung and len(at.mrrs) == rung + 1]
         return found
 
-    def _last_call(self) -> Progress | None:
+    def _must_finish(self) -> Progress | None:
         """The best trial, if it must train to its end from now on to be ready in time."""
         best = next(iter(self.ranked()), None)
         return best if best is not None and 0 < self._seconds_to_end >= self.left else None

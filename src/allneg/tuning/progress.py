@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from allneg.tuning.search import Search
     from allneg.tuning.tune import Tuning
 
-_SHOW_SECONDS = 2.0  # between two looks at all trials of a tuning
+_SHOW_SECONDS = 2.0  # between two updates about the trials of a tuning
 
 
 def search_lines(search: Search) -> Callable[[], None]:
