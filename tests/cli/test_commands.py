@@ -16,6 +16,7 @@ from allneg.errors import Interrupted
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.about import PACKAGED
 from allneg.training import fit
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
@@ -205,6 +206,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "countries", "--seed", "-1"], 2, "training.seed must be at least 0"),
         (["train", "countris"], 3, "close names: 'countries'"),
         (["train", "no/such/folder"], 3, "no such file or folder"),
+        (["audit", PACKAGED["countries-demo"], "--out", "new.tsv"], 3, "a run, not a graph"),
         (["evaluate", "no/such/run"], 4, "there is no such folder"),
         (["resume", "no/such/run"], 4, "there is no such folder"),
         (["info", "countries"], 4, "close names: 'countries-demo'; `allneg train"),

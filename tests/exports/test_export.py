@@ -51,6 +51,14 @@ def predictor(run: Run) -> Predictor:
     return load(run.folder, device="cpu")
 
 
+@pytest.mark.parametrize("format", [name for name in FORMATS if name != "safetensors"])
+def test_bfloat16_weights_become_float32(tmp_path: Path, format: str) -> None:
+    written = export("countries-demo", tmp_path / "vectors", format)
+    if format == "npy":
+        rows = load("countries-demo", device="cpu").tables.entities.detach().numpy()
+        assert np.array_equal(np.load(written[0]), rows)
+
+
 def about(path: Path) -> dict[str, object]:
     found: dict[str, object] = json.loads(path.read_text())
     return found

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from allneg import __version__
@@ -90,11 +91,16 @@ def _named_rows(run: Run, tables: Mapping[str, StoredTensor]) -> dict[str, Named
         kind: NamedRows(
             names,
             tables[kind].shape[1],
-            np.dtype(str(tables[kind].dtype).removeprefix("torch.")),
-            lambda stored=tables[kind]: map(Tensor.numpy, stored.blocks()),  # type: ignore[misc]
+            _array(torch.empty(0, dtype=tables[kind].dtype)).dtype,
+            lambda stored=tables[kind]: map(_array, stored.blocks()),  # type: ignore[misc]
         )
         for kind, names in (("entities", vocabulary.entities), ("relations", relations))
     }
+
+
+def _array(block: Tensor) -> npt.NDArray[Any]:
+    """A block of rows for NumPy, which has no bfloat16: that becomes float32."""
+    return (block.float() if block.dtype == torch.bfloat16 else block).numpy()
 
 
 def _about(
@@ -155,7 +161,7 @@ def _files(
         found[out.with_suffix(f".relations{out.suffix}")] = _WRITERS[format](rows["relations"])
         if "shared" in tables:
             stored = tables["shared"]
-            blocks = map(Tensor.numpy, stored.blocks())
+            blocks = map(_array, stored.blocks())
             found[beside("shared.npy")] = writers.array(
                 stored.shape, rows["entities"].dtype, blocks
             )

@@ -209,6 +209,8 @@ def choose_splits(names: Iterable[str], where: str) -> dict[str, str]:
                 "keep one of them"
             )
         chosen[split] = name
+    if "train" not in chosen and "run.json" in names:
+        raise DataError(f"{where}: a run, not a graph; give the data that it was trained on")
     if "train" not in chosen:
         raise DataError(
             f"{where}: no train file; name it {' or '.join(f'train{end}' for end in FORMATS)}, "
