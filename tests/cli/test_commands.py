@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import tomllib
@@ -399,3 +400,20 @@ def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
     fit(run)
     shown = allneg("info", run.folder, "--json").json
     assert (shown["epochs"], shown["step"]) == (6, 0)
+
+
+def test_unreadable_runs_and_files_are_explained(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file = tmp_path / "questions.jsonl"
+    file.touch(mode=0o000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)  # root may read any file
+        done = allneg("evaluate", toy_run.folder, "--queries", file)
+        assert (done.code, f"{file}: cannot be read (Permission denied)" in done.err) == (3, True)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != toy_run.folder)
+    done = allneg("info", toy_run.folder)
+    assert (done.code, "cannot be read (Permission denied)" in done.err) == (4, True)

@@ -10,7 +10,7 @@ import click
 from allneg.errors import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATH = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path, readable=False)  # commands report what they cannot read
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 settings = click.option(

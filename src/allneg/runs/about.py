@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,8 @@ class About:
         if not folder.exists():
             what = f"not a run (there is no such folder){_close_folders(folder)}"
             raise RunError(f"{folder}: {what}; `allneg train … --out` makes one")
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise RunError(f"{folder}: cannot be read (Permission denied)")
         path = folder / "run.json"
         if not plain.exists(path):
             raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
