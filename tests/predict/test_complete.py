@@ -288,6 +288,8 @@ def test_python_takes_exclusions_in_a_list_a_table_or_a_file(tmp_path: Path) -> 
         assert predictor.complete(4, exclude=exclude) == every[2:]
     with pytest.raises(DataError, match="fact 1: no entity is called 'x'"):
         predictor.complete(4, exclude=[("x", "r0", "e0")])
+    with pytest.raises(UsageError, match="give at least one relation"):
+        predictor.complete(4, relations=[])
 
 
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ def test_a_folder_needs_neither_its_members_nor_its_place(
 
 def test_counts_are_a_member(members: dict[str, Run], tmp_path: Path) -> None:
     one = members["complex"]
-    made = ensemble([one.folder], out=tmp_path / "made", device="cpu", counts=True)
+    made = ensemble(one.folder, out=tmp_path / "made", device="cpu", counts=True)
     again = Run.open(made.folder)
     assert again.model_name == "ensemble: complex, counts"
     assert again.members == made.members

@@ -18,7 +18,7 @@ from allneg.errors import DataError, Interrupted, RunError, UsageError
 from allneg.runs import Run, disk
 from allneg.runs.ensemble import Combination, combine
 from allneg.runs.verify import verify
-from allneg.tuning import TrialFolder, Tuning
+from allneg.tuning import TrialFolder, Tuning, tune
 from allneg.tuning.halving import Job
 from processes import start_command, wait_until
 
@@ -396,6 +396,10 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(UsageError, match="no model 'complx'; close names: 'complex'"):
         make_tuning(models=("complx",))
+    with pytest.raises(UsageError, match="give at least one of the models complex, cp"):
+        make_tuning(models=())
+    with pytest.raises(UsageError, match="no model 'complx'"):
+        tune(tiny_folder, minutes=1, models="complx", out=tmp_path / "out")
     with pytest.raises(UsageError, match=r"model\.name is tuned: choose the models by --models"):
         make_tuning("model.name=rotate")
     with pytest.raises(UsageError, match=r"model\.dimm is not a setting"):

@@ -39,7 +39,7 @@ _TRIES = 100  # to replace an entity by another that gives no known fact
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a model says about n facts; column 0 by tail queries, column 1 by head queries."""
+    """Scores and ranks of n facts; column 0 by tail queries, column 1 by head queries."""
 
     score: Numbers  # (n, 2)
     margin: Numbers  # (n, 2): see allneg.evaluation.calibration

@@ -53,7 +53,7 @@ class Completion:
     min_probability: float = 0.0
     within: Within | None = None
     heads: Tensor | None = None  # of new facts; by default all entities
-    exclude: Triples | None = None  # facts that are not listed, beside the known ones: (n, 3)
+    exclude: Triples | None = None  # new facts that are not listed: (n, 3)
     prepared: int = 0  # questions (?, relation, tail) asked or found unnecessary
     done: int = 0  # questions asked at least once
     n_again: int = 0  # questions that are asked a second time
@@ -64,6 +64,8 @@ class Completion:
 
     def __post_init__(self) -> None:
         predictor = self.predictor
+        if not self.relations:
+            raise UsageError("give at least one relation")
         if self.top < 1 or not 0 <= self.min_probability < 1:
             raise UsageError("give a top of at least 1 and a probability from 0 to below 1")
         if predictor.agreement is None:

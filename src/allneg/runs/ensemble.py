@@ -88,7 +88,11 @@ class Combination:
 
 
 def ensemble(
-    runs: Iterable[Path | str], *, out: Path | str, device: str = "auto", counts: bool = False
+    runs: Path | str | Iterable[Path | str],
+    *,
+    out: Path | str,
+    device: str = "auto",
+    counts: bool = False,
 ) -> Run:
     """Combine runs on the same data into a new run in the folder `out`.
 
@@ -97,7 +101,7 @@ def ensemble(
     them. After its weights are chosen, it is ranked on test like a trained run. With `counts`, one
     more member lowers the scores of entities that already have their only fact of a relation.
     """
-    opened = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     check_members(opened, counts)
     folder.check_new(Path(out))
     return combine(opened, find_device(device), counts).write(out)

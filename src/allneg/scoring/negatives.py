@@ -50,7 +50,7 @@ class NegativeSample:
     """
 
     shared: Tensor | None = None  # int64 (C,): entities drawn for the batch, each once
-    answers: Tensor | None = None  # int64 (B,): the whole batch's, candidates beside those drawn
+    answers: Tensor | None = None  # int64 (B,): of the whole batch, also candidates
     per_query: Tensor | None = None  # int64 (B, K): candidates of each query, the answer first
     entity_mask: Tensor | None = None  # (B, W): factors of dropout
     relation_mask: Tensor | None = None  # (B, V)

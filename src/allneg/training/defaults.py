@@ -24,7 +24,7 @@ _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
 # Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
 _RATES = {"l1": 3.8e9, "modulus": 2.1e9}
 _PRODUCTS = 13e9  # likewise, for the other kernels
-_PER_SCORE = 100  # a score costs as much as comparing this many numbers, beside its own
+_PER_SCORE = 100  # a score costs as much as comparing this many more numbers
 _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch

@@ -209,7 +209,7 @@ def _repeated(recipe: Recipe, model: Model, execution: ExecutionPlan, counts: Co
 
 
 def _more_answers(recipe: Recipe, counts: Counts) -> float:
-    """How many answers a grouped query has beside the first, on average."""
+    """How many answers a grouped query has after its first one, on average."""
     if not recipe.loss.grouped:
         return 0.0
     return (2 * counts.train / counts.queries if counts.queries else _ANSWERS) - 1

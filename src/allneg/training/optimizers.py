@@ -18,7 +18,7 @@ from allneg.scoring import Shard, Tables
 
 @dataclass(frozen=True)
 class OptimizerKind:
-    """How to create an optimizer, and what a plan needs to know about it."""
+    """How to create an optimizer, and what an `ExecutionPlan` uses."""
 
     make: Callable[[Tables, float | Tensor], torch.optim.Optimizer]  # of the tables and a rate
     state_tables: int  # tensors of state per table, each as large as the table

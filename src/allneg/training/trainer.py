@@ -328,7 +328,7 @@ class Trainer:
 
     @torch.no_grad()
     def update_average(self, epoch: int) -> None:
-        """Add the tables after an epoch to their weighted mean, if the recipe wants one.
+        """Add the tables after an epoch to their weighted mean, if `training.average` is set.
 
         An epoch counts `training.average` times the one after it. The mean is a part of the
         optimizer's state, as in PyTorch's ASGD, so it is saved, restored and split with it.
@@ -344,7 +344,7 @@ class Trainer:
             state["average"].lerp_(parameter, 1 / total)
 
     def average(self) -> Tables | None:
-        """The mean of the tables, if the recipe wants one."""
+        """The mean of the tables, if `training.average` is set."""
         if not self.recipe.training.average:
             return None
         tables, states = self.tables.named_parameters(), self.optimizer.state

@@ -1,7 +1,7 @@
 """Successive halving within a time budget: which trial to train next, and for how many epochs.
 
-Everything here follows from what the trials have reached and from the time left, so all processes
-of a tuning decide alike.
+Decisions depend only on what the trials have reached and on the time left, so all processes of a
+tuning make the same ones.
 """
 
 import itertools

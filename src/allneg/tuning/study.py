@@ -22,7 +22,7 @@ _NAME = "allneg"  # of the study
 
 
 def rungs(space: Space) -> list[int]:
-    """The epochs after which halving compares trials. Valid is ranked there anyway."""
+    """The epochs after which halving compares trials. Valid is always ranked there."""
     if fixed := {"training.epochs", "evaluation.every"} & space.axes.keys():
         raise UsageError(f"{space.name}: --halving needs a fixed {min(fixed)}; do not search it")
     if not (found := rungs_of(space.recipe)):

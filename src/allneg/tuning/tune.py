@@ -60,7 +60,7 @@ def tune(
     *,
     minutes: float,
     out: str | Path | None = None,
-    models: Sequence[str] = DEFAULT_MODELS,
+    models: str | Sequence[str] = DEFAULT_MODELS,
     settings: Iterable[str] | Mapping[str, object] = (),
     counts: bool = True,
     progress: bool = False,
@@ -76,7 +76,8 @@ def tune(
     was interrupted. `progress` and `stopped_by` are as in `train`.
     """
     folder = free_folder(source_name(data), "tune") if out is None else Path(out)
-    tuning = Tuning(data, folder, minutes, models, settings, counts)
+    names = [models] if isinstance(models, str) else models
+    tuning = Tuning(data, folder, minutes, names, settings, counts)
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(interruptible(stopped_by))
         if progress:
@@ -127,6 +128,8 @@ class Tuning:
         start = now()
         if not minutes > 0:
             raise UsageError(f"minutes must be above 0, not {minutes}")
+        if not models:
+            raise UsageError(f"give at least one of the models {', '.join(MODELS)}")
         for name in models:
             if name not in MODELS:
                 raise UsageError(f"there is no model {name!r}{close_names(name, MODELS)}")
