@@ -83,6 +83,9 @@ def test_options_that_do_not_go_together_are_refused(
     allneg: Command, toy_run: Run, file: Path
 ) -> None:
     assert allneg("evaluate", toy_run.folder, "--queries", file, "--relations").code == 2
+    evaluate = ("evaluate", toy_run.folder, "--queries", file)
+    done = allneg(*evaluate, "--facts", "--split", "train")
+    assert (done.code, "no split comes before train" in done.err) == (2, True)
     done = allneg("evaluate", toy_run.folder, "--beam", "64")
     assert done.code == 2
     assert "need --queries" in done.err

@@ -54,6 +54,8 @@ def evaluate_command(
     source = click.get_current_context().get_parameter_source
     if queries is None and any(source(name) == ParameterSource.COMMANDLINE for name in how):
         raise click.UsageError("--beam, --norm, --scores and --facts need --queries")
+    if how["facts"] and split == "train":
+        raise click.UsageError("no split comes before train; give --split valid or test to --facts")
     if queries is not None:
         from allneg.cli.ask import evaluate_sets
 
