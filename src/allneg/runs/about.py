@@ -17,6 +17,7 @@ from allneg.runs import files, plain
 from allneg.runs.parents import Parent
 
 FORMAT_VERSION = 2
+# Runs in the package, by name; scripts/make_demo.py makes them.
 PACKAGED = {"countries-demo": Path(__file__).with_name("countries-demo")}
 UNTRAINED_VERSION = 3  # of ensembles and of bfloat16 weights, which are not trained further
 

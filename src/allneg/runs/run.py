@@ -53,7 +53,6 @@ _COPIED = (
 )  # fmt: skip
 RUN_FILES = (*GRAPH_FILES, LABELS, *_COPIED)  # and the folder of checkpoints
 _BLOCK = 1 << 24  # bytes copied at once
-# Runs in the package, by name; scripts/make_demo.py makes them.
 
 
 @dataclass(frozen=True)
