@@ -86,7 +86,7 @@ def _taken(folder: Path) -> RecipeError:
     if not plain.exists(folder / "run.json"):
         return RecipeError(f"{folder}: not empty and not a run; choose another --out")
     return RecipeError(
-        f"{folder}: already exists; continue it with `allneg resume`, or choose another --out"
+        f"{folder}: already exists; choose another --out, or train it further with `allneg resume`"
     )
 
 
