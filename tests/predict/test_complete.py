@@ -143,6 +143,18 @@ def test_no_margin_is_above_the_bound(name: str, reciprocal: bool) -> None:
             assert not new or max(new) <= float(reach(queries)) + 1e-4
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_the_best_head_of_a_tail_is_a_new_one(name: str) -> None:
+    predictor = make_predictor(name, 5)
+    found, known = search(predictor, 3), known_facts(predictor.graph)
+    found.run()
+    assert not predictor.graph.has_loops[0]
+    for tail in range(predictor.graph.n_entities):
+        of_heads = margins(predictor, "head", tail, 0).items()
+        new = [m for h, m in of_heads if (h, 0, tail) not in known and h != tail]
+        assert float(found.head_highest[0, tail]) == pytest.approx(max([-16, *new]), abs=1e-4)
+
+
 def test_questions_that_cannot_reach_the_probability_are_skipped() -> None:
     plain = Agreement(np.ones(2), np.zeros(2), np.zeros(2), np.zeros(3))
     predictor = replace(make_predictor("distmult", 3), fitted=plain)

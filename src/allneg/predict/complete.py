@@ -163,10 +163,7 @@ class Completion:
         values -= logsumexp.unsqueeze(1)
         values.clamp_(LOWEST, 0).mul_(weight).add_(prior.unsqueeze(1))
         values += self.tail_prior[number]
-        for facts in self._left_out:
-            values[facts.pairs(queries)] = -torch.inf
-        loop = self._no_loops[queries.relation].nonzero().squeeze(1)
-        values[loop, queries.entity[loop]] = -torch.inf
+        values[self._not_new(queries)] = -torch.inf
         if self.within is not None and len(queries):
             values.masked_fill_(self.within.outside(queries), -torch.inf)
         if count < self.n:
@@ -207,6 +204,7 @@ class Completion:
                 self.tail_prior[row, tail] = self.agreement.of_others(1, known)
                 if self.heads is None:
                     values, logsumexp = self._scores(queries)
+                    values[self._not_new(queries)] = -torch.inf
                     highest = (values.amax(1) - logsumexp).nan_to_num(LOWEST).clamp(LOWEST, 0)
                     self.head_logsumexp[row, tail] = logsumexp
                     self.head_highest[row, tail] = highest
@@ -232,6 +230,13 @@ class Completion:
                 of_relation = queries.relation == relation
                 kept[of_relation] = self.within.allowed(1, relation)[queries.entity[of_relation]]
         return kept
+
+    def _not_new(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Pairs of a query and an answer that is known, or the query's entity without loops."""
+        loop = self._no_loops[queries.relation].nonzero().squeeze(1)
+        pairs = [*(facts.pairs(queries) for facts in self._left_out), (loop, queries.entity[loop])]
+        rows, answers = map(torch.cat, zip(*pairs, strict=True))
+        return rows, answers
 
     def _scores(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """The scores of new answers, -inf for those of train, and their logsumexp: (B, N), (B,)."""
