@@ -1,13 +1,13 @@
 """Seconds that `complete` takes, and how many held-out facts come back, beside a baseline.
 
-python benchmarks/bench_complete.py RUN … [--device cuda] [--out benchmarks/results/NAME.json]
+python benchmarks/bench_complete.py RUN … [--device cuda] [--sharp never] [--out FILE]
 
 RUN is a trained run. The most probable facts are searched as `allneg complete` does, and timed,
 with the fit of their probabilities. CPU seconds are those of all threads, without the time that
 other programs take. Valid and test are hidden from the search: they count as new, and the precision
 at K is the share of them among the first K facts, also with `--within seen`. The baseline ranks new
 facts (h, r, t) by frequency: the number of facts (h, r, ·) times that of facts (·, r, t), divided
-by that of facts of r.
+by that of facts of r. --sharp sets whether bounds that store no scores are used (`SharpReach`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from allneg.evaluation import Within
 from allneg.graph import Graph
 from allneg.graph.graph import Triples, triple_keys
 from allneg.hardware import find_device
+from allneg.predict import complete
 from allneg.predict.complete import Completion
 from allneg.predict.predictor import Predictor
 from allneg.runs import Run
@@ -37,8 +38,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--sharp", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if args.sharp != "auto":
+        complete.is_sharper = lambda *_: args.sharp == "always"
     about = {"complete": True, **machine(find_device(args.device))}
     write_rows(about, (measured(folder, args.device) for folder in args.runs), args.out)
 
@@ -67,6 +71,7 @@ def measured(folder: Path, device: str) -> dict[str, Any]:
     model = run.recipe.model
     return {
         "data": graph.name, "model": model.name, "dim": model.dim, "entities": graph.n_entities,
+        "sharp": blind.sharp_reach is not None,
         "questions": blind.total, "asked_again": blind.n_again, "skipped": blind.skipped,
         "seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2),
         "held_out": len(held_out),

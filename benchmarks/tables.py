@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import complete_tables
 import growing_tables
 import kernel_tables
 import large_tables
@@ -508,6 +509,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "tune": tunings,
     "filter": filters,
     "baselines": baselines,
+    **complete_tables.TABLES,
     **growing_tables.TABLES,
     **kernel_tables.TABLES,
     **large_tables.TABLES,

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from allneg.cli import allneg
 from allneg.kernels.compiler import find_compiler
+from allneg.predict import reach
 from allneg.recipe import Recipe, load_tables
 from interpreter import interpreted, needs_triton
 from processes import forks
@@ -440,10 +441,23 @@ def test_the_benchmark_of_complete_counts_held_out_facts(toy_run, home, tmp_path
     out = tmp_path / "result.json"
     _run("bench_complete.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
     (row,) = json.loads(out.read_text())["rows"]
-    assert (row["data"], row["questions"], row["held_out"]) == ("tiny", 36, 5)
+    assert (row["data"], row["questions"], row["held_out"], row["sharp"]) == ("tiny", 36, 5, False)
     # All new facts are found, so all held-out ones are among them.
     assert row["precision"] == {"1000": 5 / 1000, "10000": 5 / 10_000}
     assert min(row["seconds"], row["cpu_seconds"]) >= 0
+
+
+def test_the_benchmark_of_bounds_finds_the_same_facts(toy_run, home, tmp_path, monkeypatch):
+    out, run = tmp_path / "result.json", str(toy_run.folder)
+    for name in ("attend", "bit_mask"):  # the benchmark changes them
+        monkeypatch.setattr(reach, name, getattr(reach, name))
+    _run("bench_complete_bounds.py", run, "--every", "1", "--out", str(out), home=home)
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["top"] for row in rows] == [1, 1]
+    for row in rows:
+        assert row["same"]
+        assert row["questions"] == 36
+        assert row["plain_heads"] == 1 >= row["sharp_heads"]
 
 
 def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph, monkeypatch):

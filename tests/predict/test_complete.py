@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allneg.errors import DataError, UsageError
+from allneg.errors import DataError, Diverged, UsageError
 from allneg.evaluation.within import Within
 from allneg.graph.queries import KnownAnswers, Queries
 from allneg.models import MODELS
@@ -21,8 +21,10 @@ from allneg.predict.complete import Completion
 from allneg.predict.fact_files import check_new_file, write_rows
 from allneg.predict.new_facts import Found, NewFact
 from allneg.predict.predictor import Predictor
-from allneg.predict.reach import Reach
+from allneg.predict.reach import Reach, SharpReach
+from allneg.scoring.scores import query_vectors
 from brute_force import known_facts, make_predictor, margins, new_facts, probabilities
+from interpreter import interpreted, needs_triton
 
 IDENTITY = "this run, these options"
 
@@ -141,6 +143,102 @@ def test_no_margin_is_above_the_bound(name: str, reciprocal: bool) -> None:
             new = [m for t, m in found.items() if known.get((h, 0, t)) != "train"]
             queries = Queries.of(torch.tensor([[h, 0, 0]]), "tail")
             assert not new or max(new) <= float(reach(queries)) + 1e-4
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_best_head_of_a_tail_is_a_new_one(name: str) -> None:
+    predictor = make_predictor(name, 5)
+    found, known = search(predictor, 3), known_facts(predictor.graph)
+    found.run()
+    assert not predictor.graph.has_loops[0]
+    for tail in range(predictor.graph.n_entities):
+        of_heads = margins(predictor, "head", tail, 0).items()
+        new = [m for h, m in of_heads if (h, 0, tail) not in known and h != tail]
+        assert float(found.head_highest[0, tail]) == pytest.approx(max([-16, *new]), abs=1e-4)
+
+
+@pytest.fixture
+def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every search by dot products bounds its margins without stored scores."""
+    monkeypatch.setattr(module, "is_sharper", lambda predictor, *_: is_dot(predictor))
+
+
+def is_dot(predictor: Predictor) -> bool:
+    return predictor.model.kernel.name == "dot"
+
+
+DOT = [name for name in MODELS if is_dot(make_predictor(name, 0))]
+
+
+@pytest.mark.usefixtures("sharp")
+@pytest.mark.parametrize("name", DOT)
+@pytest.mark.parametrize("top", [1, 4, 1000])
+def test_sharp_bounds_do_not_change_the_facts(name: str, top: int) -> None:
+    for seed in range(10):
+        predictor = make_predictor(name, seed, reciprocal=seed % 2 == 0, ties=seed % 3 == 0)
+        predictor.tables.entities *= 2
+        found = search(predictor, top)
+        found.block = 1 + seed
+        assert isinstance(found.sharp_reach, SharpReach)
+        assert found.run()
+        check(found, new_facts(predictor))
+
+
+@pytest.mark.parametrize(
+    "interpret", [False, pytest.param(True, marks=needs_triton)], ids=["reference", "triton"]
+)
+@pytest.mark.parametrize("name", ["complex", "rescal"])
+def test_sharp_bounds_are_just_above_the_best_margin(
+    name: str, interpret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = make_predictor(name, 5)
+    predictor.tables.entities *= 3
+    graph = predictor.graph
+    n, known, loops = graph.n_entities, known_facts(graph), graph.has_loops[0]
+    if interpret:
+        interpreted("allneg.kernels.attention.gpu")
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+    found = search(predictor, 3)
+    queries = Queries.of(torch.tensor([[h, 0, 0] for h in range(n)]), "tail")
+    bound = SharpReach(predictor)(queries, found._not_new(queries))
+    longest = predictor.tables.entities.norm(dim=1).max()
+    size = query_vectors(predictor.model, predictor.tables, queries).norm(dim=1) * longest
+    for h in range(n):
+        of_tails = margins(predictor, "tail", h, 0).items()
+        new = [m for t, m in of_tails if (h, 0, t) not in known and (loops or t != h)]
+        assert max(new) <= float(bound[h]) <= max(new) + 0.1 + 0.02 * float(size[h])
+
+
+@pytest.mark.usefixtures("sharp")
+def test_sharp_bounds_allow_sets_without_entities() -> None:
+    predictor = make_predictor("complex", 5)
+    nothing = Within("nothing", torch.zeros(predictor.graph.n_entities, dtype=torch.bool))
+    found = search(predictor, 3, within=nothing)
+    assert found.run()
+    assert (len(found.found), found.skipped) == (0, found.total)
+
+
+@pytest.mark.usefixtures("sharp")
+def test_sharp_bounds_leave_out_more_questions() -> None:
+    predictor = make_predictor("complex", 3)
+    predictor.tables.entities *= 4
+    every = search(predictor, 1)
+    every.run()
+    least = float(every.found.probability[0]) - 1e-6
+    strict, plain = (search(predictor, 1, min_probability=least) for _ in range(2))
+    plain.sharp_reach = None
+    assert strict.run()
+    assert plain.run()
+    assert strict.found.triples.tolist() == plain.found.triples.tolist()
+    assert plain.skipped < strict.skipped < strict.total
+
+
+@pytest.mark.usefixtures("sharp")
+def test_sharp_bounds_of_a_diverged_model_are_an_error() -> None:
+    predictor = make_predictor("complex", 3)
+    predictor.tables.entities[0] = torch.nan
+    with pytest.raises(Diverged):
+        search(predictor, 1).run()
 
 
 def test_questions_that_cannot_reach_the_probability_are_skipped() -> None:

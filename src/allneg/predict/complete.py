@@ -9,7 +9,7 @@ found. So these bounds skip work without changing the result:
 - A question is not scored if none of its answers can be probable enough. By Jensen's inequality,
   the margin of an answer is at most its distance to the mean score, less log(n) for n candidates.
   Norms bound that distance: for `dot`, |q| · max |e - mean e| (Cauchy-Schwarz); for distances,
-  twice the largest distance to the mean row.
+  twice the largest distance to the mean row. On some GPUs, `SharpReach` bounds it further.
 - First, only the few best answers to each question are looked at. The next best bounds the others:
   most questions are not asked a second time, when many facts are found and more is needed.
 - The head's margin is computed only for facts that can be probable enough after the first question.
@@ -33,7 +33,7 @@ from allneg.graph.queries import KnownAnswers, Queries
 from allneg.predict.agreement import LOWEST, Agreement
 from allneg.predict.new_facts import Found, NewFact
 from allneg.predict.predictor import Predictor, check_finite
-from allneg.predict.reach import Reach
+from allneg.predict.reach import Reach, SharpReach, is_sharper
 from allneg.runs import files, plain
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once
@@ -80,6 +80,8 @@ class Completion:
         heads = torch.arange(self.n) if self.heads is None else self.heads
         self._heads = heads.to(self.device)
         self._relations = torch.tensor(self.relations, device=self.device)
+        sharper = is_sharper(predictor, self.total, self.top)
+        self.sharp_reach = SharpReach(predictor) if sharper else None
         self.n_best = min(self.n - 1, max(_BEST, -(-_BEST * self.top // self.total)))
         # An upper bound of the log-odds of each question's answers beyond its few best.
         self.next = torch.full((self.total,), -torch.inf, device=self.device)
@@ -156,19 +158,19 @@ class Completion:
         queries = Queries.for_side("tail", head, relation, head)
         prior, kept = self._prior(queries), self._allowed(queries)
         if count < self.n:  # the first time
-            highest = weight * self.reach(queries).clamp(LOWEST, 0)
-            highest += prior + self.tail_prior.amax(1)[number]
-            kept &= highest >= needed
+            least = needed - prior - self.tail_prior.amax(1)[number]  # that the tail must add
+            kept &= weight * self.reach(queries).clamp(LOWEST, 0) >= least
+            if self.sharp_reach is not None and needed > -torch.inf:
+                some = kept.nonzero().squeeze(1)
+                highest = self.sharp_reach(queries[some], self._not_new(queries[some]))
+                kept[some] = weight * highest.clamp(LOWEST, 0) >= least[some]
             self.skipped += len(ids) - int(kept.sum())
         ids, number, queries, prior = ids[kept], number[kept], queries[kept], prior[kept]
         values, logsumexp = self._scores(queries)
         values -= logsumexp.unsqueeze(1)
         values.clamp_(LOWEST, 0).mul_(weight).add_(prior.unsqueeze(1))
         values += self.tail_prior[number]
-        for facts in self._left_out:
-            values[facts.pairs(queries)] = -torch.inf
-        loop = self._no_loops[queries.relation].nonzero().squeeze(1)
-        values[loop, queries.entity[loop]] = -torch.inf
+        values[self._not_new(queries)] = -torch.inf
         if self.within is not None and len(queries):
             values.masked_fill_(self.within.outside(queries), -torch.inf)
         if count < self.n:
@@ -207,8 +209,12 @@ class Completion:
                 queries = Queries.for_side("head", tail, torch.full_like(tail, relation), tail)
                 known = self.predictor.known["train"].counts(queries)
                 self.tail_prior[row, tail] = self.agreement.of_others(1, known)
-                if self.heads is None:
+                if self.heads is None and self.sharp_reach is not None:
+                    highest = self.sharp_reach(queries, self._not_new(queries))
+                    self.head_highest[row, tail] = highest.clamp(LOWEST, 0)
+                elif self.heads is None:
                     values, logsumexp = self._scores(queries)
+                    values[self._not_new(queries)] = -torch.inf
                     highest = (values.amax(1) - logsumexp).nan_to_num(LOWEST).clamp(LOWEST, 0)
                     self.head_logsumexp[row, tail] = logsumexp
                     self.head_highest[row, tail] = highest
@@ -234,6 +240,13 @@ class Completion:
                 of_relation = queries.relation == relation
                 kept[of_relation] = self.within.allowed(1, relation)[queries.entity[of_relation]]
         return kept
+
+    def _not_new(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Pairs of a query and an answer that is known, or the query's entity without loops."""
+        loop = self._no_loops[queries.relation].nonzero().squeeze(1)
+        pairs = [*(facts.pairs(queries) for facts in self._left_out), (loop, queries.entity[loop])]
+        rows, answers = map(torch.cat, zip(*pairs, strict=True))
+        return rows, answers
 
     def _scores(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """The scores of new answers, -inf for those of train, and their logsumexp: (B, N), (B,)."""
