@@ -209,6 +209,24 @@ def test_sharp_bounds_are_just_above_the_best_margin(
         assert max(new) <= float(bound[h]) <= max(new) + 0.1 + 0.02 * float(size[h])
 
 
+def test_sharp_bounds_allow_for_the_rounding_of_both_operands() -> None:
+    predictor = make_predictor("distmult", 5)
+    graph, entities = predictor.graph, predictor.tables.entities
+    down, up = 8 * (1 + 2**-8), 8 * (1 + 3 * 2**-8)  # bfloat16 rounds one down, the other up
+    known = known_facts(graph)
+    head, relation, tail = next(fact for fact in graph.valid.tolist() if fact[0] != fact[2])
+    others = set(range(graph.n_entities)) - {head}
+    new = next(other for other in others if (head, relation, other) not in known)
+    half = entities.shape[1] // 2
+    entities.zero_()
+    entities[head, :half], entities[head, half:] = down / 8, -up / 8
+    entities[new, :half], entities[tail, half:] = down, up
+    predictor.tables.relations[relation, :half], predictor.tables.relations[relation, half:] = 8, -8
+    queries = Queries.of(torch.tensor([[head, relation, new]]), "tail")
+    bound = SharpReach(predictor)(queries, search(predictor, 1)._not_new(queries))
+    assert float(bound) >= margins(predictor, "tail", head, relation)[new]
+
+
 @pytest.mark.usefixtures("sharp")
 def test_sharp_bounds_allow_sets_without_entities() -> None:
     predictor = make_predictor("complex", 5)

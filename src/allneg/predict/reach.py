@@ -11,7 +11,7 @@ from allneg.predict.predictor import Predictor, check_finite
 from allneg.scoring.scores import query_vectors
 
 _SLACK = 1e-3  # for rounding
-_ROUNDING = 1.05 * 2**-8  # of a product of two bfloat16 numbers and of sums of up to MOST_WIDTH
+_ROUNDING = 1.05 * 2**-7  # of a product of two bfloat16 numbers and of sums of up to MOST_WIDTH
 _PER_ENTITY = 2**-29  # of the log of a sum that is added up in float32, 64 or more at once
 _SHARPNESS = 64.0  # a power of 2, so that factors are exact in bfloat16
 # By count, SharpReach saves time if most questions need no scores, as if few facts are wanted; this
