@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,6 +12,8 @@ from torch import Generator, Tensor
 
 from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, batches
+from allneg.kernels import dot
+from allneg.kernels.dot import DotOfSome
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
@@ -87,6 +90,9 @@ class PartialTrainer(Trainer):
         self._states: Tensor | None = None  # of the step's fixed queries
         if self._splits:
             self._contrast_all, self.contrast = self.contrast, self._contrast_split
+            if device.type == "cpu" and self.kernel is dot and plan.block is None:
+                # Other rows do not need the product that gives their gradients.
+                self._contrast_all = partial(contrast, DotOfSome(self._rows), loss=self.loss)
 
     @staticmethod
     def _others(own: Tensor, n: int, count: int, generator: Generator) -> tuple[Tensor, float]:
