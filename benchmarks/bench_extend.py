@@ -8,10 +8,12 @@ Without DATA: countries. 5 % of the entities and all of their facts are held out
 trained on the rest. It is extended with 1, 3, 10 or all of each new entity's facts in train, and a
 run on the same facts is trained from the start. Both rank the facts of valid and test that have a
 new entity; `given_mrr` is the MRR of the given facts. `--retrain` and `--neighbours` name the
-numbers of facts for these ways, if not all. `seconds` are those of the whole call, with reading,
-saving and the report; `cpu_seconds` are those of the process, which other work on the machine
-changes less; `training_seconds` are those until the last ranking of valid. `parts` has the seconds
-of the parts of a call, see `Parts`; on a CPU, these are those of the process.
+numbers of facts for these ways, if not all. With `--entities 10`, only 10 of the held-out entities
+are added: the first ones with at least 10 facts that have no other held-out entity. `seconds` are
+those of the whole call, with reading, saving and the report; `cpu_seconds` are those of the
+process, which other work on the machine changes less; `training_seconds` are those until the last
+ranking of valid. `parts` has the seconds of the parts of a call, see `Parts`; on a CPU, these are
+those of the process.
 
 `warm` trains on the whole graph from the start, and from a run on 90 % of its train triples; the
 seconds and epochs are those until the best validation MRR of the former, less .001, is reached.
@@ -61,6 +63,7 @@ def main() -> None:
     parser.add_argument("--retrain", help="numbers of facts, as in --facts")
     parser.add_argument("--neighbours", help="likewise")
     parser.add_argument("--share", type=float, default=0.05, help="of the entities, held out")
+    parser.add_argument("--entities", type=int, help="how many of them to add, if not all")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out entities")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
@@ -89,7 +92,7 @@ def main() -> None:
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in ("data", "model", "way", "facts"))
+    return tuple(row.get(name) for name in ("data", "model", "way", "facts", "added"))
 
 
 Measurement = Callable[[list[tuple[Any, ...]]], Iterator[dict[str, Any]]]
@@ -103,11 +106,14 @@ def measurements(
     given = [after or before for before, _, after in parts if not after or before == model]
     settings, graph = [*given, f"hardware.device={args.device}"], allneg.read_graph(data)
     split = held_out(graph, args.share, args.seed)
+    added = split if args.entities is None else few(split, args.entities)
     name, ways = Path(data).name, args.ways.split(",")
     wanted = {"retrain": args.retrain or args.facts, "neighbours": args.neighbours or args.facts}
 
     def measure(way: str, facts: str, done: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
         about = {"data": name, "model": model, "way": way, "facts": facts}
+        if args.entities is not None:
+            about["added"] = args.entities
         if key(about) in done:
             return
         folder = work / f"{name}-{model}"
@@ -115,8 +121,9 @@ def measurements(
             yield about | warm(graph, model, settings, folder)
             return
         base = trained(split.base, model, settings, folder)
-        new = some_facts(split, None if facts == "all" else int(facts))
-        yield about | extended(base, split, new, way, args.more, work / f"{folder.name}-{facts}")
+        new = some_facts(added, None if facts == "all" else int(facts))
+        out = work / f"{folder.name}-{facts}{'-few' if args.entities else ''}"
+        yield about | extended(base, added, new, way, args.more, out)
 
     for facts in args.facts.split(","):
         for way in ways:
@@ -209,6 +216,7 @@ class HeldOut:
     graph: Graph  # the whole one
     base: Graph
     is_new: npt.NDArray[np.bool_]  # (N,)
+    new: Triples  # facts of train with a new entity
     ranked: Triples  # facts of valid and test with a new entity
     old: Triples  # facts of test without one
 
@@ -224,13 +232,24 @@ def held_out(graph: Graph, share: float, seed: int = 0) -> HeldOut:
     known = is_new | np.isin(graph.vocabulary.entities, base.vocabulary.entities)
     ranked = np.concatenate([parts[split][has_new[split]] for split in ("valid", "test")])
     ranked = ranked[known[ranked[:, [0, 2]]].all(1)]
-    return HeldOut(graph, base, is_new, ranked, parts["test"][~has_new["test"]])
+    new, old = parts["train"][has_new["train"]], parts["test"][~has_new["test"]]
+    return HeldOut(graph, base, is_new, new, ranked, old)
+
+
+def few(split: HeldOut, n: int) -> HeldOut:
+    """With so many of the held-out entities: the first with 10 facts without another one."""
+    parts = [split.new, split.ranked]
+    alone = [part[split.is_new[part[:, [0, 2]]].sum(1) == 1] for part in parts]
+    count = np.bincount(alone[0][:, [0, 2]].ravel(), minlength=len(split.is_new))
+    is_new = np.zeros_like(split.is_new)
+    is_new[np.flatnonzero(split.is_new & (count >= 10))[:n]] = True
+    new, ranked = (part[is_new[part[:, [0, 2]]].any(1)] for part in alone)
+    return replace(split, is_new=is_new, new=new, ranked=ranked)
 
 
 def some_facts(split: HeldOut, most: int | None) -> Graph:
     """At most so many facts of each new entity in train, in a random order."""
-    train, is_new = split.graph.train, split.is_new
-    train = np.random.default_rng(1).permutation(train[is_new[train[:, [0, 2]]].any(1)])
+    train, is_new = np.random.default_rng(1).permutation(split.new), split.is_new
     count, kept = np.zeros(len(is_new), dtype=np.int64), []
     for fact in train.tolist():
         ends = [entity for entity in {fact[0], fact[2]} if is_new[entity]]

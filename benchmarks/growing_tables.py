@@ -25,17 +25,17 @@ def _extensions(reports: list[Report]) -> str:
         out += "|---" * 11 + "|\n"
         found = {(*_key(row), row["way"]): row for row in rows}
         for key in dict.fromkeys(map(_key, rows)):
-            data, model, dim, facts = key
+            data, model, dim, facts, added = key
             ways = [found.get((*key, way)) for way in _WAYS]
             cells = [f"{way['mrr']:.3f} / {way[seconds]:.3g}" if way else "-" for way in ways]
             extend, again = ways[0], ways[2]
-            if extend and again:
-                cells += [f"{extend['mrr'] / again['mrr']:.0%}"]
-                cells += [f"{extend[seconds] / again[seconds]:.2%}"]
-            else:
-                cells += ["-", "-"]
+            cells += [f"{extend['mrr'] / again['mrr']:.0%}" if extend and again else "-"]
+            # A retraining with few new entities takes as long as one with many, to a few percent.
+            again = again or found.get((*key[:-1], None, "retrain"))
+            cells += [f"{extend[seconds] / again[seconds]:.2%}" if extend and again else "-"]
             names = ("old_mrr_before", "old_mrr_among_old", "old_mrr")
             cells += [f"{extend[name]:.4f}" if extend else "-" for name in names]
+            facts = facts if added is None else f"{facts}, {added} entities"
             out += f"| {data} | {model}, dim {dim} | {facts} | " + " | ".join(cells) + " |\n"
     return (out or "\nNot measured yet.\n") + "\n"
 
@@ -46,7 +46,7 @@ def _seconds(report: Report) -> str:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["data"], row["model"], row["dim"], row["facts"]
+    return row["data"], row["model"], row["dim"], row["facts"], row.get("added")
 
 
 def _parts(reports: list[Report]) -> str:
@@ -58,9 +58,11 @@ def _parts(reports: list[Report]) -> str:
         rows, whole = report["rows"], _seconds(report)
         again = {_key(row): row[whole] for row in rows if row["way"] == "retrain"}
         for row in rows:
-            if row["way"] != "extend" or "parts" not in row or _key(row) not in again:
+            key = (*_key(row)[:-1], None)  # with all of the held-out entities
+            if row["way"] != "extend" or "parts" not in row or key not in again:
                 continue
-            data, model, dim, facts = key = _key(row)
+            data, model, dim, facts, added = _key(row)
+            facts = facts if added is None else f"{facts}, {added} entities"
             parts, steps = row["parts"], row["parts"]["steps"]
             cells = [data, f"{model}, dim {dim}", facts, report["machine"]]
             cells += [f"{seconds:.2f}" for seconds in (*parts.values(), row[whole])]

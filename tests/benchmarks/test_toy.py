@@ -197,6 +197,17 @@ def test_the_benchmark_of_extend_measures_every_way_once(home, tmp_path, tiny_fo
     assert [row["epochs"] for row in rows[:3]] == [1, 3, 1]
 
 
+def test_the_benchmark_of_extend_adds_a_few_entities(home, tmp_path):
+    out = tmp_path / "result.json"
+    _run("bench_extend.py", "--models", "complex", "--ways", "extend", "--facts", "3", "--entities",
+         "2", "--device", "cpu", "--set", "model.dim=2", "--set", "training.epochs=1",
+         "--extend-set", "training.epochs=1", "--out", str(out), home=home)  # fmt: skip
+    (row,) = json.loads(out.read_text())["rows"]
+    assert (row["added"], row["entities"], row["given"]) == (2, 2, 6)
+    assert row["ranked"]
+    assert row["old_rows_unchanged"]
+
+
 def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_folder):
     out, labels = tmp_path / "result.json", tmp_path / "labels.tsv"
     labels.write_text("France\tthe French Republic\nSpain\tKingdom of Spain\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from allneg.kernels import dot
+from allneg.kernels.dot import DotOfSome
 
 
 def test_it_is_the_inner_product_with_every_row():
@@ -31,3 +32,12 @@ def test_bfloat16_operands_give_float32_scores_and_gradients():
     for given in (grad, grad.bfloat16()):
         found = dot.gradients(given, query.bfloat16(), table.bfloat16())
         torch.testing.assert_close(found, true)
+
+
+def test_gradients_of_some_rows_are_those_of_all_and_0_elsewhere():
+    query, table, grad = torch.randn(4, 6), torch.randn(9, 6), torch.randn(4, 9)
+    some = torch.tensor([2, 7, 8])
+    for a, b, c in ((query, table, grad), (query.bfloat16(), table.bfloat16(), grad)):
+        d_query, d_rows = dot.gradients(c, a, b)
+        d_rows[[0, 1, 3, 4, 5, 6]] = 0.0
+        torch.testing.assert_close(DotOfSome(some).gradients(c, a, b), (d_query, d_rows))

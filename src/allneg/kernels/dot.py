@@ -35,6 +35,24 @@ class Dot(Kernel):
         return _mm(grad, rows), _mm(grad.T, query)
 
 
+class DotOfSome(Dot):
+    """`dot` whose gradients are those of some rows (k,), and 0 for all others, of a whole table.
+
+    With few such rows, this is half of the work.
+    """
+
+    def __init__(self, some: Tensor) -> None:
+        self._some = some
+
+    def gradients(
+        self, grad: Tensor, query: Tensor, rows: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        grad = grad.to(query.dtype)
+        d_some = _mm(grad[:, self._some].T, query)
+        d_rows = d_some.new_zeros(len(rows), d_some.shape[1])
+        return _mm(grad, rows), d_rows.index_copy_(0, self._some, d_some)
+
+
 def _mm(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not torch.bfloat16:
         return a @ b
