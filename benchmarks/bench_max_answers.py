@@ -1,9 +1,9 @@
 """Valid MRR of grouped trainings by `loss.max_answers`, beside a training without groups.
 
-python benchmarks/bench_max_answers.py GRAPH … [--answers 128,32,16,8] [--epochs 40] [--out FILE]
+python benchmarks/bench_max_answers.py GRAPH … [--answers 128,16] [--seeds 0,1,2] [--out FILE]
 
 GRAPH is a folder or what `allneg train` takes. A batch has as many answers in each training. The
-best valid MRR of all epochs counts; test is not ranked.
+best valid MRR of all epochs counts, and of several seeds the mean; test is not ranked.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from measure import machine, write_rows
@@ -28,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--answers", default="128,32,16,8")
+    parser.add_argument("--seeds", default="0")
     parser.add_argument("--model", default="complex")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch", type=int, default=500, help="answers in a batch")
@@ -53,18 +55,22 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             size = args.batch if most is None else round(args.batch * share(graph, most))
             more = [f"loss.grouped={most is not None}".lower(), f"training.batch_size={size}"]
             more += [] if most is None else [f"loss.max_answers={most}"]
-            with tempfile.TemporaryDirectory() as folder:
-                began = time.perf_counter()
-                run = train(
-                    name, model=args.model, settings=[*usual, *more], out=Path(folder) / "run"
-                )
-                lines = (run.folder / "metrics.jsonl").read_text().splitlines()
-                found = [json.loads(line) for line in lines]
-            best = max(epoch["valid"]["mrr"] for epoch in found if "valid" in epoch)
+            best, began = [], time.perf_counter()
+            for seed in map(int, args.seeds.split(",")):
+                best.append(best_mrr(name, args.model, [*usual, *more, f"training.seed={seed}"]))
             yield {
-                "graph": Path(name).name, "most": most, "batch": size, "valid_mrr": best,
-                "seconds": round(time.perf_counter() - began, 1),
+                "graph": Path(name).name, "most": most, "batch": size, "seeds": len(best),
+                "valid_mrr": fmean(best),
+                "seconds": round((time.perf_counter() - began) / len(best), 1),
             }  # fmt: skip
+
+
+def best_mrr(graph: str, model: str, settings: list[str]) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(graph, model=model, settings=settings, out=Path(folder) / "run")
+        lines = (run.folder / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return float(max(epoch["valid"]["mrr"] for epoch in found if "valid" in epoch))
 
 
 def share(graph: Graph, most: int) -> float:

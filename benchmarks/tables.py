@@ -158,11 +158,11 @@ def answer_limits(reports: list[Report]) -> str:
             continue
         out += f"\n{_machine(report)}; {report['max_answers']}, {report['epochs']} epochs, "
         out += f"{report['answers']:,} answers in a batch, {', '.join(report['settings'])}:\n\n"
-        out += "| graph | `loss.max_answers` | batch | best valid MRR | seconds |\n"
-        out += "|---|--:|--:|--:|--:|\n"
+        out += "| graph | `loss.max_answers` | batch | seeds | best valid MRR | seconds |\n"
+        out += "|---|--:|--:|--:|--:|--:|\n"
         for row in report["rows"]:
             out += f"| {row['graph']} | {row['most'] or 'not grouped'} | {row['batch']} "
-            out += f"| {row['valid_mrr']:.4f} | {row['seconds']:.0f} |\n"
+            out += f"| {row.get('seeds', 1)} | {row['valid_mrr']:.4f} | {row['seconds']:.0f} |\n"
     return out + "\n"
 
 

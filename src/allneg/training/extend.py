@@ -116,7 +116,7 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
     if issubclass(loss_class(recipe.loss), Softmax):
         # The same loss; but then fixed queries are compared with all rows only once.
         recipe = recipe.with_settings({"loss.grouped": False})
-    # Valid is ranked at the end only: it knows old entities, for which fewer epochs are better.
+    # Valid is ranked at the end only: its facts are mostly those of old entities.
     epochs = recipe.with_settings(settings).training.epochs
     return recipe.with_settings({"evaluation.every": epochs}).with_settings(settings)
 
