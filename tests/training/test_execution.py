@@ -9,6 +9,7 @@ from allneg.errors import RecipeError
 from allneg.kernels.engines import using
 from allneg.recipe import Mesh, Recipe
 from allneg.runs import make_model
+from allneg.training import execution
 from allneg.training.execution import ExecutionPlan
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -96,10 +97,23 @@ def test_a_bfloat16_copy_is_kept_where_adagrad_can_update_it(setting: str) -> No
 
 
 def test_only_matrix_products_are_of_bfloat16() -> None:
-    assert decide(BF16).bf16
+    assert decide(BF16, device=CUDA).bf16
     for settings in (["model.name=transe"], ["model.name=transe", "model.norm=2"]):
-        assert not decide(BF16, *settings).bf16
-    assert not decide(BF16, "loss.negatives=per_query", "loss.n_negatives=3").bf16
+        assert not decide(BF16, *settings, device=CUDA).bf16
+    more = ["loss.negatives=per_query", "loss.n_negatives=3"]
+    assert not decide(BF16, *more, device=CUDA).bf16
+
+
+@pytest.mark.parametrize("has_it", [False, True])
+def test_a_cpu_rounds_to_bfloat16_if_that_is_faster(
+    has_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "has_fast_bf16", lambda: has_it)
+    plan = decide(BF16)
+    assert plan.bf16 is has_it
+    assert str(plan).endswith(", bfloat16") is has_it
+    assert not plan.bf16_operands  # float32 tensors, which the products round
+    assert not decide("hardware.precision=tf32").bf16
 
 
 def test_a_large_softmax_stores_no_scores() -> None:

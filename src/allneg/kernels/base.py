@@ -30,8 +30,8 @@ class Kernel(ABC):
     ) -> tuple[Tensor, Tensor]:
         """From d/d scores to d/d query and d/d rows."""
 
-    def bind(self, device: torch.device) -> Kernel:
-        """The same kernel with its engine chosen once for `device`."""
+    def bind(self, device: torch.device, bf16: bool = False) -> Kernel:
+        """The same kernel with its engine chosen once for `device`, and its rounding on a CPU."""
         return self
 
     def __call__(self, query: Tensor, rows: Tensor) -> Tensor:

@@ -1,11 +1,20 @@
 """The inner product of queries with rows: the kernel of DistMult, ComplEx and SimplE."""
 
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from allneg.kernels.base import Kernel
 from allneg.kernels.fused import transposed
 from allneg.kernels.packed import product
+
+_LOCK = threading.Lock()
+_EARLIER: list[str] = []  # PyTorch's setting, once per thread that rounds
 
 
 class Dot(Kernel):
@@ -15,6 +24,9 @@ class Dot(Kernel):
     """
 
     name = "dot"
+
+    def bind(self, device: torch.device, bf16: bool = False) -> Dot:
+        return rounded_dot if bf16 and device.type == "cpu" else self
 
     def scores(self, query: Tensor, rows: Tensor) -> Tensor:
         if rows.is_mkldnn:
@@ -33,6 +45,24 @@ class Dot(Kernel):
             # A TF32 product is a third faster when its summed axis is contiguous in both operands.
             return grad @ rows, grad.T @ transposed(query).T
         return _mm(grad, rows), _mm(grad.T, query)
+
+
+class RoundedDot(Dot):
+    """`dot` on a CPU whose products round float32 operands to bfloat16; the sums are float32.
+
+    oneDNN rounds while it reads. PyTorch has only a setting of the whole process for this: other
+    threads that compute products at the same time round, too.
+    """
+
+    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+        with _rounded_products():
+            return super().scores(query, rows)
+
+    def gradients(
+        self, grad: Tensor, query: Tensor, rows: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        with _rounded_products():
+            return super().gradients(grad, query, rows)
 
 
 class DotOfSome(Dot):
@@ -62,4 +92,25 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
     return a.float() @ b.float()
 
 
+def has_fast_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices (Intel AMX), and oneDNN uses it."""
+    return torch.backends.mkldnn.is_available() and torch.cpu._is_amx_tile_supported()
+
+
+@contextlib.contextmanager
+def _rounded_products() -> Iterator[None]:
+    products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    with _LOCK:
+        _EARLIER.append(_EARLIER[0] if _EARLIER else products.fp32_precision)
+        products.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        with _LOCK:
+            earlier = _EARLIER.pop()
+            if not _EARLIER:
+                products.fp32_precision = earlier
+
+
 dot = Dot()
+rounded_dot = RoundedDot()

@@ -8,6 +8,7 @@ import torch
 
 from allneg.errors import RecipeError
 from allneg.kernels.attention import MOST_WIDTH
+from allneg.kernels.dot import has_fast_bf16
 from allneg.kernels.engines import describe_engine, uses_triton
 from allneg.kernels.fused import describe_products
 from allneg.models import Model
@@ -31,7 +32,7 @@ class ExecutionPlan:
     by_attention: bool  # a softmax without scores in memory
     negatives: str
     kernel: str
-    bf16: bool  # matrix products of bfloat16 operands
+    bf16: bool  # matrix products round their operands to bfloat16
     keeps_bf16_copy: bool  # the optimizer's step rounds the entities for the next products
     host_table: bool  # entity rows stay in host memory
     is_captured: bool  # steps are replayed as a CUDA graph
@@ -61,6 +62,7 @@ class ExecutionPlan:
         is_cuda, kernel = device.type == "cuda", model.kernel.name
         all_entities, per_query = loss.negatives == "all", loss.negatives == "per_query"
         bf16 = hardware.precision == "bf16" and kernel == "dot" and not per_query
+        bf16 = bf16 and (device.type != "cpu" or has_fast_bf16())
         by_attention = can_attend(recipe, model, queries * columns) and attention_pays(
             device, queries * columns, bf16
         )
@@ -94,6 +96,11 @@ class ExecutionPlan:
             weighs_queries=loss.class_weights or loss.subsampling or once_per_query,
             needs_known=loss.mask_known or loss.subsampling or loss.grouped,
         )
+
+    @property
+    def bf16_operands(self) -> bool:
+        """Whether operands are stored as bfloat16; on a CPU, products round float32 ones."""
+        return self.bf16 and self.device.type != "cpu"
 
     def __str__(self) -> str:
         scores = f"{self.queries:,} queries × {self.columns:,} candidates"

@@ -60,8 +60,8 @@ class Trainer:
         self.tables = tables.on_host(device) if self.plan.host_table else tables.to(device)
         if self.plan.keeps_bf16_copy:
             self.tables.keep_bf16_copy()
-        self.kernel = self.model.kernel.bind(device)
-        self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16)
+        self.kernel = self.model.kernel.bind(device, self.plan.bf16)
+        self.loss = loss_class(recipe.loss)(recipe.loss, self.plan.bf16_operands)
         # Queries, candidates, `weight` and `bf16_copy` to losses and both gradients.
         self.contrast: Callable[..., tuple[Tensor, Tensor, Tensor]] = attention.contrast
         if not self.plan.by_attention:

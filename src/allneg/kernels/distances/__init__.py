@@ -23,7 +23,7 @@ class Distance(Kernel):
         self.parts = parts
         self._engine = engine
 
-    def bind(self, device: torch.device) -> Distance:
+    def bind(self, device: torch.device, bf16: bool = False) -> Distance:
         return Distance(self.name, self.parts, distance_engine(device))
 
     def scores(self, query: Tensor, rows: Tensor) -> Tensor:
