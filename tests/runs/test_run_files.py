@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,20 @@ from allneg.runs.files import (
 
 def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_write_that_fails_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(path: Path, parts: Iterator[bytes]) -> None:
+        for _ in parts:
+            full()
+
+    monkeypatch.setattr("allneg.runs.disk.write", fill)
+    threads = threading.active_count()
+    with pytest.raises(ResourceError, match="the disk is full") as error:
+        write_tensors(tmp_path / "rows", {"a": torch.zeros(2)})
+    assert threading.active_count() == threads, error  # it still refers to all frames
 
 
 def test_a_text_is_replaced_completely(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -116,19 +116,23 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     safetensors' own `save_file` does not sync and leaves temporary files when it is killed.
     """
     size, digest = 0, hashlib.sha256()
+    about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
-    def hashed_parts() -> Iterator[disk.Bytes]:
+    def hashed_parts(thread: Executor) -> Iterator[disk.Bytes]:
         nonlocal size
-        about = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-        with ThreadPoolExecutor(1) as thread:  # hash a part while it is written
-            for part in tensor_bytes(about, lambda name: _blocks(tensors[name].detach())):
-                size += len(part)
-                hashed = thread.submit(digest.update, part)
-                yield part
-                hashed.result()
+        for part in tensor_bytes(about, lambda name: _blocks(tensors[name].detach())):
+            size += len(part)
+            hashed = thread.submit(digest.update, part)  # hash a part while it is written
+            yield part
+            hashed.result()
 
-    with write_errors(path, sum(tensor.nbytes for tensor in tensors.values())):
-        disk.write(path, hashed_parts())
+    # The thread ends here even if a write fails: garbage collection, which ends such a generator,
+    # may run in a thread that is just starting, where it could not wait for another one.
+    with (
+        write_errors(path, sum(tensor.nbytes for tensor in tensors.values())),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        disk.write(path, hashed_parts(thread))
         disk.sync(path)
     return {"bytes": size, "sha256": digest.hexdigest()}
 
