@@ -12,7 +12,7 @@ import math
 
 import torch
 from clock import Clock
-from loops import Ours, Task, asked, facts, options, product_rate
+from loops import Ours, Task, asked, cpu_precisions, facts, options, product_rate
 from torch.profiler import ProfilerActivity, profile
 
 # The first kind whose words a kernel's name has.
@@ -53,7 +53,9 @@ def main() -> None:
     task, _ = asked(args)
     steps = min(args.steps, 40)
     if task.device.type == "cpu":
-        report = {"profile": "complex-n3", **facts(task), **_timed(task, steps)}
+        timed = {precision: _timed(task, precision, steps) for precision in cpu_precisions()}
+        floor = {precision: _floor(task, precision, 2000) for precision in timed}
+        report = {"profile": "complex-n3", **facts(task), "microseconds": timed, "floor": floor}
         print(report)
         if args.out:
             args.out.write_text(json.dumps(report, indent=1) + "\n")
@@ -83,8 +85,8 @@ def _profiled(task: Task, precision: str, steps: int) -> dict[str, float]:
     return {kind: round(each, 1) for kind, each in times.items()}
 
 
-def _timed(task: Task, steps: int) -> dict[str, dict[str, dict[str, float] | float]]:
-    loop = Ours(task, "float32")
+def _timed(task: Task, precision: str, steps: int) -> dict[str, float]:
+    loop = Ours(task, precision)
     loop.steps(4)
     clock = Clock()
     for kind, places in FUNCTIONS.items():
@@ -95,11 +97,7 @@ def _timed(task: Task, steps: int) -> dict[str, dict[str, dict[str, float] | flo
     clock.switch()
     times = {kind: 1e6 * clock.seconds[kind] / taken for kind in FUNCTIONS}
     times["everything else"] = 1e6 * clock.seconds["other"] / taken
-    rounded = {kind: round(value, 1) for kind, value in times.items()}
-    return {
-        "microseconds": {"float32": rounded},
-        "floor": {"float32": _floor(task, "float32", 2000)},
-    }
+    return {kind: round(value, 1) for kind, value in times.items()}
 
 
 def _floor(task: Task, precision: str, square: int) -> float:

@@ -30,11 +30,12 @@ from allneg.evaluation import evaluate
 from allneg.graph import Graph, read_graph
 from allneg.graph.graph import Vocabulary
 from allneg.hardware import prepare
+from allneg.kernels.dot import has_fast_bf16
 from allneg.recipe import Hardware, Model, Optimizer, Recipe, Regularizer, Training
 from allneg.runs.checkpoint import State
 from allneg.training.trainer import Trainer
 
-GROUPED = "allneg float32, grouped"  # each distinct query once, with all of its answers
+GROUPED = " grouped"  # each distinct query once, with all of its answers
 
 
 @dataclass(frozen=True)
@@ -218,16 +219,22 @@ class PyKeen(Loop):
 
 def loops(task: Task) -> dict[str, Callable[[], Loop]]:
     """Every way that can run here."""
-    precisions = ("tf32", "bf16", "float32") if task.device.type == "cuda" else ("float32",)
+    is_cpu = task.device.type == "cpu"
+    precisions = cpu_precisions() if is_cpu else ("tf32", "bf16", "float32")
     ways: dict[str, Callable[[], Loop]] = {
         f"allneg {precision}": partial(Ours, task, precision) for precision in precisions
     }
-    if task.device.type == "cpu":
-        ways[GROUPED] = partial(Ours, task, "float32", ["loss.grouped=true"])
+    for precision in precisions if is_cpu else ():
+        settings = ["loss.grouped=true"]
+        ways[f"allneg {precision}{GROUPED}"] = partial(Ours, task, precision, settings)
     ways["kbc's loop"] = partial(KbcLoop, task)
     if find_spec("pykeen") is not None:
         ways["PyKEEN"] = partial(PyKeen, task)
     return ways
+
+
+def cpu_precisions() -> tuple[str, ...]:
+    return ("float32", "bf16") if has_fast_bf16() else ("float32",)
 
 
 def made_up(entities: int, relations: int, triples: int) -> Graph:
@@ -280,7 +287,9 @@ def compare(
     """
     task, ways = asked(args)
     rows: list[dict[str, str | float]] = []
-    for name, make in reversed([way for way in ways.items() if way[0] not in without]):
+    for name, make in reversed(
+        [way for way in ways.items() if not any(word in way[0] for word in without)]
+    ):
         rows.insert(0, {"way": name, **measure(make(), task)})
         print(*rows[0].items(), flush=True)
         gc.collect()  # the tables of this way, before those of the next
