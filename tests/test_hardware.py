@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from allneg.errors import RecipeError
-from allneg.hardware import find_device, peak_bytes, prepare, torch_settings
+from allneg.hardware import find_device, onednn_is_faster, peak_bytes, prepare, torch_settings
 from allneg.recipe import Hardware
 from processes import start
 
@@ -64,6 +64,30 @@ def test_the_peak_of_a_cpu_is_that_of_the_process(tmp_path: Path) -> None:
 
 def test_the_peak_of_some_devices_is_unknown() -> None:
     assert peak_bytes(torch.device("mps")) is None
+
+
+@pytest.mark.skipif(not onednn_is_faster(), reason="products of this CPU are not by oneDNN")
+def test_products_by_onednn_are_as_exact_as_those_of_pytorch() -> None:
+    a, b = torch.randn(300, 200), torch.randn(200, 1000)
+    exact, allowed = a.double() @ b.double(), (a.abs() @ b.abs()) * 1e-6
+    with torch_settings(Hardware(device="cpu")):
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
+        assert ((a @ b - exact).abs() <= allowed).all()
+
+
+def test_onednn_is_not_chosen_where_it_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"cpu_name": "AMD of tomorrow", "avx512_bw": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+
+    def rounded(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.bfloat16().float().mm(b.bfloat16().float())
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", rounded)
+    onednn_is_faster.cache_clear()
+    try:
+        assert not onednn_is_faster()
+    finally:
+        onednn_is_faster.cache_clear()
 
 
 def test_overlapping_runs_restore_the_settings_before_the_first() -> None:

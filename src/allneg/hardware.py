@@ -2,12 +2,13 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -21,9 +22,9 @@ _OUT_OF_MEMORY = (
 )  # fmt: skip
 
 
-# The settings that `prepare` changes: threads, deterministic, TF32, default dtype, and whether
-# freed memory is kept.
-_State: TypeAlias = tuple[int, bool, bool, torch.dtype, bool]
+# The settings that `prepare` changes: threads, deterministic, TF32, default dtype, whether freed
+# memory is kept, and the precision that products on a CPU may have.
+_State: TypeAlias = tuple[int, bool, bool, torch.dtype, bool, str]
 _LOCK = threading.Lock()
 _SAVED: list[_State] = []  # the first state, once per open `torch_settings`
 _MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # of glibc's mallopt
@@ -38,7 +39,9 @@ def prepare(settings: Hardware) -> torch.device:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     threads, dtype = settings.threads or torch.get_num_threads(), torch.get_default_dtype()
     tf32 = settings.precision != "float32"
-    _apply(threads, settings.deterministic, tf32, dtype, device.type == "cpu")
+    is_cpu = device.type == "cpu"
+    products = "bf16" if is_cpu and onednn_is_faster() else _onednn().fp32_precision
+    _apply(threads, settings.deterministic, tf32, dtype, is_cpu, products)
     return device
 
 
@@ -68,13 +71,20 @@ def _current() -> _State:
         torch.backends.cuda.matmul.allow_tf32,
         torch.get_default_dtype(),
         _keeps_memory,
+        _onednn().fp32_precision,
     )
 
 
 def _apply(
-    threads: int, deterministic: bool, tf32: bool, dtype: torch.dtype, keeps_memory: bool
+    threads: int,
+    deterministic: bool,
+    tf32: bool,
+    dtype: torch.dtype,
+    keeps_memory: bool,
+    products: str,
 ) -> None:
     torch.set_default_dtype(dtype)
+    _onednn().fp32_precision = products
     torch.backends.cuda.matmul.allow_tf32 = tf32
     if threads != torch.get_num_threads():
         torch.set_num_threads(threads)
@@ -83,6 +93,28 @@ def _apply(
         torch.use_deterministic_algorithms(deterministic)
     if keeps_memory != _keeps_memory:
         _keep_memory(keeps_memory)
+
+
+def _onednn() -> Any:
+    return torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether oneDNN has faster float32 products for this CPU than MKL, PyTorch's usual library.
+
+    MKL uses few instructions of AMD's processors. PyTorch chooses oneDNN if products may round to
+    bfloat16, but oneDNN does so only on processors with AMX.
+    """
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    if not ("AMD" in str(found.get("cpu_name")) and found.get("avx512_bw")):
+        return False
+    earlier, one = _onednn().fp32_precision, torch.full((64, 64), 1 + 2.0**-12)
+    try:
+        _onednn().fp32_precision = "bf16"
+        return bool((one @ one - 64 * (1 + 2.0**-12) ** 2).abs().max() < 1e-4)
+    finally:
+        _onednn().fp32_precision = earlier
 
 
 def _keep_memory(keep: bool) -> None:

@@ -14,6 +14,7 @@ from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import Callbacks, fit
+from allneg.training.execution import ExecutionPlan
 
 Made = Callable[..., Run]
 
@@ -76,3 +77,10 @@ def content() -> Callable[[Run], dict[str, Any]]:
         return {**tensors, "metrics": metrics, "report": run.report.to_json()}
 
     return of
+
+
+@pytest.fixture
+def bf16_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps on a CPU store bfloat16 operands, as on a GPU."""
+    monkeypatch.setattr("allneg.training.execution.has_fast_bf16", lambda: True)
+    monkeypatch.setattr(ExecutionPlan, "bf16_operands", property(lambda plan: plan.bf16))

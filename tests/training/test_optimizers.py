@@ -90,7 +90,9 @@ def test_a_step_of_sgd_grows_with_the_rate(trained: Callable[..., Run]) -> None:
 
 
 @pytest.mark.parametrize("block", [64, 1 << 20], ids=["streamed", "whole"])
-def test_a_kept_bfloat16_copy_trains_as_rounding_in_every_step(block: int) -> None:
+def test_a_kept_bfloat16_copy_trains_as_rounding_in_every_step(
+    block: int, bf16_operands: None
+) -> None:
     triples = torch.tensor([[0, 0, 1], [99, 1, 64], [3, 0, 3]])
     names = Vocabulary(tuple(f"e{i}" for i in range(100)), ("r", "s"))
     graph = Graph("toy", names, triples.numpy(), triples[:0].numpy(), triples[:0].numpy())

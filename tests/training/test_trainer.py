@@ -22,7 +22,6 @@ from allneg.recipe import Recipe
 from allneg.runs.checkpoint import State
 from allneg.scoring.distillation import pruned
 from allneg.scoring.negatives import NegativeSample, draw_sample
-from allneg.training.execution import ExecutionPlan
 from allneg.training.trainer import Trainer, class_weights
 from naive_losses import one_loss
 
@@ -465,11 +464,8 @@ def test_a_querys_own_bias_has_no_gradient_in_a_softmax(negatives: list[str], gr
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "simple"])
 def test_bfloat16_products_give_gradients_close_to_those_of_float32(
-    name: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
+    name: str, graph: Graph, bf16_operands: None
 ) -> None:
-    # As on a GPU.
-    monkeypatch.setattr("allneg.training.execution.has_fast_bf16", lambda: True)
-    monkeypatch.setattr(ExecutionPlan, "bf16_operands", property(lambda plan: plan.bf16))
     found = []
     for precision in ("float32", "bf16"):
         settings = [f"model.name={name}", "model.dim=16", "model.scale=0.5"]
