@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +49,10 @@ def test_a_dense_graph_with_parallel_facts_gets_a_small_weight(tiny_graph: Graph
     assert default_recipe("complex", sparse, CPU).regularizer.weight > 0.09
 
 
-def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows() -> None:
+def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(defaults, "_score_seconds", lambda *sizes: 3e-10 * sizes[3])
     small, medium, large = (
         default_recipe("rotate", random_graph(n, 5, 10 * n), CPU) for n in (1500, 6000, 60_000)
     )
@@ -59,7 +63,24 @@ def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows() 
     assert large.training.epochs >= 20
 
 
-def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time() -> None:
+def test_a_slower_cpu_gets_smaller_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    dims = []
+    for seconds in (1e-8, 1e-6):
+        monkeypatch.setattr(defaults, "_score_seconds", lambda *_, seconds=seconds: seconds)
+        dims.append(default_recipe("complex", random_graph(3000, 5, 30_000), CPU).model.dim)
+    assert dims[0] > dims[1]
+
+
+def test_the_speed_of_a_cpu_is_measured_as_a_power_of_2() -> None:
+    seconds = defaults._score_seconds(MODELS["complex"].kernel, 8, 64, 6, 1)
+    assert 1e-11 < seconds < 1e-3
+    assert math.frexp(seconds)[0] == 0.5
+
+
+def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(defaults, "_score_seconds", lambda *_: 1e-8)
     tiny, small = (default_recipe("complex", random_graph(n, 20, 10 * n), CPU) for n in (100, 1500))
     assert not tiny.loss.grouped
     assert small.loss.grouped

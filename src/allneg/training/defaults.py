@@ -4,27 +4,28 @@
 """
 
 import contextlib
+import functools
 import math
+import time
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
+from torch import Generator
 
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
-from allneg.hardware import memory
+from allneg.hardware import memory, torch_settings
+from allneg.kernels import Kernel
 from allneg.models import MODELS
-from allneg.recipe import Recipe
+from allneg.recipe import Hardware, Recipe
 from allneg.runs import make_model
 from allneg.training.memory import plan
 
 _SECONDS = 600.0  # of training on a CPU
 _SHORT = 30.0  # a training that ends within this time needs no saving
 _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
-# Pairs of numbers per second and thread that a CPU compares in a step, gradients included.
-_RATES = {"l1": 3.8e9, "modulus": 2.1e9}
-_PRODUCTS = 13e9  # likewise, for the other kernels
-_PER_SCORE = 100  # a score costs as much as comparing this many more numbers
+_TIMED = (500, 8192, 512)  # the most queries, rows and numbers per row that are timed on a CPU
 _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
@@ -156,7 +157,29 @@ def _epoch_seconds(recipe: Recipe, graph: Graph, n_distinct: int) -> float:
     queries = n_distinct if recipe.loss.grouped else 2 * len(graph.train)
     if recipe.loss.negatives == "shared":
         columns = (recipe.loss.n_negatives or 0) + batch
-    rate = _RATES.get(model.kernel.name, _PRODUCTS) * torch.get_num_threads()
-    compare = queries * columns * (model.entity_width + _PER_SCORE) / rate
+    size, n_rows, width = map(min, (batch, columns, model.entity_width), _TIMED)
+    seconds = _score_seconds(model.kernel, size, n_rows, width, recipe.hardware.threads)
+    compare = queries * columns * seconds * model.entity_width / width
     update = queries / batch * graph.n_entities * model.entity_width * _UPDATE
     return max(1e-9, compare + update)
+
+
+@functools.cache
+def _score_seconds(
+    kernel: Kernel, queries: int, rows: int, width: int, threads: int | None
+) -> float:
+    """How long a score and its gradients take on this CPU: measured, and rounded to a power of 2.
+
+    So the default recipe of a graph seldom changes from one call to the next.
+    """
+    generator = Generator().manual_seed(0)
+    query, table = (torch.randn(n, width, generator=generator) for n in (queries, rows))
+    best = math.inf
+    with torch_settings(Hardware(device="cpu", threads=threads)) as device:
+        bound = kernel.bind(device)
+        for _ in range(3):  # the first one may compile
+            began = time.perf_counter()
+            scores = bound.scores(query, table)
+            bound.gradients(scores.softmax(1), query, table, scores)
+            best = min(best, time.perf_counter() - began)
+    return float(2.0 ** round(math.log2(best / (queries * rows))))
