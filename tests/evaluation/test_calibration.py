@@ -101,24 +101,12 @@ def test_the_better_method_on_the_other_half_is_chosen(method: str) -> None:
     assert Curve.fit(draw.binomial(n, rate, (2, 60)).astype(float), total, at).method == method
 
 
-def test_the_lowest_log_odds_of_a_rate() -> None:
-    curve = Curve("isotonic", np.array([-2.0, 0.0, 1.0, 4.0]), np.array([0.1, 0.3, 0.3, 0.9]))
-    assert curve.lowest(0.1) == -np.inf
-    assert curve.lowest(0.2) == pytest.approx(-1)
-    assert curve.lowest(0.3) == pytest.approx(0)
-    assert curve.lowest(0.6) == pytest.approx(2.5)
-    assert curve.lowest(0.9) == pytest.approx(4)
-    assert curve.lowest(0.91) == np.inf
-
-
 def test_a_larger_margin_is_never_less_likely(calibration: Calibration) -> None:
     for side in ("tail", "head"):
         found = calibration(side, np.linspace(-40, 5, 400)).tolist()
         assert found == sorted(found)
         assert all(0 < item < 1 for item in found)
         assert found[0] < found[-1]
-        margin = calibration.lowest_margin(side, (found[0] + found[-1]) / 2)
-        assert calibration(side, margin) == pytest.approx((found[0] + found[-1]) / 2)
 
 
 def test_rates_of_many_answers_are_those_of_the_curve(calibration: Calibration) -> None:

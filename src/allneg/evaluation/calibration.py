@@ -91,10 +91,6 @@ class Calibration:
         grid = np.linspace(-EDGE, EDGE, _POINTS + 1)[[*range(_POINTS + 1), -1]]
         return torch.tensor(np.stack([self.curves[side](grid) for side in SIDES])).float()
 
-    def lowest_margin(self, side: Side, probability: float) -> float:
-        """The lowest margin with such a probability, or infinite."""
-        return -float(np.logaddexp(0, -self.curves[side].lowest(probability)))
-
     @property
     def description(self) -> str:
         methods = dict.fromkeys(METHODS[curve.method] for curve in self.curves.values())

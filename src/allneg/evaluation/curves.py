@@ -45,16 +45,6 @@ class Curve:
         x = np.asarray(log_odds, dtype=np.float64)
         return np.asarray(np.interp(x, self.log_odds, self.rate), dtype=np.float64)
 
-    def lowest(self, rate: float) -> float:
-        """The lowest log-odds at which the curve reaches a rate; infinite if there are none."""
-        if rate <= self.rate[0]:
-            return -np.inf
-        if rate > self.rate[-1]:
-            return np.inf
-        i = int(np.searchsorted(self.rate, rate))
-        (low, high), (left, right) = self.rate[i - 1 : i + 1], self.log_odds[i - 1 : i + 1]
-        return float(left + (right - left) * (rate - low) / (high - low))
-
     def _loss(self, right: Numbers, total: Numbers, at: Numbers) -> float:
         rate = self(at)
         return float(-(right * np.log(rate) + (total - right) * np.log1p(-rate)).sum())

@@ -68,7 +68,6 @@ class Check:
             **fields,
             **{kind: [asdict(overlap) for overlap in fields[kind]] for kind in kinds},
             "leaked_by_train": self.leaked,
-            "told_by_train": self.leaked,  # the earlier name
             "categories": self.category_counts(),
             "category_by_relation": dict(zip(names, self.categories, strict=True)),
             "hashes": graph_hashes(graph),
