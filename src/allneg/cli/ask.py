@@ -18,9 +18,7 @@ from allneg.cli.output import echo, json_document, table
 @options.search
 @options.device
 @options.as_json
-def ask_command(
-    run: Path, question: str, top: int, device: str | None, as_json: bool, **how: Any
-) -> None:
+def ask_command(run: Path, question: str, top: int, device: str, as_json: bool, **how: Any) -> None:
     """Answer a QUESTION such as '?x : borders(France, ?y), speaks(?y, ?x)'.
 
     `,` means and, `;` means or, ~r(a, b) means r(b, a), and `not` may precede an atom with an
@@ -39,7 +37,7 @@ def ask_command(
 
 
 def evaluate_sets(
-    run: Path, file: Path, split: str, device: str | None, as_json: bool, **how: Any
+    run: Path, file: Path, split: str, device: str, as_json: bool, **how: Any
 ) -> None:
     """Print the metrics of the hard answers to the questions in a file, by shape."""
     from allneg.cli.reports import cells, open_predictor

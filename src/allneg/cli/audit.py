@@ -29,7 +29,7 @@ _SHOWN = 10  # rows of a printed table
     "--top", type=click.IntRange(1), default=1000, show_default=True, help="Number of facts."
 )
 @click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
-@options.device
+@options.device_setting
 @options.as_json
 @options.quiet
 def audit_command(

@@ -59,7 +59,7 @@ def complete_command(
     min_probability: float,
     exclude: Path | None,
     out: Path,
-    device: str | None,
+    device: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -80,7 +80,7 @@ def complete_command(
 
     check_new_file(out)
     opened = Run.open(run)
-    predictor = Predictor.load(run, device or "auto")
+    predictor = Predictor.load(run, device)
     note_if_unfinished(opened)
     graph = predictor.graph
     allowed = Within.parse(within, graph, predictor.tables.device) if within else None
@@ -166,7 +166,7 @@ def _progress(search: Completion, quiet: bool) -> Iterator[Callable[[], None]]:
 @options.device
 @options.as_json
 def score_command(
-    run: Path, file: Path, negatives: Path | None, device: str | None, as_json: bool
+    run: Path, file: Path, negatives: Path | None, device: str, as_json: bool
 ) -> None:
     """Score the facts in FILE and decide which are true.
 

@@ -24,7 +24,7 @@ def convert_command(
     model: str,
     out: Path,
     settings: tuple[str, ...],
-    device: str | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Make a run from VECTORS that another program has trained, such as PyKEEN.
@@ -36,7 +36,7 @@ def convert_command(
     from allneg.cli.reports import print_report
     from allneg.exports.convert import convert
 
-    run = convert(vectors, data, model=model, out=out, settings=settings, device=device or "auto")
+    run = convert(vectors, data, model=model, out=out, settings=settings, device=device)
     if run.has_report:
         print_report(run.report, run, as_json)
     elif as_json:

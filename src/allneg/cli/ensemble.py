@@ -20,7 +20,7 @@ from allneg.cli import options
 @options.device
 @options.as_json
 def ensemble_command(
-    runs: tuple[Path, ...], out: Path, counts: bool, device: str | None, as_json: bool
+    runs: tuple[Path, ...], out: Path, counts: bool, device: str, as_json: bool
 ) -> None:
     """Combine RUNs on the same data into one, with weights per relation chosen on valid.
 
@@ -36,5 +36,5 @@ def ensemble_command(
         raise click.UsageError("a run is given twice; give each RUN once")
     for folder in runs:
         note_if_unfinished(Run.open(folder))
-    made = ensemble(runs, out=out, device=device or "auto", counts=counts)
+    made = ensemble(runs, out=out, device=device, counts=counts)
     print_report(made.report, made, as_json)

@@ -39,7 +39,7 @@ def evaluate_command(
     within: str | None,
     relations: bool,
     queries: Path | None,
-    device: str | None,
+    device: str,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -69,7 +69,7 @@ def evaluate_command(
     if relations:
         _evaluate_relations(opened, split, device, as_json)
         return
-    report = evaluate(opened, split, protocol, device or "auto", within)
+    report = evaluate(opened, split, protocol, device, within)
     note_if_unfinished(opened)
     print_report(report, opened, as_json)
 
@@ -80,7 +80,7 @@ def evaluate_command(
 @options.split
 @options.device
 @options.as_json
-def compare_command(one: Path, other: Path, split: str, device: str | None, as_json: bool) -> None:
+def compare_command(one: Path, other: Path, split: str, device: str, as_json: bool) -> None:
     """Test whether one RUN ranks better than the other.
 
     Both answer the same queries. The interval is a bootstrap over triples, and p comes from a
@@ -91,7 +91,7 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     from allneg.runs.ranking import compare
 
     runs = Run.open(one), Run.open(other)
-    found = compare(*runs, split, device or "auto")
+    found = compare(*runs, split, device)
     for run in runs:
         note_if_unfinished(run)
     if as_json:
@@ -111,13 +111,13 @@ def compare_command(one: Path, other: Path, split: str, device: str | None, as_j
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
 
 
-def _evaluate_relations(run: Run, split: str, device: str | None, as_json: bool) -> None:
+def _evaluate_relations(run: Run, split: str, device: str, as_json: bool) -> None:
     from allneg.cli.reports import cells, note_if_unfinished
     from allneg.evaluation import evaluate_relations
     from allneg.evaluation.report import by_heading
     from allneg.hardware import device_errors, find_device
 
-    chosen = find_device(device or "auto")
+    chosen = find_device(device)
     with device_errors(chosen):
         tables = run.tables().to(chosen)
         note_if_unfinished(run)

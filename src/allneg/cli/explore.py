@@ -47,7 +47,7 @@ def explore_command(
     host: str,
     allowed: tuple[str, ...],
     no_browser: bool,
-    device: str | None,
+    device: str,
 ) -> None:
     """Open a web page to query and compare RUNs and to see their facts and metrics."""
     _check_options(host, allowed)
@@ -61,7 +61,7 @@ def explore_command(
 
     with listen(host, port) as listener:
         suspicious = read_suspicious(audit) if audit else []
-        loaded = load_runs(runs, read_labels(labels) if labels else {}, device or "auto")
+        loaded = load_runs(runs, read_labels(labels) if labels else {}, device)
         workers = Workers()
         shown = allowed[0] if allowed and not _is_loopback(host) else host
         shown = f"[{shown}]" if ":" in shown else shown

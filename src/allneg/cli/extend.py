@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="Rows to train: only new names, also the entities of new and removed facts, or all.",
 )
 @options.settings
-@options.device
+@options.device_setting
 @click.option("--out", type=options.PATH, help="The folder of the new run; it must not exist.")
 @options.track
 @options.as_json

@@ -24,10 +24,10 @@ keep = click.option(
     "--keep", metavar="RELATIONS", help="Read only these relations of DATA, such as P31,P279."
 )
 weight = click.option("--weight", metavar="COLUMN", help="Column with the weights of triples.")
-device_option = click.option(
-    "--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:1 or mps."
-)
-device = click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")
+_DEVICES = "auto, cpu, cuda, cuda:1 or mps."
+device = click.option("--device", metavar="NAME", default="auto", help=_DEVICES)
+# For commands that train: the default is the setting of the recipe.
+device_setting = click.option("--device", metavar="NAME", help=_DEVICES)
 
 
 def _check_mesh(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:

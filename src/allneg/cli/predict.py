@@ -48,7 +48,7 @@ def predict_command(
     top: int,
     new: bool,
     within: str | None,
-    device: str | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Answer queries by name with the best weights of RUN.
@@ -135,11 +135,11 @@ def _known(split: str | None) -> str:
 )
 @options.device
 @options.as_json
-def neighbours_command(run: Path, name: str, top: int, device: str | None, as_json: bool) -> None:
+def neighbours_command(run: Path, name: str, top: int, device: str, as_json: bool) -> None:
     """Print the entities whose vectors are most similar to that of NAME, by cosine similarity."""
     from allneg.predict.predictor import Predictor
 
-    found = Predictor.load(run, device or "auto").neighbours(name, top)
+    found = Predictor.load(run, device).neighbours(name, top)
     if as_json:
         json_document([neighbour.to_json() for neighbour in found])
         return

@@ -136,11 +136,11 @@ def note_if_unfinished(run: Run) -> None:
         note(f"{run.folder} is not finished ({state}): these are its best weights so far")
 
 
-def open_predictor(run: Path, device: str | None) -> Predictor:
+def open_predictor(run: Path, device: str) -> Predictor:
     """The best weights of a run; a note if they may still improve."""
     from allneg.predict.predictor import Predictor
 
-    predictor = Predictor.load(run, device or "auto")
+    predictor = Predictor.load(run, device)
     note_if_unfinished(Run.open(run))
     return predictor
 

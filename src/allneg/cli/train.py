@@ -40,7 +40,7 @@ UNSET = {
 @options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
-@options.device
+@options.device_setting
 @options.mesh
 @click.option("--out", type=options.PATH, help="The folder of the run; it must not exist.")
 @options.track
@@ -159,7 +159,7 @@ def _with_unset(recipe: Recipe) -> str:
 @click.command()
 @click.argument("recipe", type=options.PATH)
 @options.settings
-@options.device
+@options.device_setting
 @options.mesh_option("Plan for several devices.")
 @click.option("--on", "gpu", metavar="NAME", help="Plan for this GPU: h200 or a100.")
 @click.option("--entities", type=_SIZE, help="With --relations and --triples: plan without data.")

@@ -54,7 +54,7 @@ _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "s
 @options.weight
 @options.settings
 @click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
-@options.device
+@options.device_setting
 @options.as_json
 @options.quiet
 @options.parent
