@@ -57,10 +57,8 @@ def rank_baselines(
     The protocol's tolerance is not used: it allows for rounding, and these scores are exact.
     """
     triples, candidates = to_rank(graph, split, protocol)
-    sizes = graph.n_entities, graph.n_relations
-    filters = [graph.split(name) for name in protocol.filter_splits(split)]
-    known = KnownAnswers.of(filters, *sizes, device)
-    facts = KnownAnswers.of([graph.train], *sizes, device)
+    known = KnownAnswers.of_splits(graph, protocol.filter_splits(split), device)
+    facts = KnownAnswers.of_splits(graph, ["train"], device)
     rules, is_candidate = _Rules.of(facts), torch.from_numpy(candidates).to(device)
     queries = (Queries.of(torch.from_numpy(triples).to(device), side) for side in SIDES)
     columns = [_count(one, known, facts, rules, is_candidate) for one in queries]

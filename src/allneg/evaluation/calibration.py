@@ -21,7 +21,7 @@ from torch import Tensor
 from allneg.errors import counted
 from allneg.evaluation.curves import EDGE, MAX_SHARE, METHODS, Curve, Numbers, log_odds
 from allneg.graph.graph import SPLITS, Graph
-from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side, known_by_split
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
@@ -125,11 +125,7 @@ _COLUMNS = ("probability", "right", "answers")
 
 def calibrate(model: Model, tables: Tables, graph: Graph) -> Calibration | None:
     """The calibration of whole tables."""
-    known = {
-        split: KnownAnswers.of([part], graph.n_entities, graph.n_relations, tables.device)
-        for split in SPLITS
-        if len(part := graph.split(split))
-    }
+    known = known_by_split(graph, tables.device)
     with torch.no_grad():
         return Calibration.fit(lambda queries: scores(model, tables, queries).float(), graph, known)
 

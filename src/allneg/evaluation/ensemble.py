@@ -89,8 +89,7 @@ def reciprocal_ranks(
     """
     triples, _ = to_rank(graph, "valid", protocol)
     device, shard = members[0][1].device, members[0][1].shard
-    filters = [graph.split(name) for name in protocol.filter_splits("valid")]
-    known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, device)
+    known = KnownAnswers.of_splits(graph, protocol.filter_splits("valid"), device)
     size = max(1, block // (graph.n_entities * (len(members) + 1)))
     found = np.empty((len(coefficients), len(triples), len(SIDES)), dtype=np.float32)
     for column, side in enumerate(SIDES):

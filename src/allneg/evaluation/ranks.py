@@ -127,8 +127,8 @@ def rank(
     With `within`, whole tables are needed, and an impossible answer shares the middle of the places
     of all impossible ones. It is another protocol, named after the restriction.
     """
-    shard, filters = tables.shard, [graph.split(name) for name in protocol.filter_splits(split)]
-    known = KnownAnswers.of(filters, graph.n_entities, graph.n_relations, tables.device)
+    shard = tables.shard
+    known = KnownAnswers.of_splits(graph, protocol.filter_splits(split), tables.device)
     triples, candidates = to_rank(graph, split, protocol)
     excluded = torch.from_numpy(~candidates[shard.start : shard.stop]).to(tables.device)
     rows = tables.entities.detach()[: len(shard)]

@@ -30,9 +30,7 @@ def evaluate_relations(
     if not len(graph.split(split)):
         raise DataError(f"{graph.name}: {split} has no triples to rank")
     triples = torch.from_numpy(graph.split(split)).to(tables.device)
-    known = KnownAnswers.of(
-        [graph.split(name) for name in SPLITS], graph.n_entities, graph.n_relations, tables.device
-    )
+    known = KnownAnswers.of_splits(graph, device=tables.device)
     largest = max(model.entity_width, model.relation_width)
     size = max(1, min(block, _NUMBERS // largest) // graph.n_relations)
     ranks = torch.cat([_ranks(model, tables, part, known) for part in triples.split(size)])

@@ -28,9 +28,8 @@ class Within:
     @classmethod
     def parse(cls, text: str, graph: Graph, device: Device = "cpu") -> Within:
         """From `seen`, `type=RELATION:OBJECT` or the path of a list, one name per line."""
-        sizes = graph.n_entities, graph.n_relations
         if text == "seen":
-            return cls(text, train=KnownAnswers.of([graph.train], *sizes, device))
+            return cls(text, train=KnownAnswers.of_splits(graph, ["train"], device))
         mask = torch.zeros(graph.n_entities, dtype=torch.bool)
         if text.startswith("type="):
             relation, entity = _type(text.removeprefix("type="), graph.vocabulary)

@@ -1,6 +1,6 @@
 """Triples as queries, (head, relation, ?) and (?, relation, tail), and their known answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.types import Device
 
-from allneg.graph.graph import Triples
+from allneg.graph.graph import SPLITS, Graph, Triples
 
 Side: TypeAlias = Literal["tail", "head"]
 SIDES: tuple[Side, Side] = ("tail", "head")
@@ -151,6 +151,14 @@ class KnownAnswers:
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return cls(n_entities, n_relations, keys, starts, answer[new])
 
+    @classmethod
+    def of_splits(
+        cls, graph: Graph, splits: Iterable[str] = SPLITS, device: Device = "cpu"
+    ) -> Self:
+        """The answers in some splits of a graph."""
+        parts = [graph.split(split) for split in splits]
+        return cls.of(parts, graph.n_entities, graph.n_relations, device)
+
     def counts(self, queries: Queries) -> Tensor:
         """How many answers each query has: (B,)."""
         return self._spans(queries)[1]
@@ -233,3 +241,9 @@ class KnownAnswers:
         index = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
         count = self.starts[index + 1] - self.starts[index]
         return self.starts[index], torch.where(self.keys[index] == key, count, 0)
+
+
+def known_by_split(graph: Graph, device: Device) -> dict[str, KnownAnswers]:
+    """The answers in each split that is not empty."""
+    splits = [split for split in SPLITS if len(graph.split(split))]
+    return {split: KnownAnswers.of_splits(graph, [split], device) for split in splits}

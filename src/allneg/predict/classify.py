@@ -22,7 +22,7 @@ from allneg.errors import UsageError, counted
 from allneg.evaluation.calibration import reliability_table
 from allneg.evaluation.curves import Curve, Numbers, log_odds, probability_of
 from allneg.evaluation.ranks import PROTOCOLS, count_candidates
-from allneg.graph.graph import SPLITS, Graph, Triples
+from allneg.graph.graph import Graph, Triples
 from allneg.graph.memory import fact_rows
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.predict.agreement import notes_on_few
@@ -54,9 +54,8 @@ class Evidence:
     @classmethod
     @torch.no_grad()
     def of(cls, predictor: Predictor, facts: Triples) -> Evidence:
-        graph = predictor.graph
-        sizes, device = (graph.n_entities, graph.n_relations), predictor.tables.device
-        every = KnownAnswers.of([graph.split(split) for split in SPLITS], *sizes, device)
+        graph, device = predictor.graph, predictor.tables.device
+        every = KnownAnswers.of_splits(graph, device=device)
         protocol, shard = PROTOCOLS["allneg"], predictor.tables.shard
         columns = []
         for side in SIDES:
@@ -227,9 +226,7 @@ def typed_negatives(graph: Graph, facts: Triples, seed: int = 0, typed: bool = T
     new fact is found so, or unless `typed`, any entity.
     """
     rng, out = np.random.default_rng(seed), facts.copy()
-    known = KnownAnswers.of(
-        [graph.split(split) for split in SPLITS], graph.n_entities, graph.n_relations
-    )
+    known = KnownAnswers.of_splits(graph)
     column = np.where(rng.random(len(facts)) < 0.5, 2, 0)  # which side is replaced
     todo = np.arange(len(facts))
     seen = [_seen(graph, side) for side in (0, 2)]

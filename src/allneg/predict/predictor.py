@@ -19,7 +19,7 @@ from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.within import Within
 from allneg.graph.graph import SPLITS, Graph, Triples
 from allneg.graph.memory import fact_rows, rows_of_three
-from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side
+from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side, known_by_split
 from allneg.hardware import device_errors, find_device
 from allneg.hub import local_folder
 from allneg.kernels.packed import packed
@@ -69,12 +69,8 @@ class Predictor:
         """
         run, torch_device = Run.open(local_folder(folder)), find_device(device)
         graph = run.graph
-        parts = {split: graph.split(split) for split in SPLITS if len(graph.split(split))}
         with device_errors(torch_device):
-            known = {
-                split: KnownAnswers.of([part], graph.n_entities, graph.n_relations, torch_device)
-                for split, part in parts.items()
-            }
+            known = known_by_split(graph, torch_device)
             tables = run.tables().to(torch_device).requires_grad_(False)
             return cls(run.model, tables, graph, known, stored=run.calibration).quick()
 

@@ -74,7 +74,7 @@ class Trainer:
         self.optimizer = make_optimizer(recipe.optimizer, self.tables)
         self.known: KnownAnswers | None = None  # answers known in train
         if self.plan.needs_known:
-            self.known = KnownAnswers.of([graph.train], graph.n_entities, graph.n_relations, device)
+            self.known = KnownAnswers.of_splits(graph, ["train"], device)
         self.weights: Tensor | None = None  # (n,): of the triples of train
         if graph.weights is not None:
             check_weights(recipe, graph)
