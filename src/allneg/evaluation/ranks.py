@@ -105,8 +105,7 @@ def to_rank(graph: Graph, split: str, protocol: Protocol) -> tuple[Triples, npt.
     """The triples of a split that a protocol ranks, and which entities are candidates: (N,)."""
     triples, candidates = graph.split(split), np.ones(graph.n_entities, dtype=np.bool_)
     if protocol.unseen == "dropped":
-        candidates, in_train = graph.seen, np.isin(triples[:, 1], graph.train[:, 1])
-        triples = triples[candidates[triples[:, 0]] & candidates[triples[:, 2]] & in_train]
+        candidates, triples = graph.seen, triples[graph.is_seen(triples)]
     if not len(triples):
         raise DataError(f"{graph.name}: {split} has no triples to rank")
     return triples, candidates

@@ -98,9 +98,14 @@ class BadRows:
             raise DataError(message + (f" (bad lines skipped before: {skipped:,})" * (skipped > 0)))
         self.reasons[reason] += 1
 
-    def note(self) -> str:
+    def note(self, where: str, found: Found) -> None:
+        """Add a note on the rows that were skipped, if there are any."""
+        total = self.reasons.total()
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.reasons.most_common())
-        return f"skipped bad lines (data.skip_bad_lines): {self.reasons.total():,} ({reasons})"
+        if total:
+            found.notes.append(
+                f"{where}: skipped bad lines (data.skip_bad_lines): {total:,} ({reasons})"
+            )
 
 
 class Layout(NamedTuple):

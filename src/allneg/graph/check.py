@@ -79,12 +79,6 @@ def check(graph: Graph) -> Check:
     """Check a graph. Only one that was read with `keep_duplicates` contains duplicates."""
     parts = {split: graph.split(split) for split in SPLITS}
     repeated, shared = find_duplicates(graph)
-    seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
-    unseen_triples = {}
-    for split in SPLITS[1:]:
-        head, relation, tail = parts[split].T
-        seen = graph.seen[head] & seen_relations[relation] & graph.seen[tail]
-        unseen_triples[split] = int((~seen).sum())
     return Check(
         graph=graph,
         triples={split: len(part) for split, part in parts.items()},
@@ -92,8 +86,8 @@ def check(graph: Graph) -> Check:
         overlaps={f"{one} and {two}": count for (one, two), count in shared.items()},
         self_loops={split: int((part[:, 0] == part[:, 2]).sum()) for split, part in parts.items()},
         unseen_entities=int((~graph.seen).sum()),
-        unseen_relations=int((~seen_relations).sum()),
-        unseen_triples=unseen_triples,
+        unseen_relations=int((~graph.seen_relations).sum()),
+        unseen_triples={split: int((~graph.is_seen(parts[split])).sum()) for split in SPLITS[1:]},
         categories=graph.categories,
         by_relation=_by_relation(graph),
         **_relation_overlaps(graph),

@@ -106,15 +106,13 @@ def duplicates_note(count: int, split: str, kept: bool) -> str:
 
 def _without_unseen(graph: Graph, settings: Data, keeps_ids: bool) -> Graph:
     """Count names that are not in train, and remove their triples with data.drop_unseen."""
-    seen_relations = np.bincount(graph.train[:, 1], minlength=graph.n_relations) > 0
-    n_entities, n_relations = int(graph.seen.sum()), int(seen_relations.sum())
+    n_entities, n_relations = int(graph.seen.sum()), int(graph.seen_relations.sum())
     new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations
     if not new_entities and not new_relations:
         return graph
     kept, counts = {}, []
     for split in ("valid", "test"):
-        head, relation, tail = graph.split(split).T
-        is_seen = graph.seen[head] & seen_relations[relation] & graph.seen[tail]
+        is_seen = graph.is_seen(graph.split(split))
         kept[split] = graph.split(split)[is_seen]
         counts.append(f"{int((~is_seen).sum()):,} {split}")
     note = (

@@ -97,11 +97,10 @@ class Graph:
         heads. Averages are over the distinct triples of train, or of all splits for relations
         that are not in train.
         """
-        in_train = np.bincount(self.train[:, 1], minlength=self.n_relations) > 0
         many = self._many_per_entity(self.train)
-        if not in_train.all():
+        if not self.seen_relations.all():
             anywhere = self._many_per_entity(np.concatenate([self.train, self.valid, self.test]))
-            many = np.where(in_train, many, anywhere)
+            many = np.where(self.seen_relations, many, anywhere)
         return tuple(CATEGORIES[number] for number in (2 * many[0] + many[1]).tolist())
 
     @cached_property
@@ -111,6 +110,16 @@ class Graph:
         mask[self.train[:, 0]] = True
         mask[self.train[:, 2]] = True
         return mask
+
+    @cached_property
+    def seen_relations(self) -> npt.NDArray[np.bool_]:
+        """Which relations occur in train: (R,)."""
+        return np.bincount(self.train[:, 1], minlength=self.n_relations) > 0
+
+    def is_seen(self, triples: Triples) -> npt.NDArray[np.bool_]:
+        """Which triples have only entities and relations that occur in train: (n, 3) -> (n,)."""
+        head, relation, tail = triples.T
+        return self.seen[head] & self.seen_relations[relation] & self.seen[tail]
 
     @cached_property
     def n_distinct_queries(self) -> int:

@@ -38,5 +38,4 @@ def read_json_lines(stream: IO[bytes], where: str, settings: Data, found: Found)
             columns = [[row.get(keys[i]) for row in rows] for i in layout if i is not None]
             weights = columns[3] if len(columns) > 3 else None
             yield checked(columns[:3], weights, where, numbers, bad)
-    if bad.reasons:
-        found.notes.append(f"{where}: {bad.note()}")
+    bad.note(where, found)

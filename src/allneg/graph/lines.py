@@ -66,8 +66,7 @@ def read_lines(
     for kind, text in _NOTES.items():
         if reader.counts[kind]:
             found.notes.append(f"{where}: {text.format(reader.counts[kind])}")
-    if reader.bad.reasons:
-        found.notes.append(f"{where}: {reader.bad.note()}")
+    reader.bad.note(where, found)
 
 
 def split_line(

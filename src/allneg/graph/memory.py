@@ -61,8 +61,7 @@ class TripleObject:
             numbers = range(start + 1, len(triples[0]) + 1)[:_ROWS]
             some = None if weights is None else weights[part]
             yield checked([column[part] for column in triples], some, where, numbers, bad)
-        if bad.reasons:
-            found.notes.append(f"{where}: {bad.note()}")
+        bad.note(where, found)
 
 
 def fact_rows(facts: Any) -> list[tuple[str, str, str]]:

@@ -111,8 +111,7 @@ def read_n_triples(stream: IO[bytes], where: str, settings: Data, found: Found) 
         n_lines += block.count(b"\n")
         yield terms.block()
     terms.note(where)
-    if bad.reasons:
-        found.notes.append(f"{where}: {bad.note()}")
+    bad.note(where, found)
 
 
 def _triple(line: str) -> tuple[str, str, str] | None:

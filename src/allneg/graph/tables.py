@@ -119,8 +119,7 @@ def _blocks(
             numbers = range(row + 1, row + len(batch) + 1)
             yield checked(lists, given, where, numbers, bad)
         row += len(batch)
-    if bad.reasons:
-        found.notes.append(f"{where}: {bad.note()}")
+    bad.note(where, found)
 
 
 def _read(batches: Iterable[Any], where: str) -> Iterator[Any]:
