@@ -19,7 +19,7 @@ from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, counted, extra, printable
 from allneg.evaluation.report import Report, by_heading
 from allneg.graph.graph import SPLITS
-from allneg.paths import cache_folder, locked, remove
+from allneg.paths import cache_folder, locked, new_folder, remove
 from allneg.runs import Run, files
 from allneg.runs.run import RUN_FILES, export
 from allneg.runs.verify import verify
@@ -85,18 +85,13 @@ def download(name: str) -> Path:
         raise DataError(f"{name}: the hub names no commit")
     with locked(cache, ".lock"):
         if not (cache / commit).exists():
-            temporary = cache / f".tmp-{commit}"
-            remove(temporary)
-            try:
+            with new_folder(cache / commit) as folder:
                 with _hub_errors(repository):
                     api.snapshot_download(
-                        repository, revision=commit, local_dir=temporary, allow_patterns=_FILES
+                        repository, revision=commit, local_dir=folder, allow_patterns=_FILES
                     )
-                remove(temporary / ".cache")  # of the hub's own client
-                _check(name, temporary)
-                temporary.rename(cache / commit)
-            finally:
-                remove(temporary)
+                remove(folder / ".cache")  # of the hub's own client
+                _check(name, folder)
     return cache / commit
 
 

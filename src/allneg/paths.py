@@ -8,6 +8,8 @@ from pathlib import Path
 
 from allneg.errors import RecipeError, ResourceError
 
+TEMPORARY = ".tmp-"  # only our own leftovers begin like this
+
 
 def cache_folder() -> Path:
     """$ALLNEG_HOME, or the user's cache folder."""
@@ -49,6 +51,24 @@ def locked(folder: Path, lock: str) -> Iterator[None]:
             f"{folder}: cannot be written ({error.strerror or error}); "
             "free some disk space, or set ALLNEG_HOME to another folder"
         ) from None
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` at the end: it appears complete or not at all.
+
+    An earlier `target` is replaced. Only one process at a time may do this.
+    """
+    folder = target.with_name(f"{TEMPORARY}{target.name}")
+    remove(folder)  # left by a killed process
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        remove(target)
+        os.rename(folder, target)
+        sync(target.parent)
+    finally:
+        remove(folder)
 
 
 def remove(path: Path) -> None:

@@ -194,7 +194,7 @@ def test_an_endless_download_is_stopped_and_not_kept(
 
 @pytest.mark.battery(16)
 def test_what_a_killed_download_left_is_removed(cache: Path) -> None:
-    partial = cache / ".wn18.partial"
+    partial = cache / ".tmp-wn18"
     partial.mkdir(parents=True)
     (partial / "train.txt").write_bytes(b"x")
     assert len(read_graph("wn18").train) == 4000

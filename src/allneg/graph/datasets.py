@@ -7,7 +7,6 @@ NAME.tar.xz. If it is missing, it is downloaded from its public origin into the 
 
 import hashlib
 import os
-import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from allneg.errors import DataError, printable
 from allneg.graph.files import TripleFile, file_sha256, split_files
-from allneg.paths import cache_folder, locked
+from allneg.paths import cache_folder, locked, new_folder
 
 ORIGIN = (
     "https://raw.githubusercontent.com/DeepGraphLearning/KnowledgeGraphEmbedding/"
@@ -148,7 +147,7 @@ def _problem(name: str, path: Path) -> str | None:
 
 def _download(name: str, cache: Path) -> Path:
     """Download a benchmark completely or not at all; other processes wait for the first."""
-    target, partial = cache / name, cache / f".{name}.partial"
+    target = cache / name
     url = f"{ORIGIN}/{DATASETS[name].origin}/"
     if is_offline():
         raise DataError(
@@ -158,23 +157,17 @@ def _download(name: str, cache: Path) -> Path:
     with locked(cache, f".{name}.lock"):
         if target.is_dir() and not _problem(name, target):
             return target  # another process downloaded it
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            _download_files(name, url, partial)
-            if problem := _problem(name, partial):
+        with new_folder(target) as folder:
+            _download_files(name, url, folder)
+            if problem := _problem(name, folder):
                 raise DataError(
                     f"{name}: the files from {url} are not the published dataset: {problem}; "
                     "nothing was kept. Try again later, or put the dataset into ALLNEG_DATA"
                 )
-            shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
 def _download_files(name: str, url: str, folder: Path) -> None:
-    folder.mkdir(parents=True)
     for split in DATASETS[name].files:
         try:
             download(f"{url}{split}.txt", folder / f"{split}.txt")

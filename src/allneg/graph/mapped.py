@@ -21,13 +21,12 @@ import numpy.typing as npt
 from allneg.errors import DataError, RecipeError
 from allneg.graph.files import Files, file_sha256
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
-from allneg.paths import cache_folder, locked, remove, sync
+from allneg.paths import TEMPORARY, cache_folder, locked, new_folder, remove, sync
 from allneg.recipe import Data
 
 ROWS = 1 << 18  # triples or names per step
 _BYTES = 1 << 24  # of text per step
 _FORMAT_VERSION = 5
-_TEMPORARY = ".tmp-"  # only our own leftovers begin like this
 _MANIFEST = "manifest.json"
 _NAMES = ("entities.txt", "relations.txt")
 _IDS = tuple(f"{split}.ids" for split in SPLITS)
@@ -182,7 +181,7 @@ def cached_graph(name: str, files: Files, settings: Data, read: Callable[[Path],
         if os.path.lexists(target):
             notes.append(f"{target}: damaged ({found}), so the text was read again")
         with locked(graphs, ".lock"):
-            for leftover in graphs.glob(_TEMPORARY + "*"):  # of a killed process
+            for leftover in graphs.glob(f"{TEMPORARY}*"):  # of a killed process
                 remove(leftover)
             found = _load(target)  # another process may have finished while this one waited
             if isinstance(found, str):
@@ -209,18 +208,12 @@ def _key(name: str, files: Files, settings: Data) -> str:
 
 def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -> None:
     """Read the text and move the finished folder to `target`, or leave nothing."""
-    folder = target.with_name(_TEMPORARY + target.name)
-    try:
-        (folder / "work").mkdir(parents=True)
+    with new_folder(target) as folder:
+        (folder / "work").mkdir()
         _write(folder, read(folder / "work"), target.name)
         if key() != target.name:
             raise DataError(f"{target}: the text changed while it was read; try again")
         remove(folder / "work")
-        remove(target)
-        os.rename(folder, target)
-        sync(target.parent)
-    finally:
-        remove(folder)
 
 
 def _write(folder: Path, graph: Graph, key: str) -> None:

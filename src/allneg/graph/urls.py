@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from allneg.errors import DataError, printable
 from allneg.graph.datasets import download, is_offline
 from allneg.graph.files import file_sha256
-from allneg.paths import cache_folder, locked, remove, sync
+from allneg.paths import cache_folder, locked, new_folder, sync
 
 _MANIFEST = "manifest.json"
 
@@ -54,22 +53,14 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _fetch(url: str, name: str, target: Path) -> None:
-    partial = target.with_name(f".tmp-{target.name}")
-    remove(partial)
-    try:
-        partial.mkdir(parents=True)
+    with new_folder(target) as folder:
         if url.startswith(("http://", "https://")):
-            download(url, partial / name)
+            download(url, folder / name)
         else:
-            _copy(url, partial / name)
-        manifest = {"url": url, "sha256": _hashes(partial)}
-        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-        sync(partial / _MANIFEST)
-        remove(target)
-        os.rename(partial, target)
-        sync(target.parent)
-    finally:
-        remove(partial)
+            _copy(url, folder / name)
+        manifest = {"url": url, "sha256": _hashes(folder)}
+        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        sync(folder / _MANIFEST)
 
 
 def _copy(url: str, target: Path) -> None:
