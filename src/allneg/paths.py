@@ -8,7 +8,7 @@ from pathlib import Path
 
 from allneg.errors import RecipeError, ResourceError
 
-TEMPORARY = ".tmp-"  # only our own leftovers begin like this
+TEMPORARY = ".tmp-"  # begins the names of unfinished files and folders, which may be deleted
 
 
 def cache_folder() -> Path:

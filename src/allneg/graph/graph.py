@@ -119,7 +119,7 @@ class Graph:
     def is_seen(self, triples: Triples) -> npt.NDArray[np.bool_]:
         """Which triples have only entities and relations that occur in train: (n, 3) -> (n,)."""
         head, relation, tail = triples.T
-        return self.seen[head] & self.seen_relations[relation] & self.seen[tail]
+        return np.asarray(self.seen[head] & self.seen_relations[relation] & self.seen[tail])
 
     @cached_property
     def n_distinct_queries(self) -> int:

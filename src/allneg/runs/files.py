@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from allneg.errors import ResourceError, RunError, printable
+from allneg.paths import TEMPORARY as TEMPORARY
 from allneg.runs import disk, plain
 
-TEMPORARY = ".tmp-"  # prefix of unfinished files; whatever has it may be deleted
 SMALL = 1 << 20  # bytes; most files of a run are smaller
 LARGE = 1 << 28  # bytes; ten times the report of a graph with 100,000 relations
 _BLOCK = 1 << 26  # bytes of a tensor that are copied, hashed and written together

@@ -19,35 +19,17 @@ from allneg.hardware import device_errors, find_device
 from allneg.models import Model
 from allneg.recipe import Evaluation
 from allneg.runs import checkpoint, files, folder
-from allneg.runs.about import About, about_hash
 from allneg.runs.run import Run
 from allneg.scoring import Tables
-
-_CHECKPOINT = "epoch-000000-step-00000000"
 
 
 def write_finished(
     run: Run, graph: Graph, weights: Mapping[str, Tensor], report: Report | None
 ) -> Run:
-    """Write the folder of a run, and return it with its id.
-
-    run.json is last: without it, a folder is not a run.
-    """
-    out, size = run.folder, sum(tensor.nbytes for tensor in weights.values())
-    files.need_bytes(folder.existing_parent(out), size)
-    folder.claim(out)
-    with files.removed_on_error(out):
-        what = About(run.recipe, None, run.members, False, run.parents)
-        about = what.to_json(graph, folder.write_graph(out, graph))
-        run = replace(run, id=about_hash(about))
-        files.write_json(out / "environment.json", folder.environment(run.recipe.hardware))
-        files.write_text(out / "recipe.toml", run.recipe.to_toml())
-        saved = checkpoint.Checkpoint(checkpoint.State(), weights, {})
-        checkpoint.save(out / "checkpoints", _CHECKPOINT, saved, run_id=run.id)
-        run.finish(report)
-        files.write_json(out / "run.json", about)
-        files.sync(out.parent)
-    return run
+    """Write the folder of a run with these weights, and return it with its id."""
+    size = sum(tensor.nbytes for tensor in weights.values())
+    files.need_bytes(folder.existing_parent(run.folder), size)
+    return run.write(graph, checkpoint.Checkpoint(checkpoint.State(), weights, {}), report)
 
 
 def evaluated(

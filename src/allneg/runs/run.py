@@ -81,18 +81,29 @@ class Run:
         start: checkpoint.Checkpoint | None = None,
     ) -> Self:
         """A new run, in a folder that must be empty or missing; `start` is where it begins."""
-        claim(folder)
-        with files.removed_on_error(folder):
-            checksums = write_graph(folder, graph)
-            files.write_json(folder / "environment.json", environment(recipe.hardware))
-            files.write_text(folder / "recipe.toml", recipe.to_toml())
-            about = About(recipe, parents=parents).to_json(graph, checksums)
-            run = cls(folder, recipe, id=about_hash(about), parents=parents)
+        return cls(folder, recipe, parents=parents).write(graph, start)
+
+    def write(
+        self, graph: Graph, start: checkpoint.Checkpoint | None, report: Report | None = None
+    ) -> Self:
+        """Write the folder of a new run, which must be empty or missing; the run with its id.
+
+        A run that cannot be trained is finished; it may have a report.
+        """
+        claim(self.folder)
+        with files.removed_on_error(self.folder):
+            about = About(self.recipe, None, self.members, self.is_trainable, self.parents)
+            content = about.to_json(graph, write_graph(self.folder, graph))
+            files.write_json(self.folder / "environment.json", environment(self.recipe.hardware))
+            files.write_text(self.folder / "recipe.toml", self.recipe.to_toml())
+            run = replace(self, id=about_hash(content))
             if start is not None:
                 run.save(start)
+            if not run.is_trainable:
+                run.finish(report)
             # Last: a folder without this file is not a run.
-            files.write_json(folder / "run.json", about)
-            files.sync(folder.parent)
+            files.write_json(self.folder / "run.json", content)
+            files.sync(self.folder.parent)
         return run
 
     @classmethod
