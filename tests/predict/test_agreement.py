@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from allneg.evaluation.curves import logistic
 from allneg.graph import Graph
 from allneg.predict import agreement as module
-from allneg.predict.agreement import Agreement, logistic
+from allneg.predict.agreement import Agreement
 from allneg.predict.classify import Evidence
 from allneg.predict.predictor import load
 from allneg.runs import Run

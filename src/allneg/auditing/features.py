@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from allneg.auditing.reasons import single_answers
-from allneg.evaluation.curves import Numbers
+from allneg.evaluation.curves import Numbers, logistic
 from allneg.graph.graph import Graph, Triples
-from allneg.predict.agreement import LOWEST, logistic
+from allneg.predict.agreement import LOWEST
 from allneg.predict.classify import Evidence
 
 _ERRORS = 0.05  # the share of wrong facts that probabilities assume

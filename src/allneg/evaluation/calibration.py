@@ -20,7 +20,7 @@ from torch import Tensor
 
 from allneg.errors import counted
 from allneg.evaluation.curves import EDGE, MAX_SHARE, METHODS, Curve, Numbers, log_odds
-from allneg.graph.graph import SPLITS, Graph
+from allneg.graph.graph import SPLITS, Graph, even_sample
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, Side, known_by_split
 from allneg.models import Model
 from allneg.scoring.scores import scores
@@ -153,7 +153,7 @@ def _histogram(
     given = triples[:, 0 if side == "tail" else 2] * graph.n_relations + triples[:, 1]
     _, first = np.unique(given, return_index=True)
     most = max(1, _N_SCORES // graph.n_entities // 2)
-    sample = first[np.linspace(0, len(first) - 1, min(most, len(first))).astype(np.int64)]
+    sample = first[even_sample(len(first), most)]
     right, total = np.zeros((2, _BINS)), np.zeros((2, _BINS))
     device, others = known["train"].keys.device, known.keys() - {"train", split}
     for half in (0, 1):

@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from allneg.errors import DataError, RecipeError
+from allneg.evaluation.curves import Numbers
 from allneg.evaluation.ranks import Ranking
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 
-Numbers = npt.NDArray[np.float64]
 DRAWS = 10_000
 _NUMBERS_AT_ONCE = 1 << 20
 SIGNIFICANT = 0.05  # p-values below this

@@ -116,26 +116,44 @@ def _pool(
 
 
 def _platt(right: Numbers, total: Numbers, at: Numbers) -> Curve:
-    """Platt (1999): a logistic function of the log-odds, by Newton's method.
+    """Platt (1999): a logistic function of the log-odds.
 
     Right answers count a little less than 1 and wrong ones a little more than 0, as he proposes,
     so that the slope stays finite where the two are separate.
     """
     n_right, n_wrong = right.sum(), (total - right).sum()
     aim = right * (n_right + 1) / (n_right + 2) + (total - right) / (n_wrong + 2)
-    slope, offset = 0.0, float(np.log((n_right + 1) / (n_wrong + 1)))
-    for _ in range(100):
-        rate = probability_of(slope * at + offset)
-        error, weight = aim - total * rate, total * rate * (1 - rate)
-        grad = np.array([(error * at).sum(), error.sum()])
-        cross = (weight * at).sum()
-        hessian = np.array([[(weight * at * at).sum(), cross], [cross, weight.sum()]])
-        step = np.linalg.solve(hessian + 1e-9 * np.eye(2), grad)
-        step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
-        slope, offset = slope + float(step[0]), offset + float(step[1])
-        if max(abs(step)) < 1e-9:
-            break
+    x = np.stack([at, np.ones_like(at)], 1)
+    slope, offset = logistic(x, aim / np.maximum(total, 1e-300), total, np.zeros(2), ridge=1e-9)
     edge = max(EDGE, float(abs(at).max()))
     corners = np.linspace(-edge, edge, 129)
     logits = np.clip(max(slope, 0.0) * corners + offset, -EDGE, EDGE)
     return Curve("platt", corners, 1 / (1 + np.exp(-logits)))
+
+
+def logistic(
+    x: Numbers,
+    label: npt.NDArray[Any],
+    weight: Numbers,
+    centre: Numbers | None = None,
+    ridge: float = 1.0,
+) -> Numbers:
+    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,).
+
+    A label is whether a row is right, or which share of it is. `ridge` holds the weights near
+    `centre`: by default, near the sum of the first two columns.
+    """
+    if centre is None:
+        centre = np.zeros(x.shape[1])
+        centre[:2] = 1.0
+    found, penalty = centre.copy(), ridge * np.eye(x.shape[1])
+    for _ in range(100):
+        rate = probability_of(x @ found)
+        grad = x.T @ (weight * (label - rate)) - penalty @ (found - centre)
+        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + penalty
+        step = np.linalg.solve(hessian, grad)
+        step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
+        found += step
+        if abs(step).max() < 1e-9:
+            break
+    return found

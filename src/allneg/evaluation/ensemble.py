@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from allneg.errors import Diverged
+from allneg.evaluation.curves import Numbers
 from allneg.evaluation.ranks import Protocol, Ranking, count_candidates, to_rank
-from allneg.graph.graph import Graph
+from allneg.graph.graph import Graph, even_sample
 from allneg.graph.queries import SIDES, KnownAnswers, Queries
 from allneg.models import Model
 from allneg.scoring.scores import scores
 from allneg.scoring.tables import Tables
 
-Numbers = npt.NDArray[np.float64]
 Member = tuple[Model, Tables]
 
 _STEPS = 10  # weights are multiples of 1/10, or of a larger share if there are many members
@@ -62,8 +62,8 @@ def weight_grid(n_members: int, counts: bool = False) -> Numbers:
 @torch.no_grad()
 def score_spread(model: Model, tables: Tables, graph: Graph) -> float:
     """The standard deviation of the scores of one query of valid, on average."""
-    rows = np.linspace(0, len(graph.valid) - 1, min(_SAMPLE, len(graph.valid))).astype(np.int64)
-    triples = torch.from_numpy(graph.valid[rows]).to(tables.device)
+    rows = graph.valid[even_sample(len(graph.valid), _SAMPLE)]
+    triples = torch.from_numpy(rows).to(tables.device)
     blocks = (
         scores(model, tables, Queries.of(part, side))
         for side in SIDES

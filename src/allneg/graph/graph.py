@@ -167,6 +167,11 @@ def first_indices(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.sort(np.unique(keys, return_index=True)[1])
 
 
+def even_sample(total: int, most: int) -> npt.NDArray[np.int64]:
+    """At most `most` indices below `total`, at equal distances."""
+    return np.linspace(0, total - 1, min(most, total)).astype(np.int64)
+
+
 def distinct(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The distinct keys, ascending, in less time than by `np.unique`."""
     ascending: npt.NDArray[np.int64] = np.sort(keys)

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from allneg.errors import counted
-from allneg.evaluation.curves import Numbers, probability_of
-from allneg.graph.graph import Triples
+from allneg.evaluation.curves import Numbers, logistic, probability_of
+from allneg.graph.graph import Triples, even_sample
 from allneg.graph.queries import SIDES, Queries
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Agreement:
         n_scores = int(_SHARE * graph.n_entities**2 * graph.n_relations)
         most = _MOST_SCORES.get(predictor.tables.device.type, 1 << 29)
         budget = min(most, max(_LEAST_SCORES, n_scores)) // graph.n_entities  # queries
-        true = graph.valid[_spread(len(graph.valid), max(_LEAST, budget // 8))]
+        true = graph.valid[even_sample(len(graph.valid), max(_LEAST, budget // 8))]
         false, rates = _sample(predictor, max(_LEAST, budget * 3 // 32 // (_BEST + _DRAWN)))
         facts = np.concatenate([true, false])
         evidence, label = Evidence.of(predictor, facts), np.arange(len(facts)) < len(true)
@@ -117,7 +116,7 @@ def _sample(predictor: Predictor, most: int) -> tuple[Triples, Numbers]:
         asked = keys.cpu().numpy()
         others = np.unique(rng.integers(total, size=most))
         others = others[~np.isin(others, asked)]
-        answered = asked[_spread(len(asked), most)]
+        answered = asked[even_sample(len(asked), most)]
         rates[side] = len(others) / max(1, total - len(asked)), len(answered) / len(asked)
         chosen = torch.from_numpy(np.concatenate([others, answered])).to(keys.device)
         for some in chosen.split(max(1, (1 << 22) // graph.n_entities)):
@@ -142,34 +141,3 @@ def _stands_for(evidence: Evidence, rates: Numbers, n_entities: int) -> Numbers:
     often = np.where(evidence.rank <= _BEST, 1, _DRAWN / n_entities)
     often *= rates[[0, 1], (evidence.others > 0).astype(np.int64)]
     return np.asarray(1 / np.maximum(often.sum(1), 1e-300))  # facts of valid may never be drawn
-
-
-def _spread(total: int, most: int) -> Triples:
-    return np.linspace(0, total - 1, min(most, total)).astype(np.int64)
-
-
-def logistic(
-    x: Numbers,
-    label: npt.NDArray[np.bool_],
-    weight: Numbers,
-    centre: Numbers | None = None,
-    ridge: float = 1.0,
-) -> Numbers:
-    """Weights of a logistic regression, by Newton's method: (n, k), (n,), (n,) -> (k,).
-
-    `ridge` holds them near `centre`: by default, near the sum of the first two columns.
-    """
-    if centre is None:
-        centre = np.zeros(x.shape[1])
-        centre[:2] = 1.0
-    found, penalty = centre.copy(), ridge * np.eye(x.shape[1])
-    for _ in range(100):
-        rate = probability_of(x @ found)
-        grad = x.T @ (weight * (label - rate)) - penalty @ (found - centre)
-        hessian = (x * (weight * rate * (1 - rate))[:, None]).T @ x + penalty
-        step = np.linalg.solve(hessian, grad)
-        step /= max(1.0, abs(step).max() / 2)  # a long step may not converge
-        found += step
-        if abs(step).max() < 1e-9:
-            break
-    return found

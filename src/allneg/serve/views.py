@@ -16,7 +16,7 @@ import numpy as np
 from allneg.errors import RunError
 from allneg.evaluation import PROTOCOLS, evaluate, evaluate_baselines
 from allneg.evaluation.ranks import Ranking, rank
-from allneg.graph.graph import SPLITS, Graph, Vocabulary
+from allneg.graph.graph import SPLITS, Graph, Vocabulary, even_sample
 from allneg.graph.queries import SIDES, Side
 from allneg.predict.lookup import Facts
 from allneg.runs import Run
@@ -263,8 +263,7 @@ def _rank_sample(run: LoadedRun, split: str, n_scores: int) -> Ranking:
     """Rank an even sample of a split."""
     graph, predictor = run.graph, run.predictor
     triples = graph.split(split)
-    most = max(1, n_scores // graph.n_entities // 2)
-    sample = np.linspace(0, len(triples) - 1, min(most, len(triples))).astype(np.int64)
+    sample = even_sample(len(triples), max(1, n_scores // graph.n_entities // 2))
     # The other triples move to another split, so that the filter still contains them.
     home = next(name for name in SPLITS if name != split)
     rest = np.concatenate([graph.split(home), np.delete(triples, sample, axis=0)])
