@@ -13,8 +13,8 @@ from pathlib import Path
 
 from allneg.errors import counted
 from allneg.evaluation.report import by_heading
+from allneg.exports.model_card import card, metrics_table, model_card
 from allneg.graph.datasets import DATASETS
-from allneg.hub import card, metrics_table, model_card
 from allneg.reproduce import CELLS, Result, Results
 from allneg.runs import Run, make_model
 from allneg.runs.run import PACKAGED

@@ -6,19 +6,17 @@ read with the same care as any other run (SECURITY.md).
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from allneg import __version__
-from allneg.errors import AllnegError, DataError, RunError, UsageError, counted, extra, printable
-from allneg.evaluation.report import Report, by_heading
-from allneg.graph.graph import SPLITS
+from allneg.errors import AllnegError, DataError, RunError, UsageError, extra, printable
+from allneg.exports.model_card import model_card
 from allneg.paths import cache_folder, locked, new_folder, remove
 from allneg.runs import Run, files
 from allneg.runs.run import RUN_FILES, export
@@ -28,7 +26,6 @@ from allneg.terminal import clean
 PREFIX = "hf:"
 _NAME = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _SHA = re.compile(r"[0-9a-f]{40}")
-_RELATIONS = 20  # in the table of a card
 _FILES = [*RUN_FILES, "checkpoints/*"]  # nothing else is downloaded
 
 
@@ -130,126 +127,3 @@ def _hub_errors(repository: str) -> Iterator[None]:
     except (network_error, ValueError, OSError) as error:
         why = clean(str(error).split("\n")[0])
         raise DataError(f"{PREFIX}{repository}: the hub cannot be used ({why})") from None
-
-
-def model_card(run: Run, title: str, address: str) -> str:
-    """The card of a run that `load` finds at an address: use, results, data, limits, recipe."""
-    graph, settings = run.graph, run.recipe.model
-    names = graph.vocabulary
-    head, relation, _ = graph.train[0].tolist()
-    example = ", ".join(json.dumps(n) for n in (names.entities[head], names.relations[relation]))
-    data = _plain(graph.name)
-    sizes = ", ".join((counted(graph.n_entities, "entity"), counted(graph.n_relations, "relation")))
-    triples = ", ".join(f"{split} {len(graph.split(split)):,}" for split in SPLITS)
-    results, limits = _results(run)
-    model = f"{type(run.model).__name__} with dim {settings.dim}"
-    about = f"""{model} on `{data}`, trained with allneg {__version__}.
-It answers questions such as `(head, relation, ?)` with entities of the knowledge graph.
-
-```python
-import allneg
-
-model = allneg.load({json.dumps(address)})
-model.tails({example}, k=5)
-```"""
-    of_data = f"""`{data}`: {sizes}; triples: {triples}.
-The run contains all of them. Their licence is that of the data."""
-    return card(title, [settings.name], about, results, of_data, limits, run.recipe.to_toml())
-
-
-def card(
-    title: str, tags: Iterable[str], about: str, results: str, data: str, limits: str, recipe: str
-) -> str:
-    """A model card in Markdown."""
-    more_tags = "".join(f"\n- {tag}" for tag in tags)
-    return f"""---
-library_name: allneg
-tags:
-- knowledge-graph
-- link-prediction{more_tags}
----
-# {title}
-
-{about}
-
-## Results
-{results}
-## Data
-{data}
-
-## Limits
-- The model knows only the entities and relations of its data, as they were at training.
-- It ranks entities for every question, also for one without an answer. A softmax share is not the
-  probability that an answer is right.
-- Errors and biases of the data are learned with it.
-{limits}
-## Recipe
-```toml
-{recipe.rstrip()}
-```
-"""
-
-
-def metrics_table(rows: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Rows of means by heading, as Markdown."""
-    headings = list(next(iter(rows.values())))
-    lines = [f"| | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
-    for name, means in rows.items():
-        shown = [f"{mean:.4f}" if mean is not None else "" for mean in means.values()]
-        lines.append(f"| {name} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _results(run: Run) -> tuple[str, str]:
-    """The tables of metrics with their protocol, and what the report says about limits."""
-    if not run.has_report:
-        return (
-            "There is neither valid nor test, so nothing was ranked.\n",
-            "- It is not evaluated.\n",
-        )
-    report = run.report
-    rows = {
-        "all": report.to_json(),
-        **{f"? {side}": report.by_side[side] for side in ("tail", "head")},
-        **{f"baseline: {name}": table for name, table in report.baselines.items()},
-    }
-    protocol = report.protocol
-    text = (
-        f"Ranks of the right answers in {protocol['split']}, {report.count:,} queries with "
-        f"{report.candidates:,} candidates each; {protocol['in_words']}.\n\n"
-    )
-    sides = [(name, side) for name in report.by_relation for side in ("tail", "head")]
-    behind = [
-        (name, side)
-        for name, side in sides
-        if (best := report.best_baseline(name, side)) is not None
-        and best >= report.by_relation[name][side]["mrr"]
-    ]
-    limits = ""
-    if unseen := report.unseen["triples"]:
-        limits += f"- {counted(unseen, 'ranked triple')} with entities that are not in train.\n"
-    if report.baselines:
-        limits += (
-            f"- For {len(behind)} of {len(sides)} sides of relations, a simple baseline is as good "
-            "or better.\n"
-        )
-    table = metrics_table({name: by_heading(row) for name, row in rows.items()})
-    return f"{text}{table}\n{_by_relation(report)}", limits
-
-
-def _by_relation(report: Report) -> str:
-    """The MRR of the most frequent relations, by side."""
-    found = sorted(report.by_relation.items(), key=lambda item: -item[1]["tail"]["count"])
-    lines = ["| relation | triples | MRR, ? tail | MRR, ? head |", "|---|---|---|---|"]
-    for name, sides in found[:_RELATIONS]:
-        cells = " | ".join(f"{sides[side]['mrr']:.4f}" for side in ("tail", "head"))
-        shown = _plain(name).replace("|", "\\|")
-        lines.append(f"| {shown} | {sides['tail']['count']:,} | {cells} |")
-    if len(found) > _RELATIONS:
-        lines.append(f"\n{len(found) - _RELATIONS:,} other relations are in `report.json`.")
-    return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text that neither ends a code span nor controls a terminal."""
-    return clean(text).replace("`", "'")

@@ -200,19 +200,18 @@ def _print_members(report: Report) -> None:
 
 def _print_relations(report: Report, columns: Sequence[str]) -> None:
     """Print both sides of each relation, beside the MRR of the best baseline."""
-    rows, n_behind, n_rows = [], 0, 0
+    rows = []
     largest = sorted(report.by_relation.items(), key=lambda item: -item[1]["count"])
     for name, metrics in largest:
         for side in ("tail", "head"):
             best = report.best_baseline(name, side)
-            n_rows += 1
-            n_behind += best is not None and best >= metrics[side]["mrr"]
             row = (name, f"? {side}", *cells(metrics[side]))
             rows.append(row if best is None else (*row, best))
     last = ["best baseline: MRR#"] if report.baselines else []
     table("by relation", ("relation", "", *columns, *last), rows, most=40)
     if report.baselines:
-        echo(f"a baseline is as good or better in {n_behind} of {n_rows} rows by relation")
+        n_behind = len(report.sides_behind())
+        echo(f"a baseline is as good or better in {n_behind} of {len(rows)} rows by relation")
 
 
 def _print_reliability(report: Report) -> None:

@@ -100,6 +100,15 @@ class Report:
         mrrs = [table["by_relation"][relation][side] for table in self.baselines.values()]
         return max(mrrs, default=None)
 
+    def sides_behind(self) -> list[tuple[str, str]]:
+        """The relations and sides where a baseline is as good or better."""
+        return [
+            (name, side)
+            for name, metrics in self.by_relation.items()
+            for side in _COLUMNS
+            if (best := self.best_baseline(name, side)) is not None and best >= metrics[side]["mrr"]
+        ]
+
     @classmethod
     def of(cls, ranking: Ranking, graph: Graph) -> Self:
         ranks, relation = ranking.ranks, ranking.triples[:, 1]

@@ -1,1 +1,1 @@
-"""The vectors of a run in the formats of other programs."""
+"""What other programs read of a run: its vectors, and a model card."""
