@@ -98,13 +98,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
-def close_names(word: str, words: Iterable[str], most: int = 3) -> str:
+def close_names(word: str, words: Iterable[str]) -> str:
     """The end of a message about an unknown `word`: '; close names: …', or ''."""
     word, names = word[:_MAX_LENGTH], list(words)
     if len(names) > _MAX_COMPARED:
         names = _with_most_pairs(word, names)
     starts = {name[:_MAX_LENGTH]: name for name in reversed(names)}
-    close = difflib.get_close_matches(word, starts, n=most, cutoff=0.6)
+    close = difflib.get_close_matches(word, starts, n=3, cutoff=0.6)
     found = [printable(starts[start]) for start in close]
     return f"; close names: {', '.join(found)}" if found else ""
 

@@ -36,10 +36,10 @@ _OPTIONAL = ("valid_mrr", "peak_bytes", "best_epoch")  # may be None: not ranked
 _QUICK = ["data.name=countries", "model.dim=16", "training.epochs=3", "training.batch_size=500"]
 # These settings change results only by rounding; an empty value is the default.
 _NEUTRAL = [
-    *("data.store=", "loss.block=", "evaluation.block="),
-    *("training.seed=", "training.micro_batch=", "training.save_seconds="),
+    "data.store=", "loss.block=", "evaluation.block=", "training.seed=", "training.micro_batch=",
+    "training.save_seconds=",
     *(f"hardware.{field.name}=" for field in fields(Hardware) if field.name != "precision"),
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def score_command(
         return
     words = {True: "true", False: "false", None: "-"}
     rows = [
-        (*(f.head, f.relation, f.tail), f.score, f.probability, f"{f.tail_rank:g}",
+        (f.head, f.relation, f.tail, f.score, f.probability, f"{f.tail_rank:g}",
          f"{f.head_rank:g}", words[f.verdict], f.known or "new")
         for f in found.triples
     ]  # fmt: skip

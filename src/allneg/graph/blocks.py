@@ -119,11 +119,7 @@ class Layout(NamedTuple):
 
 def layout_of_letters(letters: str) -> Layout:
     """The layout of a file without column names: htr, hrtw, …"""
-    return Layout(*(letters.index(letter) for letter in letters_of(letters)))
-
-
-def letters_of(letters: str) -> str:
-    return "hrtw"[: len(letters)]
+    return Layout(*(letters.index(letter) for letter in "hrtw"[: len(letters)]))
 
 
 def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | None:

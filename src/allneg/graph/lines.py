@@ -138,10 +138,8 @@ class _LineReader:
     def _without_header(self, block: bytes) -> bytes:
         """The lines after the names of columns, if the first line has them."""
         line, end, rest = block.partition(b"\n")
-        settings, text = (
-            self.settings,
-            line.removesuffix(b"\r").decode(self.settings.encoding, "replace"),
-        )
+        settings = self.settings
+        text = line.removesuffix(b"\r").decode(settings.encoding, "replace")
         if settings.header is False or len(line) > _LONGEST_LINE:
             return block
         names, _ = split_line(text, self.separator)

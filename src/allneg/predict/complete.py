@@ -267,10 +267,8 @@ class Completion:
         """`log_odds` has the highest margin of any head instead of this one's."""
         kept = log_odds >= self.needed - _SLACK  # more may be needed by now
         triples, log_odds = triples[kept], log_odds[kept]
-        number, tails = (
-            torch.searchsorted(self._relations, triples[:, 1].contiguous()),
-            triples[:, 2],
-        )
+        number = torch.searchsorted(self._relations, triples[:, 1].contiguous())
+        tails = triples[:, 2]
         self._find_logsumexp(number, tails)
         head_score = self.predictor.fact_scores(triples, "head")
         margin = (head_score - self.head_logsumexp[number, tails]).clamp(LOWEST, 0)

@@ -311,20 +311,15 @@ class Predictor:
         names = self.graph.vocabulary.entities
         columns = (ids, best, share, self._calibrated(queries, best, log_sum), log_sum)
         rows = zip(*(c.tolist() for c in columns), self._splits(queries, ids), strict=True)
-        return [
-            Answers(
-                Results(
-                    Prediction,
-                    (
-                        Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
-                        for e, score, p, rate, split in zip(*of_query, splits, strict=True)
-                        if score != -torch.inf  # left out by `new` or `within`
-                    ),
-                ),
-                logsumexp,
-            )
-            for *of_query, logsumexp, splits in rows
-        ]
+        found = []
+        for *of_query, logsumexp, splits in rows:
+            predictions = [
+                Prediction(names[e], score, p, split, None if math.isnan(rate) else rate)
+                for e, score, p, rate, split in zip(*of_query, splits, strict=True)
+                if score != -torch.inf  # left out by `new` or `within`
+            ]
+            found.append(Answers(Results(Prediction, predictions), logsumexp))
+        return found
 
     def _calibrated(self, queries: Queries, best: Tensor, logsumexp: Tensor) -> Tensor:
         """The calibrated probability of each query's answers; NaN without a calibration: (B, K)."""

@@ -69,22 +69,22 @@ class LoadedRun:
         graph, model, report = self.graph, self.run.model, self.report
         metrics = self.run.metrics()
         return schemas.ModelCard(
-            *(
-                self.id,
-                graph.name,
-                self.run.model_name,
-                model.dim,
-                graph.n_entities,
-                graph.n_relations,
-            ),
-            *(len(graph.train), len(graph.valid), len(graph.test)),
-            report.mrr if report else None,
-            dict(report.hits) if report else None,
-            dict(report.protocol) if report else None,
-            self.run.recipe.to_tables(),
-            self.run.finished,
-            len(metrics),
-            metrics[-1]["seconds"] if metrics else 0.0,
+            id=self.id,
+            data=graph.name,
+            model=self.run.model_name,
+            dim=model.dim,
+            entities=graph.n_entities,
+            relations=graph.n_relations,
+            train=len(graph.train),
+            valid=len(graph.valid),
+            test=len(graph.test),
+            mrr=report.mrr if report else None,
+            hits=dict(report.hits) if report else None,
+            protocol=dict(report.protocol) if report else None,
+            recipe=self.run.recipe.to_tables(),
+            finished=self.run.finished,
+            epochs=len(metrics),
+            seconds=metrics[-1]["seconds"] if metrics else 0.0,
         )
 
     def entities(self, typed: str, limit: int) -> schemas.Entities:
@@ -115,8 +115,7 @@ class LoadedRun:
         """The response to a query (side of the answer, known entity, relation)."""
         rows = [
             schemas.EntityAnswer(
-                *(rank, self.labels.get(p.entity), p.score, p.share, p.calibrated, p.known),
-                p.entity,
+                rank, self.labels.get(p.entity), p.score, p.share, p.calibrated, p.known, p.entity
             )
             for rank, p in enumerate(answers.predictions, 1)
         ]
