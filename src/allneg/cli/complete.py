@@ -69,19 +69,16 @@ def complete_command(
     high if both directions agree. Columns: head, relation, tail, probability, score. Run the same
     command again to continue after an interruption.
     """
-    from allneg.cli.reports import note_if_unfinished, stop_signal
+    from allneg.cli.reports import open_predictor, stop_signal
     from allneg.evaluation.within import Within
     from allneg.predict.agreement import notes_on_few
     from allneg.predict.complete import Completion
     from allneg.predict.fact_files import check_new_file, fact_ids, write_rows
     from allneg.predict.new_facts import NewFact
-    from allneg.predict.predictor import Predictor
     from allneg.runs import Run, checkpoint
 
     check_new_file(out)
-    opened = Run.open(run)
-    predictor = Predictor.load(run, device)
-    note_if_unfinished(opened)
+    predictor, opened = open_predictor(run, device), Run.open(run)
     graph = predictor.graph
     allowed = Within.parse(within, graph, predictor.tables.device) if within else None
     ids = sorted({graph.vocabulary.relation(name) for name in relations})
