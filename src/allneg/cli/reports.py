@@ -19,6 +19,7 @@ from allneg.cli.output import echo, is_rank_zero, json_document, table
 from allneg.errors import counted
 from allneg.evaluation import Calibration, Report, selection_protocol
 from allneg.evaluation.report import by_heading
+from allneg.graph.queries import SIDES
 from allneg.runs import Run
 from allneg.runs.checkpoint import State
 from allneg.terminal import clean, note
@@ -154,7 +155,7 @@ def print_report(report: Report, run: Run, as_json: bool) -> None:
     protocol, unseen = report.protocol, report.unseen
     rows = [
         ("all", *cells(report.to_json())),
-        *((f"? {side}", *cells(report.by_side[side])) for side in ("tail", "head")),
+        *((f"? {side}", *cells(report.by_side[side])) for side in SIDES),
         *((name, *cells(metrics)) for name, metrics in report.by_category.items()),
         *((f"baseline: {name}", *cells(metrics)) for name, metrics in report.baselines.items()),
     ]
@@ -203,7 +204,7 @@ def _print_relations(report: Report, columns: Sequence[str]) -> None:
     rows = []
     largest = sorted(report.by_relation.items(), key=lambda item: -item[1]["count"])
     for name, metrics in largest:
-        for side in ("tail", "head"):
+        for side in SIDES:
             best = report.best_baseline(name, side)
             row = (name, f"? {side}", *cells(metrics[side]))
             rows.append(row if best is None else (*row, best))

@@ -9,6 +9,7 @@ from allneg import __version__
 from allneg.errors import counted
 from allneg.evaluation.report import Report, by_heading
 from allneg.graph.graph import SPLITS
+from allneg.graph.queries import SIDES
 from allneg.runs import Run
 from allneg.terminal import clean
 
@@ -93,7 +94,7 @@ def _results(run: Run) -> tuple[str, str]:
     report = run.report
     rows = {
         "all": report.to_json(),
-        **{f"? {side}": report.by_side[side] for side in ("tail", "head")},
+        **{f"? {side}": report.by_side[side] for side in SIDES},
         **{f"baseline: {name}": table for name, table in report.baselines.items()},
     }
     protocol = report.protocol
@@ -119,7 +120,7 @@ def _by_relation(report: Report) -> str:
     found = sorted(report.by_relation.items(), key=lambda item: -item[1]["tail"]["count"])
     lines = ["| relation | triples | MRR, ? tail | MRR, ? head |", "|---|---|---|---|"]
     for name, sides in found[:_RELATIONS]:
-        cells = " | ".join(f"{sides[side]['mrr']:.4f}" for side in ("tail", "head"))
+        cells = " | ".join(f"{sides[side]['mrr']:.4f}" for side in SIDES)
         shown = _plain(name).replace("|", "\\|")
         lines.append(f"| {shown} | {sides['tail']['count']:,} | {cells} |")
     if len(found) > _RELATIONS:
