@@ -156,9 +156,10 @@ def test_errors_of_the_hub_are_one_line(
         allneg.push(toy_run, "me/toy")
     with pytest.raises(UsageError, match="push to a repository without @main"):
         allneg.push(toy_run, "me/toy@main")
-    monkeypatch.setenv("ALLNEG_OFFLINE", "1")
-    with pytest.raises(DataError, match="ALLNEG_OFFLINE=1 forbids downloads"):
-        allneg.load("hf:me/no")
+    for value in ("1", "true"):
+        monkeypatch.setenv("ALLNEG_OFFLINE", value)
+        with pytest.raises(DataError, match="ALLNEG_OFFLINE forbids downloads"):
+            allneg.load("hf:me/no")
 
 
 def test_an_unreachable_hub_is_one_line(server: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

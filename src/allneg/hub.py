@@ -6,7 +6,6 @@ read with the same care as any other run (SECURITY.md).
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, extra, printable
 from allneg.exports.model_card import model_card
-from allneg.paths import cache_folder, locked, new_folder, remove
+from allneg.paths import cache_folder, is_offline, locked, new_folder, remove
 from allneg.runs import Run, files
 from allneg.runs.run import RUN_FILES, export
 from allneg.runs.verify import verify
@@ -71,8 +70,8 @@ def download(name: str) -> Path:
     cache = cache_folder() / "hub" / repository
     if revision is not None and _SHA.fullmatch(revision) and (cache / revision).exists():
         return cache / revision
-    if os.environ.get("ALLNEG_OFFLINE") == "1":
-        raise DataError(f"{name}: not in the cache, and ALLNEG_OFFLINE=1 forbids downloads")
+    if is_offline():
+        raise DataError(f"{name}: not in the cache, and ALLNEG_OFFLINE forbids downloads")
     with extra("hub", name):
         from huggingface_hub import HfApi
     api = HfApi(library_name="allneg", library_version=__version__)

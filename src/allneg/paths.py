@@ -24,6 +24,11 @@ def cache_folder() -> Path:
     return user_cache_path("allneg")
 
 
+def is_offline() -> bool:
+    """Whether downloads are forbidden."""
+    return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder and its missing parents.
 

@@ -63,6 +63,7 @@ def _described(name: str) -> dict[str, Any]:
 def get_command(name: str, as_json: bool) -> None:
     """Download the dataset NAME if it is missing, check it, and print where it is."""
     from allneg.graph import datasets
+    from allneg.paths import is_offline
 
     known = datasets.KNOWN_NAMES
     if name not in known:
@@ -70,7 +71,7 @@ def get_command(name: str, as_json: bool) -> None:
         raise DataError(f"no known dataset is called {name!r}{close}; known: {', '.join(known)}")
     where = datasets.dataset_location(name)
     if name not in datasets.PACKAGED:
-        if where is None and not datasets.is_offline():
+        if where is None and not is_offline():
             note(f"downloading {name}")
         path, notes = datasets.find_dataset(name)
         where = str(path)

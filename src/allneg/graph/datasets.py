@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from allneg.errors import DataError, printable
 from allneg.graph.files import TripleFile, file_sha256, split_files
-from allneg.paths import cache_folder, locked, new_folder
+from allneg.paths import cache_folder, is_offline, locked, new_folder
 
 ORIGIN = (
     "https://raw.githubusercontent.com/DeepGraphLearning/KnowledgeGraphEmbedding/"
@@ -117,10 +117,6 @@ def dataset_location(name: str) -> str | None:
         return "in the package"
     found = _candidates(os.environ.get("ALLNEG_DATA"), name) or _candidates(cache_folder(), name)
     return str(found[0]) if found else None
-
-
-def is_offline() -> bool:
-    return os.environ.get("ALLNEG_OFFLINE", "0") not in ("", "0")
 
 
 def _candidates(folder: str | Path | None, name: str) -> list[Path]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import DataError, printable
-from allneg.graph.datasets import download, is_offline
+from allneg.graph.datasets import download
 from allneg.graph.files import file_sha256
-from allneg.paths import cache_folder, locked, new_folder, sync
+from allneg.paths import cache_folder, is_offline, locked, new_folder, sync
 
 _MANIFEST = "manifest.json"
 
