@@ -26,10 +26,13 @@ COMMANDS = """# Commands
 `allneg COMMAND --help` prints. Results are printed on stdout, progress and errors on stderr.
 [Reliability](reliability.md#errors-and-exit-codes) lists the exit codes.
 
-To complete commands and options with the tab key, add this line to `~/.bashrc`; for zsh and fish,
-write `zsh_source` or `fish_source`:
+To complete commands and options with the Tab key, add the line of your shell to its start file:
 
-    eval "$(_ALLNEG_COMPLETE=bash_source allneg)"
+| shell | file | line |
+|---|---|---|
+| bash | `~/.bashrc` | `eval "$(_ALLNEG_COMPLETE=bash_source allneg)"` |
+| zsh | `~/.zshrc` | `eval "$(_ALLNEG_COMPLETE=zsh_source allneg)"` |
+| fish | `~/.config/fish/completions/allneg.fish` | `_ALLNEG_COMPLETE=fish_source allneg \\| source` |
 """
 SETTINGS = """# Settings
 
