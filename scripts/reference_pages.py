@@ -26,13 +26,11 @@ COMMANDS = """# Commands
 `allneg COMMAND --help` prints. Results are printed on stdout, progress and errors on stderr.
 [Reliability](reliability.md#errors-and-exit-codes) lists the exit codes.
 
-To complete commands and options with the Tab key, add the line of your shell to its start file:
+To complete commands and options with the Tab key, add the line of your shell to a file:
 
-| shell | file | line |
-|---|---|---|
-| bash | `~/.bashrc` | `eval "$(_ALLNEG_COMPLETE=bash_source allneg)"` |
-| zsh | `~/.zshrc` | `eval "$(_ALLNEG_COMPLETE=zsh_source allneg)"` |
-| fish | `~/.config/fish/completions/allneg.fish` | `_ALLNEG_COMPLETE=fish_source allneg \\| source` |
+- bash: `eval "$(_ALLNEG_COMPLETE=bash_source allneg)"` in `~/.bashrc`
+- zsh: `eval "$(_ALLNEG_COMPLETE=zsh_source allneg)"` in `~/.zshrc`
+- fish: `_ALLNEG_COMPLETE=fish_source allneg | source` in `~/.config/fish/completions/allneg.fish`
 """
 SETTINGS = """# Settings
 
