@@ -35,25 +35,41 @@ def _half(reports: list[Report]) -> str:
             continue
         b, n, d = (report["rows"][0][key] for key in "bnd")
         rows = [row for row in report["rows"] if row["b"] == b and "milliseconds" in row]
-        out += f"\n{machine_line(report)}; B = {b:,}, N = {n:,}, D = {d:,}:\n\n"
-        out += "| kernel | | numbers | ms | 10¹² pairs and coordinates per second | error "
-        out += "| instructions | roots | ms, at least |\n" + "|---" * 9 + "|\n"
-        for kernel in ("l1", "modulus"):
-            both: dict[str, float] = {}
-            for direction in ("forward", "backward"):
-                some = [r for r in rows if (r["kernel"], r["direction"]) == (kernel, direction)]
-                for way, row in _fastest(some).items():
-                    both[way] = both.get(way, 0.0) + row["milliseconds"]
-                    out += f"| `{kernel}` | {direction} | {_NAMES.get(way, way)} "
-                    out += f"| {row['milliseconds']:.3g} | {_rest(row, counts, b * n * d)} |\n"
-            steps = [r for r in rows if (r["kernel"], r["direction"]) == (kernel, "step")]
-            whole = {way: row["milliseconds"] for way, row in _fastest(steps).items()}
-            both = {way: took for way, took in both.items() if way != "u8"}  # has no gradients
-            for name, found in (("both", both), ("step", whole)):
-                for way, took in found.items():
-                    out += f"| `{kernel}` | {name} | {_NAMES.get(way, way)} | {took:.3g} "
-                    out += "| - " * 5 + "|\n"
+        times = {
+            (kernel, direction): _fastest(
+                [r for r in rows if (r["kernel"], r["direction"]) == (kernel, direction)]
+            )
+            for kernel in ("l1", "modulus")
+            for direction in ("forward", "backward", "step")
+        }
+        out += f"\n{machine_line(report)}; B = {b:,}, N = {n:,}, D = {d:,}; ms:\n\n"
+        out += _times(times)
+        out += "\nForward and backward in detail; rates are 10¹² pairs and coordinates per second:"
+        out += "\n\n| kernel | | numbers | rate | error | instructions | roots | ms, at least |\n"
+        out += "|---" * 8 + "|\n"
+        for (kernel, direction), found in times.items():
+            for way, row in found.items() if direction != "step" else ():
+                out += f"| `{kernel}` | {direction} | {_NAMES.get(way, way)} "
+                out += f"| {_rest(row, counts, b * n * d)} |\n"
     return out + "\n"
+
+
+def _times(times: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> str:
+    """One line per kernel and direction, one column per kind of numbers."""
+    ways = dict.fromkeys(way for found in times.values() for way in found)
+    out = "| kernel | | " + " | ".join(_NAMES.get(way, way) for way in ways) + " |\n"
+    out += "|---" * (2 + len(ways)) + "|\n"
+    for kernel in dict.fromkeys(kernel for kernel, _ in times):
+        found = {
+            direction: {way: row["milliseconds"] for way, row in times[kernel, direction].items()}
+            for direction in ("forward", "backward", "step")
+        }
+        pairs = [w for w in found["forward"] if w in found["backward"]]  # u8 has no gradients
+        found["both"] = {way: found["forward"][way] + found["backward"][way] for way in pairs}
+        for direction in ("forward", "backward", "both", "step"):
+            cells = (f"{found[direction][w]:.3g}" if w in found[direction] else "-" for w in ways)
+            out += f"| `{kernel}` | {direction} | {' | '.join(cells)} |\n"
+    return out
 
 
 def _fastest(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -52,28 +52,30 @@ def _training(reports: list[Report]) -> str:
 
 
 def _attention(reports: list[Report]) -> str:
-    out = ""
-    for report in reports:
-        if "attention" not in report:
-            continue
-        out += f"\n{machine_line(report)}; {report['bf16_tflops']:.0f} TFLOP/s of bfloat16:\n\n"
-        out += (
-            "| operands | B | N | W | attention, ms | `attend` | `row_gradients` | AdaGrad "
-            "| four products | stored scores, ms | seconds per million queries "
-            "| with stored scores | extra MiB | with stored scores |\n"
-        )
-        out += "|---" * 14 + "|\n"
-        for row in report["rows"]:
-            steps = (row["step_ms"], row["stored_ms"])
-            parts = (row["attend_ms"], row["row_gradients_ms"], row["adagrad_ms"])
-            times = [f"{ms:.3g}" for ms in (steps[0], *parts, row["floor_4_ms"], steps[1])]
-            rates = (f"{1000 * ms / row['b']:.3g}" for ms in steps)
-            memory = [f"{row[name]:,.0f}" for name in ("step_extra_mib", "stored_extra_mib")]
-            if not row["step_extra_mib"]:  # captured: it starts its parts faster than Python
-                times[1:4], memory = ["-"] * 3, ["-"] * 2
-            sizes = (f"{row[name]:,}" for name in ("b", "n", "width"))
-            out += f"| {row['precision']} | {' | '.join([*sizes, *times, *rates, *memory])} |\n"
+    """Both ways for each size, and the parts of a step without stored scores."""
+    found = [report for report in reports if "attention" in report]
+    rows = [(report, row) for report in found for row in report["rows"]]
+    out = f"\n{machine_line(found[0])}; a step, ms / extra MiB:\n\n"
+    out += "| operands | B | N | W | attention | stored scores |\n" + "|---" * 6 + "|\n"
+    for _, row in rows:
+        cells = [f"{row['step_ms']:.3g}", f"{row['stored_ms']:.3g}"]
+        if row["step_extra_mib"]:  # else captured, and not measured
+            names = ("step_extra_mib", "stored_extra_mib")
+            cells = [f"{ms} / {row[n]:,.0f}" for ms, n in zip(cells, names, strict=True)]
+        out += f"| {_operands_and_sizes(row)} | {' | '.join(cells)} |\n"
+    out += "\nThe parts of a step with attention, ms:\n\n"
+    out += "| operands | B | N | W | `attend` | `row_gradients` | AdaGrad | attention, all "
+    out += "| four products | TFLOP/s of bfloat16 |\n" + "|---" * 10 + "|\n"
+    for report, row in rows:
+        if row["step_extra_mib"]:
+            names = ("attend_ms", "row_gradients_ms", "adagrad_ms", "step_ms", "floor_4_ms")
+            cells = [f"{row[name]:.3g}" for name in names] + [f"{report['bf16_tflops']:.0f}"]
+            out += f"| {_operands_and_sizes(row)} | {' | '.join(cells)} |\n"
     return out + "\n"
+
+
+def _operands_and_sizes(row: dict[str, Any]) -> str:
+    return " | ".join([row["precision"], *(f"{row[name]:,}" for name in ("b", "n", "width"))])
 
 
 def _startup(reports: list[Report]) -> str:

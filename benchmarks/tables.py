@@ -19,6 +19,8 @@ import growing_tables
 import kernel_tables
 import large_tables
 import mesh_tables
+import speed_tables
+from speed_tables import machine_line
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -28,14 +30,6 @@ _PAGES = (
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
 Report = dict[str, Any]
-# Names in result files, and what the tables call them.
-DATA = {"made up": "a synthetic graph"}
-KINDS = {
-    "products": "matrix products",
-    "query": "query vectors",
-    "rows looked up and added, and the penalty": "gather, scatter and regularizer",
-    "everything else": "other",
-}
 
 
 def main() -> None:
@@ -65,14 +59,24 @@ def page_with_tables(page: str, reports: list[Report]) -> str:
 
 
 def distances(reports: list[Report], kernel: str) -> str:
-    """One table per run: one line per size, one column per way."""
+    """One table per machine: one line per size, one column per way.
+
+    A second run adds columns of other ways; the ways of both runs are those of the first.
+    """
+    found = [report for report in reports if report.get("kernel") == kernel]
+    found.sort(key=lambda r: ("NVIDIA" not in r["machine"], not _has_ways(r, "captured")))
     out = ""
-    for report in reports:
-        if report.get("kernel") != kernel:
-            continue
-        ways = list(dict.fromkeys(row["way"] for row in report["rows"]))
-        out += f"\n{_machine(report)}; ms / peak extra MiB per step:\n\n"
-        out += _by_size(report["rows"], ways, ("b", "n", "dim"), ("B", "N", "D"))
+    for line in dict.fromkeys(map(machine_line, found)):
+        first, *others = (report for report in found if machine_line(report) == line)
+        rows, ways = [*first["rows"]], [*dict.fromkeys(row["way"] for row in first["rows"])]
+        for other in others:
+            new = [row for row in other["rows"] if row["way"] not in ways]
+            ways += dict.fromkeys(row["way"] for row in new)
+            rows += new
+        out += f"\n{line}; ms / peak extra MiB per step"
+        second = ways[len({row["way"] for row in first["rows"]}) :]
+        out += f"; of a second run: {', '.join(second)}" if second else ""
+        out += ":\n\n" + _by_size(rows, ways, ("b", "n", "dim"), ("B", "N", "D"))
     return out + "\n"
 
 
@@ -82,122 +86,9 @@ def losses(reports: list[Report]) -> str:
     for report in reports:
         if "loss" not in report:
             continue
-        out += f"\n{_machine(report)}; ms / peak extra MiB per step:\n\n"
+        out += f"\n{machine_line(report)}; ms / peak extra MiB per step:\n\n"
         columns = ("kernel", "b", "n", "dim"), ("kernel", "B", "N", "D")
         out += _by_size(report["rows"], ["streamed", "one block", "plain"], *columns)
-    return out + "\n"
-
-
-def epochs(reports: list[Report]) -> str:
-    """One table per run: seconds per epoch, and their ratio to the first line."""
-    out = ""
-    for report in reports:
-        if "epoch" not in report:
-            continue
-        out += f"\n{_task(report)}; batch {report['batch']:,}; {report['questions']:,} queries:\n\n"
-        out += "| | seconds per epoch | relative time | peak MiB |\n|---|---|---|---|\n"
-        first = report["rows"][0]["seconds"]
-        for row in report["rows"]:
-            peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
-            times = _factor(row["seconds"] / first)
-            out += f"| {row['way']} | {row['seconds']:.3g} | {times} | {peak} |\n"
-            if row["way"] == "PyKEEN" and "seconds_timed" in row:
-                own = row["seconds_timed"]  # of its distinct queries, not scaled to all
-                times = _factor(own / first)
-                out += f"| PyKEEN, its own grouped epoch | {own:.3g} | {times} | - |\n"
-    return out + "\n"
-
-
-def groupings(reports: list[Report]) -> str:
-    """One table per run: seconds per epoch, or to an MRR, by batch size, grouped or not."""
-    out = ""
-    for report in reports:
-        if "grouped" not in report:
-            continue
-        if "curve" in report["rows"][0]:
-            out += _curves(report)
-            continue
-        out += f"\n{_task(report)}; {report['questions']:,} queries:\n\n"
-        out += "| operands | distinct queries once | batch | seconds per epoch | relative time |\n"
-        out += "|---|---|---|---|---|\n"
-        whole = {r["precision"]: r["seconds"] for r in report["rows"] if not r["grouped"]}
-        for row in report["rows"]:
-            once = "yes" if row["grouped"] else "no"
-            times = _factor(row["seconds"] / whole[row["precision"]])
-            out += f"| {row['precision']} | {once} | {row['batch']:,} | {row['seconds']:.3g} | "
-            out += f"{times} |\n"
-    return out + "\n"
-
-
-def _curves(report: Report) -> str:
-    """One line per training: the seconds until valid is ranked with some MRRs, and the best one.
-
-    Compiling does not count: an epoch takes as long as those after the first ranking.
-    """
-    best = min(row["best"] for row in report["rows"])
-    goals = [round(share * best, 4) for share in (0.98, 0.99, 1.0)]
-    out = f"\n{_task(report)}; seconds of training until a ranking of valid has this MRR:\n\n"
-    out += "| operands | distinct queries once | batch | rate | " + " | ".join(map(str, goals))
-    out += " | best MRR | epochs | seconds |\n" + "|---" * (7 + len(goals)) + "|\n"
-    for row in report["rows"]:
-        (first, began, _), *_, (last, ended, _) = row["curve"]
-        epoch = (ended - began) / (last - first)
-        reached = [[at for at, _, mrr in row["curve"] if round(mrr, 4) >= goal] for goal in goals]
-        cells = [f"{epoch * epochs[0]:.1f}" if epochs else "-" for epochs in reached]
-        out += f"| {row['precision']} | {'yes' if row['grouped'] else 'no'} | {row['batch']:,} "
-        out += f"| {row['rate']} | {' | '.join(cells)} | {row['best']:.4f} | {last} "
-        out += f"| {epoch * last:.1f} |\n"
-    return out
-
-
-def answer_limits(reports: list[Report]) -> str:
-    """One table per run: the best valid MRR by the answers that a grouped query may have."""
-    out = ""
-    for report in reports:
-        if "max_answers" not in report:
-            continue
-        out += f"\n{_machine(report)}; {report['max_answers']}, {report['epochs']} epochs, "
-        out += f"{report['answers']:,} answers in a batch, {', '.join(report['settings'])}:\n\n"
-        out += "| graph | `loss.max_answers` | batch | seeds | best valid MRR | seconds |\n"
-        out += "|---|--:|--:|--:|--:|--:|\n"
-        for row in report["rows"]:
-            out += f"| {row['graph']} | {row['most'] or 'not grouped'} | {row['batch']} "
-            out += f"| {row.get('seeds', 1)} | {row['valid_mrr']:.4f} | {row['seconds']:.0f} |\n"
-    return out + "\n"
-
-
-def profiles(reports: list[Report]) -> str:
-    """One table per run: microseconds per step by kind of work, one column per precision."""
-    out = ""
-    for report in reports:
-        if "profile" not in report:
-            continue
-        times = report["microseconds"]
-        out += f"\n{_task(report)}; batch {report['batch']:,}; µs per step:\n\n"
-        out += "| | " + " | ".join(times) + " |\n" + "|---" * (1 + len(times)) + "|\n"
-        for kind in next(iter(times.values())):
-            out += f"| {KINDS.get(kind, kind)} | "
-            out += " | ".join(f"{of_kind[kind]:.0f}" for of_kind in times.values()) + " |\n"
-        sums = (f"{sum(of_kind.values()):.0f}" for of_kind in times.values())
-        out += "| total | " + " | ".join(sums) + " |\n"
-        if floor := report.get("floor"):
-            cells = " | ".join(f"{value:.0f}" for value in floor.values())
-            out += f"| three products at the rate of a large one | {cells} |\n"
-    return out + "\n"
-
-
-def rankings(reports: list[Report]) -> str:
-    """One table per run: seconds to rank test, and their ratio to the first line."""
-    out = ""
-    for report in reports:
-        if "ranking" not in report:
-            continue
-        out += f"\n{_task(report)}; {report['rows'][0]['ranked']:,} queries ranked:\n\n"
-        out += "| | seconds | relative time |\n|---|---|---|\n"
-        first = report["rows"][0]["seconds"]
-        for row in report["rows"]:
-            times = _factor(row["seconds"] / first)
-            out += f"| {row['way']} | {row['seconds']:.3g} | {times} |\n"
     return out + "\n"
 
 
@@ -208,7 +99,7 @@ def service(reports: list[Report]) -> str:
         if "service" not in report:
             continue
         size = f"{report['entities']:,} entities, dim {report['dim']:,}"
-        out += f"\n{_machine(report)}; {size}:\n\n"
+        out += f"\n{machine_line(report)}; {size}:\n\n"
         out += "| clients | p50 ms | p99 ms | max ms | server CPU ms | client CPU ms |\n"
         out += "|---|---|---|---|---|---|\n"
         for clients, times in ((1, report["alone"]), (report["clients"], report["together"])):
@@ -279,11 +170,11 @@ def questions(reports: list[Report]) -> str:
             split = report.get("split", "test")
             about = f"{name}, questions of {split}{', with --facts' * report['facts']}; "
             about += f"{report['model']}, dim {report['dim']:,}"
-            out += f"\n{_machine(report)}; {about}. "
+            out += f"\n{machine_line(report)}; {about}. "
             out += _shapes(report["rows"], published if split == "test" else None)
         for report, one in _rows([r for r in reports if r.get("data") == data], "ask_alone"):
-            out += f"\n{_machine(report)}; one question of shape {one['shape']} on {name}, with "
-            out += f"derivations: {one['seconds']:.2g} s, the least of {one['turns']} times; "
+            out += f"\n{machine_line(report)}; one question of shape {one['shape']} on {name}, "
+            out += f"with derivations: {one['seconds']:.2g} s, the least of {one['turns']} times; "
             out += f"load {one['load']:.1f}.\n"
     return out + "\n"
 
@@ -378,7 +269,7 @@ def defaults(reports: list[Report]) -> str:
         models = list(dict.fromkeys(row["model"] for row in rows))
         n = report["at_once"]
         at_once = f", up to {n} trainings at a time" if n > 1 else ""
-        out += f"\n{_machine(report)}{at_once}; test MRR, ratio, seconds:\n\n"
+        out += f"\n{machine_line(report)}{at_once}; test MRR, ratio, seconds:\n\n"
         out += "| graph | " + " | ".join(models) + " |\n" + "|---" * (1 + len(models)) + "|\n"
         cells = {(row["graph"], row["model"]): _default_cell(row) for row in rows}
         for graph in sorted({row["graph"] for row in rows}):
@@ -392,7 +283,7 @@ def defaults(reports: list[Report]) -> str:
 
 def _cpu_defaults(report: Report) -> str:
     """One line per run, with the time that was forecast."""
-    out = f"\n{_machine(report)}:\n\n"
+    out = f"\n{machine_line(report)}:\n\n"
     out += "| graph | model | dim | epochs | test MRR | by frequency | forecast | took |\n"
     out += "|---|---|--:|--:|--:|--:|---|--:|\n"
     for row in report["rows"]:
@@ -462,27 +353,11 @@ def _by_size(
     return out
 
 
-def _task(report: Report) -> str:
-    data = DATA.get(report["data"], report["data"])
-    graph = f"{data} ({report['entities']:,} entities), dim {report['dim']:,}"
-    return f"{_machine(report)}; {graph}"
-
-
-def _machine(report: Report) -> str:
-    threads = f", {report['threads']} threads" if "NVIDIA" not in report["machine"] else ""
-    triton = f", triton {report['triton']}" if "NVIDIA" in report["machine"] else ""
-    return f"{report['machine']}{threads}, torch {report['torch']}{triton}"
-
-
 def _cell(row: dict[str, Any]) -> str:
     if "problem" in row:
         return str(row["problem"])
     short = _short(row["milliseconds"])
     return f"{short} / {row['extra_mib']:,.0f}" if "extra_mib" in row else short
-
-
-def _factor(times: float) -> str:
-    return f"{times:.0f}" if times >= 10 else f"{times:.2g}"
 
 
 def _short(milliseconds: float) -> str:
@@ -493,11 +368,6 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "l1": lambda reports: distances(reports, "l1"),
     "modulus": lambda reports: distances(reports, "modulus"),
     "loss": losses,
-    "epoch": epochs,
-    "grouped": groupings,
-    "answers": answer_limits,
-    "profile": profiles,
-    "ranking": rankings,
     "service": service,
     "complete": completions,
     "classify": classifications,
@@ -514,6 +384,7 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     **kernel_tables.TABLES,
     **large_tables.TABLES,
     **mesh_tables.TABLES,
+    **speed_tables.TABLES,
 }
 
 

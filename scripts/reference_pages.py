@@ -26,10 +26,11 @@ COMMANDS = """# Commands
 `allneg COMMAND --help` prints. Results are printed on stdout, progress and errors on stderr.
 [Reliability](reliability.md#errors-and-exit-codes) lists the exit codes.
 
-To complete commands and options with the tab key, add this line to `~/.bashrc`; for zsh and fish,
-write `zsh_source` or `fish_source`:
+To complete commands and options with the Tab key, add the line of your shell to a file:
 
-    eval "$(_ALLNEG_COMPLETE=bash_source allneg)"
+- bash: `eval "$(_ALLNEG_COMPLETE=bash_source allneg)"` in `~/.bashrc`
+- zsh: `eval "$(_ALLNEG_COMPLETE=zsh_source allneg)"` in `~/.zshrc`
+- fish: `_ALLNEG_COMPLETE=fish_source allneg | source` in `~/.config/fish/completions/allneg.fish`
 """
 SETTINGS = """# Settings
 

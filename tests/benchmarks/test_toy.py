@@ -684,3 +684,41 @@ def test_the_programs_of_the_gpu_jobs_exist():
     named = {word for job in jobs for word in job[2].split() if word.endswith(".py")}
     assert named
     assert all((ROOT / name).exists() for name in named)
+
+
+def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import speed_tables
+
+    card = {"machine": "NVIDIA X", "torch": "2", "triton": "3", "threads": 1, "profile": True}
+    task = {"data": "made up", "entities": 40, "dim": 4}
+    runs = [
+        {"machine": "CPU", "torch": "2", "threads": 2, "profile": True, **task, "batch": 5,
+         "microseconds": {"float32": {"products": 1.0}}},
+        {**card, **task, "batch": 50, "microseconds": {"tf32": {"products": 2.0}}},
+        {**card, **task, "batch": 60, "microseconds": {"tf32": {"products": 3.0}}},
+        {**card, **task, "data": "g", "batch": 50, "microseconds": {"tf32": {"products": 4.0}}},
+    ]  # fmt: skip
+    gpu, cpu = speed_tables.TABLES["profile"](runs).strip().split("\n\nCPU")
+    assert gpu.startswith("NVIDIA X, torch 2, triton 3; dim 4; µs per step:")
+    synthetic = "a synthetic graph (40 entities)"
+    heads = ["g (40 entities), batch 50", f"{synthetic}, batch 50", f"{synthetic}, batch 60"]
+    assert "|  | " + " | ".join(f"tf32, {head}" for head in heads) + " |\n" in gpu
+    assert "| matrix products | 4 | 2 | 3 |\n" in gpu
+    assert cpu.startswith(f", 2 threads, torch 2; {synthetic}; dim 4; batch 5; µs per step:")
+
+
+def test_a_second_run_of_distances_adds_only_its_own_ways(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import tables
+
+    card = {"kernel": "l1", "machine": "NVIDIA X", "torch": "2", "triton": "3"}
+    row = {"b": 1, "n": 2, "dim": 3}
+    second = [{**row, "way": way, "milliseconds": ms} for way, ms in (("engine", 9), ("other", 7))]
+    first = [
+        {**row, "way": way, "milliseconds": ms} for way, ms in (("engine", 5), ("captured", 4))
+    ]
+    text = tables.distances([{**card, "rows": second}, {**card, "rows": first}], "l1")
+    assert "; of a second run: other:\n" in text
+    assert "| B | N | D | engine | captured | other |\n" in text
+    assert "| 1 | 2 | 3 | 5 | 4 | 7 |\n" in text

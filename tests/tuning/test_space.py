@@ -49,6 +49,13 @@ def test_the_tables_of_a_space_override_those_of_its_base(tmp_path: Path) -> Non
     assert read_space(file, ["model.dim=3"]).recipe.model.dim == 3
 
 
+def test_the_base_of_a_space_may_be_a_shipped_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text("base = 'wn18rr/rotate'\n[search]\n'model.dim' = [4, 5]\n")
+    recipe = read_space(file).recipe
+    assert (recipe.data.name, recipe.model.name) == ("wn18rr", "rotate")
+
+
 WEIGHT = '"regularizer.weight" = '
 NO_RANGE = r"search\.regularizer\.weight must be a list of values or a range such as \{ low = 1e-4"
 CLASH = '"loss.name" = ["softmax", "logistic"]\n"loss.margin" = { low = 0.0, high = 3.0 }'

@@ -16,6 +16,7 @@ from typing import Any
 
 from allneg.errors import RecipeError
 from allneg.recipe import Recipe, load_tables, merged, parse_settings
+from allneg.recipes import find_recipe, recipe_names
 
 STATES = ("finished", "running", "paused", "dropped", "diverged", "too large", "waiting")
 _MAX_TRIALS = 100_000
@@ -135,7 +136,8 @@ class Space:
 
 def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
     """A space from a TOML file, with `part.field=value` texts applied to all trials.
-    `base = "other.toml"`, relative to the file, names a recipe that the file's tables override.
+    `base` names a recipe that the file's tables override: a path relative to the file, as
+    "other.toml", or a shipped recipe.
     All errors of the file are listed in one `RecipeError`.
     """
     path = Path(path)
@@ -147,7 +149,8 @@ def read_space(path: Path | str, settings: Iterable[str] = ()) -> Space:
         # Values that are not tables are invalid; `Recipe.from_tables` reports them.
         invalid = {name: value for name, value in tables.items() if not isinstance(value, Mapping)}
         valid = {name: value for name, value in tables.items() if name not in invalid}
-        tables = {**merged(load_tables(path.parent / base), valid), **invalid}
+        below = find_recipe(base) if base in recipe_names() else path.parent / base
+        tables = {**merged(load_tables(below), valid), **invalid}
     axes, fixed = _axes(path.name, searched), parse_settings(settings)
     for part, table in fixed.items():
         for name in table:

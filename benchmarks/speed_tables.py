@@ -1,0 +1,224 @@
+"""Tables of bench_epoch.py, bench_grouped.py, bench_max_answers.py, bench_profile.py and
+bench_ranking.py: one per machine, with a column for whatever differs between its runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+Report = dict[str, Any]
+# Names in result files, and what the tables call them.
+_DATA = {"made up": "a synthetic graph"}
+_KINDS = {
+    "products": "matrix products",
+    "query": "query vectors",
+    "rows looked up and added, and the penalty": "gather, scatter and regularizer",
+    "everything else": "other",
+}
+
+
+class Merged(NamedTuple):
+    """Runs whose tables become one."""
+
+    caption: str  # what all runs share
+    titles: list[str]  # of the columns that tell them apart
+    runs: list[tuple[list[str], Report]]  # the cells of these columns, and the run
+
+
+def merged(reports: list[Report], about: Callable[[Report], dict[str, str]]) -> Iterator[Merged]:
+    """Runs on one machine are one table; GPUs and usual benchmarks come first.
+
+    `about` has a title and a text for each fact about a run. A fact that is the same for all of
+    them goes into the caption, any other one is a column.
+    """
+    order = sorted(reports, key=lambda r: ("NVIDIA" not in r["machine"], r.get("data") in _DATA))
+    for line in dict.fromkeys(machine_line(report) for report in order):
+        runs = [(about(report), report) for report in order if machine_line(report) == line]
+        first = runs[0][0]
+        titles = [t for t in first if len({facts[t] for facts, _ in runs}) > 1]
+        shared = [_fact(t, text) for t, text in first.items() if t not in titles]
+        caption = "; ".join([line, *shared])
+        yield Merged(caption, titles, [([facts[t] for t in titles], run) for facts, run in runs])
+
+
+def machine_line(report: Report) -> str:
+    """The machine of a report, in words."""
+    threads = f", {report['threads']} threads" if "NVIDIA" not in report["machine"] else ""
+    triton = f", triton {report['triton']}" if "NVIDIA" in report["machine"] else ""
+    return f"{report['machine']}{threads}, torch {report['torch']}{triton}"
+
+
+def factor(times: float) -> str:
+    return f"{times:.0f}" if times >= 10 else f"{times:.2g}"
+
+
+def _fact(title: str, text: str) -> str:
+    return f"{title} {text}" if text[0].isdigit() else text
+
+
+def _task(report: Report) -> dict[str, str]:
+    graph = f"{_DATA.get(report['data'], report['data'])} ({report['entities']:,} entities)"
+    return {"graph": graph, "dim": f"{report['dim']:,}"}
+
+
+def _steps(report: Report) -> dict[str, str]:
+    return {**_task(report), "batch": f"{report['batch']:,}"}
+
+
+def _queries(report: Report) -> dict[str, str]:
+    return {"queries per epoch": f"{report['questions']:,}"}
+
+
+def _table(titles: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |\n" for cells in ([*titles], *rows)]
+    return "".join([lines[0], "|---" * len(titles) + "|\n", *lines[1:]])
+
+
+def _epochs(reports: list[Report]) -> str:
+    """Seconds per epoch, and their ratio to the first line of the run."""
+    out = ""
+    found = [report for report in reports if "epoch" in report]
+    for table in merged(found, lambda r: _steps(r) | _queries(r)):
+        rows = []
+        for cells, report in table.runs:
+            first = report["rows"][0]["seconds"]
+            for row in report["rows"]:
+                peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
+                times = [f"{row['seconds']:.3g}", factor(row["seconds"] / first)]
+                rows.append([*cells, row["way"], *times, peak])
+                if row["way"] == "PyKEEN" and "seconds_timed" in row:
+                    own = row["seconds_timed"]  # of its distinct queries, not scaled to all
+                    times = [f"{own:.3g}", factor(own / first)]
+                    rows.append([*cells, "PyKEEN, its own grouped epoch", *times, "-"])
+        titles = [*table.titles, "", "seconds per epoch", "relative time", "peak MiB"]
+        out += f"\n{table.caption}:\n\n{_table(titles, rows)}"
+    return out + "\n"
+
+
+def _groupings(reports: list[Report]) -> str:
+    """Seconds per epoch, then seconds to an MRR, by batch size, grouped or not."""
+    found = sorted((r for r in reports if "grouped" in r), key=lambda r: (r["data"], -r["dim"]))
+    curves = [report for report in found if "curve" in report["rows"][0]]
+    return _by_batch([r for r in found if r not in curves]) + _curves(curves) + "\n"
+
+
+def _by_batch(reports: list[Report]) -> str:
+    out = ""
+    for table in merged(reports, lambda r: _task(r) | _queries(r)):
+        rows = []
+        for cells, report in table.runs:
+            whole = {r["precision"]: r["seconds"] for r in report["rows"] if not r["grouped"]}
+            for row in report["rows"]:
+                times = factor(row["seconds"] / whole[row["precision"]])
+                rows.append([*cells, *_way(row), f"{row['seconds']:.3g}", times])
+        titles = [*table.titles, "operands", "grouped", "batch", "seconds per epoch"]
+        out += f"\n{table.caption}:\n\n{_table([*titles, 'relative time'], rows)}"
+    return out
+
+
+def _curves(reports: list[Report]) -> str:
+    """One line per training: the seconds until valid is ranked with some MRRs, and the best one.
+
+    Compiling does not count: an epoch takes as long as those after the first ranking.
+    """
+    out, shares = "", (0.98, 0.99, 1.0)
+    for table in merged(reports, _task):
+        rows = []
+        for cells, report in table.runs:
+            best = min(row["best"] for row in report["rows"])
+            goals = [round(share * best, 4) for share in shares]
+            for row in report["rows"]:
+                (first, began, _), *_, (last, ended, _) = row["curve"]
+                epoch = (ended - began) / (last - first)
+                reached = [
+                    [at for at, _, mrr in row["curve"] if round(mrr, 4) >= goal] for goal in goals
+                ]
+                times = [f"{epoch * epochs[0]:.1f}" if epochs else "-" for epochs in reached]
+                rest = [f"{row['best']:.4f}", str(last), f"{epoch * last:.1f}"]
+                rows.append([*cells, *_way(row), str(row["rate"]), *times, *rest])
+        titles = [*table.titles, "operands", "grouped", "batch", "rate"]
+        titles += [f"{100 * share:.0f} %" for share in shares]
+        titles += ["best MRR", "epochs", "seconds"]
+        out += f"\n{table.caption}; seconds until valid has this share of the lowest best MRR of "
+        out += f"the graph:\n\n{_table(titles, rows)}"
+    return out
+
+
+def _way(row: dict[str, Any]) -> list[str]:
+    return [row["precision"], "yes" if row["grouped"] else "no", f"{row['batch']:,}"]
+
+
+def _answer_limits(reports: list[Report]) -> str:
+    """One line per graph and setting: the best valid MRR by the answers of a grouped query."""
+    out = ""
+    for table in merged([report for report in reports if "max_answers" in report], _limited):
+        found = {row["most"] or 0 for _, report in table.runs for row in report["rows"]}
+        limits = sorted(found, key=lambda most: -most or -(10**9))  # single queries first
+        rows = []
+        for cells, report in table.runs:
+            for graph in dict.fromkeys(row["graph"] for row in report["rows"]):
+                of_graph = (row for row in report["rows"] if row["graph"] == graph)
+                results = {row["most"] or 0: _mrr_and_seconds(row) for row in of_graph}
+                rows.append([graph, *cells, *(results.get(most, "-") for most in limits)])
+        titles = ["graph", *table.titles, *(str(most or "not grouped") for most in limits)]
+        out += f"\n{table.caption}:\n\n{_table(titles, rows)}"
+    return out + "\n"
+
+
+def _limited(report: Report) -> dict[str, str]:
+    settings = dict(setting.split("=") for setting in report["settings"])
+    out = {"model": report["max_answers"], "epochs": f"{report['epochs']}"}
+    out |= {"answers in a batch": f"{report['answers']:,}"}
+    out |= {"seeds": str(report["rows"][0].get("seeds", 1))}
+    return out | {f"`{name}`": value for name, value in settings.items()}
+
+
+def _mrr_and_seconds(row: dict[str, Any]) -> str:
+    return f"{row['valid_mrr']:.4f}, {row['seconds']:.0f} s"
+
+
+def _profiles(reports: list[Report]) -> str:
+    """Microseconds per step by kind of work, one column per run and precision."""
+    out = ""
+    found = [report for report in reports if "profile" in report]
+    for table in merged(found, _steps):
+        titles, columns = [""], []
+        for cells, report in table.runs:
+            differs = [_fact(*fact) for fact in zip(table.titles, cells, strict=True)]
+            for precision, times in report["microseconds"].items():
+                titles.append(", ".join([precision, *differs]))
+                of_kind = {_KINDS.get(kind, kind): time for kind, time in times.items()}
+                of_kind["total"] = sum(times.values())
+                if floor := report.get("floor"):
+                    of_kind["three products at the rate of a large one"] = floor[precision]
+                columns.append(of_kind)
+        kinds = columns[0]
+        rows = [[kind, *(f"{column[kind]:.0f}" for column in columns)] for kind in kinds]
+        out += f"\n{table.caption}; µs per step:\n\n{_table(titles, rows)}"
+    return out + "\n"
+
+
+def _rankings(reports: list[Report]) -> str:
+    """Seconds to rank test, and their ratio to the first line of the run."""
+    out = ""
+    for table in merged([report for report in reports if "ranking" in report], _task):
+        rows = []
+        for cells, report in table.runs:
+            first = report["rows"][0]["seconds"]
+            for row in report["rows"]:
+                times = [f"{row['seconds']:.3g}", factor(row["seconds"] / first)]
+                rows.append([*cells, row["way"], *times])
+        ranked = f"{table.runs[0][1]['rows'][0]['ranked']:,} queries ranked"
+        titles = [*table.titles, "", "seconds", "relative time"]
+        out += f"\n{table.caption}; {ranked}:\n\n{_table(titles, rows)}"
+    return out + "\n"
+
+
+TABLES = {
+    "epoch": _epochs,
+    "grouped": _groupings,
+    "answers": _answer_limits,
+    "profile": _profiles,
+    "ranking": _rankings,
+}
