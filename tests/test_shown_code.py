@@ -100,7 +100,8 @@ def mistakes(name: str, language: str, code: str) -> list[str]:
     return [f"{name}: {line}: {advice}" for line in lines if (advice := mistake(line))]
 
 
-def test_every_block_is_run_checked_or_marked() -> None:
+def test_every_block_is_run_checked_or_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)  # of `python -m reproduction`
     wrong = []
     for page in PAGES:
         name = page.relative_to(ROOT).as_posix()
