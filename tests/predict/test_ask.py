@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from allneg.errors import DataError, Diverged, UsageError
 from allneg.graph.queries import SIDES, Queries
 from allneg.predict import ask
-from allneg.predict.ask import Search, text_facts
+from allneg.predict.ask import Answer, Search, Step, text_facts
 from allneg.predict.predictor import Predictor, load
 from allneg.predict.question import Question
 from allneg.runs import Run
@@ -231,6 +231,9 @@ def test_derivations_become_distinct_lines(predictor: Predictor) -> None:
     assert "France borders Spain (probability 1.00, known from train)" in lines
     negated = predictor.ask("?x : in(?x, Europe), not in(?x, Earth)", k=1)
     assert text_facts(negated)[1].startswith("not: ")
+    known = Step("France", "borders", "Spain", 0.25, "train", negated=True)
+    line = "not: France borders Spain (probability 0.25, but train has this fact)"
+    assert text_facts([Answer("Spain", 0.25, (known,))]) == [line]
 
 
 def test_wrong_settings_are_refused(predictor: Predictor) -> None:
