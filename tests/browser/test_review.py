@@ -78,8 +78,11 @@ def test_facts_are_decided_by_keys_and_saved(explorer: Explorer, page: Page) -> 
 def test_a_question_is_built_by_hops_and_edited(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(view="hops"))
     question = page.get_by_role("textbox", name="Question")
-    page.get_by_role("combobox", name="From").fill("South Korea")
-    page.get_by_role("combobox", name="Relation").fill("borders")
+    page.get_by_text("Add a hop, or type a question").wait_for()
+    page.get_by_role("combobox", name="From").focus()
+    page.keyboard.type("South Korea")  # from here on, the keyboard alone
+    page.keyboard.press("Tab")
+    page.keyboard.type("borders")
     page.keyboard.press("Enter")
     answers = page.locator(".derived > li")
     answers.first.wait_for()
