@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import ask_tables
 import complete_tables
 import growing_tables
 import kernel_tables
@@ -157,48 +158,6 @@ def audits(reports: list[Report]) -> str:
         out += f"| {row['seconds']:.0f} | {_cpu_seconds(row)} "
         out += f"| {' | '.join(cells)} |\n"
     return out + "\n"
-
-
-def questions(reports: list[Report]) -> str:
-    """One table per report: a line per shape; published numbers beside those of test, if any."""
-    out = ""
-    for data, name in {"fb15k-237": "FB15k-237", "countries": "countries"}.items():
-        of_data = [report for report in reports if "ask" in report and report["data"] == data]
-        out += "" if of_data else f"\n{name}: not measured yet.\n"
-        published = next((r for r in reports if r.get("ask_published") == data), None)
-        for report in of_data:
-            split = report.get("split", "test")
-            about = f"{name}, questions of {split}{', with --facts' * report['facts']}; "
-            about += f"{report['model']}, dim {report['dim']:,}"
-            out += f"\n{machine_line(report)}; {about}. "
-            out += _shapes(report["rows"], published if split == "test" else None)
-        for report, one in _rows([r for r in reports if r.get("data") == data], "ask_alone"):
-            out += f"\n{machine_line(report)}; one question of shape {one['shape']} on {name}, "
-            out += f"with derivations: {one['seconds']:.2g} s, the least of {one['turns']} times; "
-            out += f"load {one['load']:.1f}.\n"
-    return out + "\n"
-
-
-def _shapes(all_rows: list[dict[str, Any]], published: Report | None) -> str:
-    rows = {(row["way"], row["shape"], row["beam"]): row for row in all_rows}
-    beams = list(dict.fromkeys(beam for way, _, beam in rows if way == "compared"))
-    first = [row for (way, _, _), row in rows.items() if way == "all"]
-    n_compared = max(rows["compared", row["shape"], beams[0]]["questions"] for row in first)
-    out = f"Beam {beams[0]} answers all questions; the MRR of each beam is that of the same "
-    out += f"{n_compared:,} questions of each shape, or all if there are fewer.\n\n"
-    titles = ["shape", "questions", "seconds", "MRR", "Hits@3"]
-    titles += [f"beam {beam}: MRR" for beam in beams]
-    titles += ["CQD-Beam: Hits@3, other questions"] if published else []
-    out += "| " + " | ".join(titles) + " |\n|---" + "|--:" * (len(titles) - 1) + "|\n"
-    for row in first:
-        cells = [row["shape"], f"{row['questions']:,}"]
-        cells += [f"{row['seconds']:.3g}"] if "seconds" in row else ["-"]
-        cells += [f"{row['mrr']:.3f}", f"{row['hits']['3']:.3f}"]
-        compared = (rows.get(("compared", row["shape"], beam)) for beam in beams)
-        cells += [f"{found['mrr']:.4f}" if found else "-" for found in compared]
-        cells += [f"{published['hits3'][row['shape']]:.3f}"] if published else []
-        out += "| " + " | ".join(cells) + " |\n"
-    return out + (f"\nCQD-Beam: {published['source']}.\n" if published else "")
 
 
 def graphs(reports: list[Report]) -> str:
@@ -372,13 +331,13 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "complete": completions,
     "classify": classifications,
     "audit": audits,
-    "ask": questions,
     "graphs": graphs,
     "headline": headline,
     "defaults": defaults,
     "tune": tunings,
     "filter": filters,
     "baselines": baselines,
+    **ask_tables.TABLES,
     **complete_tables.TABLES,
     **growing_tables.TABLES,
     **kernel_tables.TABLES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -320,6 +321,24 @@ def test_the_examples_of_questions_run(capsys: pytest.CaptureFixture[str]) -> No
         whole = text if text.startswith("?x") else f"?x : {text}"
         whole = whole.replace(": not", ": borders(France, ?x), not")
         Question.parse(whole, namespace["model"].graph.vocabulary)
+
+
+def test_the_commands_of_questions_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"^    (allneg .*|python .*)", TEXTS["docs/ask.md"], re.MULTILINE)
+    for line in shown:
+        if line.startswith("allneg "):
+            run_command(line)
+            continue
+        _, program, *words = shlex.split(line.replace("--count 1000", "--count 2"))
+        monkeypatch.setattr(sys, "argv", [program, *words])
+        runpy.run_path(str(ROOT / program), run_name="__main__")
+    assert len(shown) == 3
+    printed = capsys.readouterr().out
+    assert "Bavarian" in printed
+    assert printed.count("1p") == printed.count("up") == 2
 
 
 def test_the_error_of_a_question_is_the_pages() -> None:

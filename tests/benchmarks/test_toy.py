@@ -602,27 +602,51 @@ def test_the_benchmark_of_questions_reads_what_was_made(
     (one,) = alone["rows"]
     assert (one["beam"], one["shape"], one["turns"]) == (2, "3p", 50)
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import tables
+    from ask_tables import TABLES
 
-    published = {
-        "ask_published": "fb15k-237",
-        "source": "[a page](https://x)",
-        "hits3": {"3p": 0.4, "up": 0.5},
-    }
-    others = [published, {**alone, "data": "fb15k-237"}]
-    text = tables.questions([{**report, "data": "fb15k-237"}, *others])
-    (line,) = [line for line in text.splitlines() if line.startswith("| up |")]
-    cells = [cell.strip() for cell in line.split("|")[1:-1]]
-    all_up, narrow, wide = (row for row in rows if row["shape"] == "up")
-    assert cells == [
-        "up", "3", f"{all_up['seconds']:.3g}", f"{all_up['mrr']:.3f}",
-        f"{all_up['hits']['3']:.3f}", f"{narrow['mrr']:.4f}", f"{wide['mrr']:.4f}", "0.500",
-    ]  # fmt: skip
-    assert f"{one['seconds']:.2g} s, the least of 50 times; load {one['load']:.1f}." in text
-    assert "countries: not measured yet" in text.lower()
-    of_valid = tables.questions([{**report, "data": "fb15k-237", "split": "valid"}, *others])
-    assert "questions of valid, with --facts; complex" in of_valid
-    assert "CQD" not in of_valid
+    report, alone = ({**each, "data": "fb15k-237"} for each in (report, alone))
+    plain = {
+        **report, "facts": False, "rows": [{**row, "seconds": 1.5, "mrr": 0.25} for row in rows],
+    }  # fmt: skip
+    hits = {"3p": 0.4, "up": 0.5}
+    published = {"ask_published": "fb15k-237", "source": "[a page](https://x)", "hits3": hits}
+
+    def cells(table, *reports):
+        lines = TABLES[table]([*reports, published]).splitlines()
+        return [[c.strip() for c in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+
+    first, last = [row for row in rows if row["shape"] == "3p"], rows[1::2]
+    assert [row["shape"] for row in last] == ["up"] * 3
+    quality = f"{last[0]['mrr']:.3f}", f"{last[0]['hits']['3']:.3f}"
+    head, _, *found = cells("ask", report, alone)
+    assert head == ["shape", "questions", "seconds", "MRR", "Hits@3"]
+    assert found[1] == ["up", "3", f"{last[0]['seconds']:.3g}", *quality]
+    head, _, line = cells("ask-beams", report)
+    pairs = [f"{some[1]['mrr']:.4f} / {some[2]['mrr']:.4f}" for some in (first, last)]
+    assert head == ["MRR", "2p", "3p", "ip", "pi", "up"]
+    assert line[0].endswith("with --facts; " + report["machine"] + "; 2 questions; beam 2 / 12")
+    assert line[1:] == ["-", pairs[0], "-", "-", pairs[1]]
+    (line,) = cells("ask-beams", report, report)[2:]
+    assert line[5] == f"{pairs[1]}; {pairs[1]}"
+    without, with_facts = cells("ask-facts", report, plain)[2:]
+    assert [without[5], with_facts[5]] == ["0.250", quality[0]]
+    assert ", with --facts;" in with_facts[0]
+    assert cells("ask-facts", report)[2:] == []
+    ours, theirs = cells("ask-published", report)[2:]
+    assert (ours[9], theirs[9]) == (quality[1], "0.500")
+    text = TABLES["ask-published"]([report, report, published])
+    assert text.count("[a page](https://x)") == 1
+
+    untimed = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+    here = [{**report, "data": "countries", "rows": untimed}, {**alone, "data": "countries"}]
+    head, _, _, line = cells("ask-countries", *here)
+    assert (head, line) == (["shape", "questions", "MRR", "Hits@3"], ["up", "3", *quality])
+    timed = f"{one['seconds']:.2g} s, the least of 50 times; load {one['load']:.1f}."
+    assert timed in TABLES["ask-countries"](here)
+    assert "Not measured yet" in TABLES["ask-countries"]([report, alone])
+    of_valid = {**report, "split": "valid"}
+    assert "; FB15k-237, questions of valid; complex" in TABLES["ask"]([of_valid])
+    assert "allneg" not in TABLES["ask-published"]([of_valid, published])
 
 
 def test_the_benchmark_of_questions_looks_at_each_question_once(monkeypatch):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import Page
 
     from conftest import Explorer
@@ -76,8 +78,11 @@ def test_facts_are_decided_by_keys_and_saved(explorer: Explorer, page: Page) -> 
 def test_a_question_is_built_by_hops_and_edited(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(view="hops"))
     question = page.get_by_role("textbox", name="Question")
-    page.get_by_role("combobox", name="From").fill("South Korea")
-    page.get_by_role("combobox", name="Relation").fill("borders")
+    page.get_by_text("Add a hop, or type a question").wait_for()
+    page.get_by_role("combobox", name="From").focus()
+    page.keyboard.type("South Korea")  # from here on, the keyboard alone
+    page.keyboard.press("Tab")
+    page.keyboard.type("borders")
     page.keyboard.press("Enter")
     answers = page.locator(".derived > li")
     answers.first.wait_for()
@@ -108,3 +113,42 @@ def test_a_question_is_built_by_hops_and_edited(explorer: Explorer, page: Page) 
     page.go_back()
     answers.first.wait_for()
     assert question.get_attribute("aria-invalid") is None
+
+
+def test_the_texts_of_derivations_do_not_cover_each_other(
+    explorer: Explorer, new_page: Callable[..., Page]
+) -> None:
+    def step(text: str, *, negated: bool = False) -> dict[str, object]:
+        names = dict(zip(("head", "relation", "tail"), text.split(), strict=True))
+        return {**names, "probability": 0.5, "known": "train", "negated": negated}
+
+    hops = ["France borders Spain", "Spain borders Andorra", "Andorra borders Spain"]
+    tree = ["France borders Belgium", "Belgium borders Austria", "Austria speaks German"]
+    back = [*hops, "Andorra borders France", "France borders Andorra"]
+    parts = [step("Belgium speaks French", negated=True), *map(step, tree)]
+    answers = [("France", [step(hop) for hop in back]), ("Austria", parts)]
+    found = [{"entity": e, "probability": 0.5, "steps": steps} for e, steps in answers]
+    data = {"answers": found, "labels": {}, "seconds": 1}
+    page = new_page(viewport={"width": 390, "height": 860})
+    page.route("**/v1/ask?*", lambda route: route.fulfill(json=data))
+    page.goto(explorer.at(view="hops", question="?x : borders(France, ?x)"))
+    drawn = page.locator(".derivation svg")
+    for width in (390, 1180):
+        page.set_viewport_size({"width": width, "height": 860})
+        page.wait_for_function(
+            "n => [...document.querySelectorAll('.derivation svg')].filter(svg =>"
+            " (svg.viewBox.baseVal.width > 390) === (n > 390)).length === 2",
+            arg=width,
+        )
+        covered = drawn.evaluate_all("""all => all.flatMap(svg => {
+          const texts = [...svg.querySelectorAll("text")].map(t => [t, t.getBBox()]);
+          const covers = ([s, a], [t, b]) => s !== t && Math.abs(a.y - b.y) < 11 &&
+            Math.max(a.x, b.x) + 2 < Math.min(a.x + a.width, b.x + b.width);
+          return texts.filter(a => a[0].matches(".edge-name") && texts.some(b => covers(a, b)))
+            .map(([text]) => text.textContent);
+        })""")
+        assert covered == [], width
+    page.set_viewport_size({"width": 390, "height": 860})  # another test may use the page
+    assert page.locator(".legend .negated").count() == 1
+    words = drawn.last.get_attribute("aria-label") or ""
+    assert words.startswith("not: Belgium speaks French (0.50, but train has this fact)")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from allneg.predict.ask import Search
 from allneg.predict.predictor import load
+from allneg.predict.query_sets import evaluate_queries, read_queries
 from allneg.runs import Run
 
 Command = Callable[..., Any]  # arguments of `allneg` to how it ended
@@ -77,6 +79,31 @@ def test_sets_of_questions_are_evaluated(allneg: Command, toy_run: Run, file: Pa
     done = allneg(*evaluate)
     assert done.code == 0
     assert "mean MRR of the shapes" in done.out
+
+
+def test_only_facts_before_the_split_are_certain_in_sets_of_questions(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    model, path = load(toy_run.folder, "cpu"), tmp_path / "questions.jsonl"
+    names = model.graph.vocabulary
+    lines = [
+        {"shape": split, "question": f'?x : {relation}("{head}", ?x)', "easy": [], "hard": [tail]}
+        for split in ("valid", "test")
+        for head, relation, tail in model.graph.facts(split)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked, evaluate = read_queries(path, names), ("evaluate", toy_run.folder, "--queries", path)
+    splits, means = ("train", "valid", "test"), []
+    for n, split in enumerate(splits[1:], 1):
+        data = allneg(*evaluate, "--facts", "--split", split, "--device", "cpu", "--json").json
+        expected = evaluate_queries(Search(model, facts=splits[:n]), asked)
+        assert {s: m["mrr"] for s, m in data["shapes"].items()} == {
+            s: pytest.approx(m["mrr"]) for s, m in expected.items()
+        }
+        assert data["mrr"] == pytest.approx(sum(m["mrr"] for m in expected.values()) / 2)
+        means.append(data["mrr"])
+    certain = evaluate_queries(Search(model, facts=splits), asked)
+    assert means[0] < means[1] < sum(m["mrr"] for m in certain.values()) / 2
 
 
 def test_options_that_do_not_go_together_are_refused(

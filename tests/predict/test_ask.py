@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from allneg.errors import DataError, Diverged, UsageError
 from allneg.graph.queries import SIDES, Queries
 from allneg.predict import ask
-from allneg.predict.ask import Search, text_facts
+from allneg.predict.ask import Answer, Search, Step, text_facts
 from allneg.predict.predictor import Predictor, load
 from allneg.predict.question import Question
 from allneg.runs import Run
@@ -46,8 +46,19 @@ def predictor(toy_run: Run) -> Predictor:
     return load(toy_run.folder, device="cpu")
 
 
-def exhaustive(search: Search, question: Question) -> list[float]:
-    """The probability of every answer: every assignment of the other variables is tried."""
+@pytest.fixture(scope="module")
+def tied(toy_run: Run) -> Predictor:
+    """The last half of the entities have the same scores."""
+    predictor = replace(load(toy_run.folder, device="cpu"), packed=None)
+    predictor.tables.entities[6:] = 0
+    return predictor
+
+
+def exhaustive(search: Search, question: Question) -> tuple[list[float], list[list[float]]]:
+    """The probability of every answer, and of the best derivation in every alternative.
+
+    Every assignment of the other variables is tried.
+    """
     n = search.predictor.graph.n_entities
     both = math.prod if search.norm == "product" else min
 
@@ -68,8 +79,9 @@ def exhaustive(search: Search, question: Question) -> list[float]:
             p[tuple(index.numpy() for index in search.predictor.known[split].pairs(queries))] = 1
         return (1 - p if negated else p).tolist()  # type: ignore[no-any-return]
 
-    total = [0.0] * n
+    total, parts = [0.0] * n, list[list[float]]()
     for links in question.alternatives:
+        parts.append([0.0] * n)
         tables = [table(link.side, link.relation, link.negated) for link in links]
         n_others = max(link.source for link in links) if links else 0
         for x in range(n):
@@ -80,9 +92,9 @@ def exhaustive(search: Search, question: Question) -> list[float]:
                     p[at.get(link.source, link.constant)][at[link.target]]
                     for p, link in zip(tables, links, strict=True)
                 ))  # fmt: skip
-            one = total[x]
+            one, parts[-1][x] = total[x], best
             total[x] = one + best - one * best if search.norm == "product" else max(one, best)
-    return total
+    return total, parts
 
 
 def instance(predictor: Predictor, shape: str, numbers: list[int]) -> Question:
@@ -98,6 +110,7 @@ def instance(predictor: Predictor, shape: str, numbers: list[int]) -> Question:
     return Question.parse(re.sub(r"r\(|\b[ABC]\b", name, SHAPES[shape]), names)
 
 
+@pytest.mark.parametrize("ties", [False, True], ids=["", "with ties"])
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(
@@ -108,14 +121,14 @@ def instance(predictor: Predictor, shape: str, numbers: list[int]) -> Question:
     block=st.sampled_from([1, 50, 1 << 20]),
 )
 def test_a_beam_of_all_entities_is_exact(
-    predictor: Predictor, shape: str, numbers: list[int], norm: str, scores: str,
-    facts: tuple[str, ...], block: int,
+    predictor: Predictor, tied: Predictor, shape: str, numbers: list[int], norm: str, scores: str,
+    facts: tuple[str, ...], block: int, ties: bool,
 ) -> None:  # fmt: skip
-    search = Search(predictor, 12, norm, scores, facts)
+    search = Search(tied if ties else predictor, 12, norm, scores, facts)
     question = instance(predictor, shape, numbers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ask, "_BLOCK", block)
-        expected = exhaustive(search, question)
+        expected, parts = exhaustive(search, question)
         answers = search.answers(question.text, 12)
     found = {answer.entity: answer.probability for answer in answers}
     names = predictor.graph.vocabulary.entities
@@ -125,11 +138,15 @@ def test_a_beam_of_all_entities_is_exact(
     assert [a.probability for a in answers] == sorted(
         (a.probability for a in answers), reverse=True
     )
-    if len(question.alternatives) == 1:
-        for answer in answers:  # the derivation has the probability of the answer
-            steps = [step.probability for step in answer.steps]
-            joined = math.prod(steps) if norm == "product" else min(steps)
+    order = [names.index(answer.entity) for answer in answers]
+    equal = [[e for e in order if expected[e] == value] for value in set(expected)]
+    assert all(some == sorted(some) for some in equal)
+    for e, answer in zip(order, answers, strict=True):
+        steps = [step.probability for step in answer.steps]
+        joined = math.prod(steps) if norm == "product" else min(steps)
+        if len(parts) == 1:  # the derivation has the probability of the answer
             assert joined == pytest.approx(answer.probability, rel=1e-4)
+        assert joined == pytest.approx(max(part[e] for part in parts), abs=tolerance)
 
 
 def test_many_questions_are_answered_as_each_alone(
@@ -214,6 +231,9 @@ def test_derivations_become_distinct_lines(predictor: Predictor) -> None:
     assert "France borders Spain (probability 1.00, known from train)" in lines
     negated = predictor.ask("?x : in(?x, Europe), not in(?x, Earth)", k=1)
     assert text_facts(negated)[1].startswith("not: ")
+    known = Step("France", "borders", "Spain", 0.25, "train", negated=True)
+    line = "not: France borders Spain (probability 0.25, but train has this fact)"
+    assert text_facts([Answer("Spain", 0.25, (known,))]) == [line]
 
 
 def test_wrong_settings_are_refused(predictor: Predictor) -> None:

@@ -61,7 +61,12 @@ def test_hard_answers_are_ranked_without_other_answers(predictor: Predictor, fil
         (b"[]", "questions.jsonl:2: expected a JSON object"),
         (b'{"shape": "1p"}', "questions.jsonl:2: expected a JSON object"),
         (json.dumps({**LINES[0], "hard": "Sicily"}).encode(), "questions.jsonl:2: expected a JSON"),
+        (json.dumps({**LINES[0], "shape": None}).encode(), "questions.jsonl:2: expected a JSON"),
         (b"\xff", "questions.jsonl:2: expected a JSON object"),
+        (
+            json.dumps({**LINES[0], "hard": ["Sicily", "Spain"]}).encode(),
+            "questions.jsonl:2: an answer appears twice",
+        ),
         (
             json.dumps({**LINES[0], "hard": ["Portugul"]}).encode(),
             "questions.jsonl:2: no entity is",

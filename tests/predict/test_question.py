@@ -8,7 +8,9 @@ from allneg.errors import AllnegError, DataError, UsageError
 from allneg.graph.graph import Vocabulary
 from allneg.predict.question import CONSTANT, Question
 
-NAMES = Vocabulary(("France", "South Korea", 'a "b"', "not"), ("borders", "speaks", "not", "a b"))
+NAMES = Vocabulary(
+    ("France", "South Korea", 'a "b"', "not", r"a\b c"), ("borders", "speaks", "not", "a b")
+)
 
 
 def links(text: str) -> list[list[tuple[int, int]]]:
@@ -47,6 +49,7 @@ def test_an_inverse_relation_swaps_its_terms() -> None:
 def test_names_may_be_quoted() -> None:
     text = r"""?x : "a b"("South Korea", ?x), borders('a "b"', ?x), "not"("a \"b\"", ?x)"""
     assert ids(text) == [(0, 1, 3), (0, 2, 0), (0, 2, 2)]
+    assert ids(r'?x : borders("a\\b c", ?x)') == [(0, 4, 0)]
 
 
 def test_not_negates_one_atom() -> None:

@@ -41,7 +41,8 @@ class Step:
 
     def __str__(self) -> str:
         fact = f"{'not: ' * self.negated}{self.head} {self.relation} {self.tail}"
-        known = f", known from {self.known}" if self.known else ""
+        about = "but {} has this fact" if self.negated else "known from {}"
+        known = f", {about.format(self.known)}" if self.known else ""
         return f"{fact} (probability {self.probability:.2f}{known})"
 
 

@@ -52,12 +52,14 @@ def read_queries(path: Path, names: Vocabulary) -> list[Asked]:
 
 
 def _asked(content: Any, names: Vocabulary) -> Asked:
-    easy, hard = content["easy"], content["hard"]
-    if not (isinstance(easy, list) and isinstance(hard, list)):
-        raise TypeError("easy and hard are lists")
+    shape, easy, hard = content["shape"], content["easy"], content["hard"]
+    if not (isinstance(shape, str) and isinstance(easy, list) and isinstance(hard, list)):
+        raise TypeError(_EXPECTED)
     question = Question.parse(content["question"], names)
     easy, hard = (list(map(names.entity, answers)) for answers in (easy, hard))
-    return Asked(str(content["shape"]), question, easy, hard)
+    if len({*easy, *hard}) < len(easy) + len(hard):
+        raise DataError("an answer appears twice in easy and hard")
+    return Asked(shape, question, easy, hard)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import { short } from "./names.js";
 
 const COLUMN = 150; // pixels between two hops; with less, the graph runs from top to bottom
 const [ROW, TALL] = [76, 100]; // pixels between two entities above each other
+const [LETTER, LINE] = [6.5, 13]; // pixels of a text
 
 /** @param {any} answer @param {Record<string, string>} labels @param {string} model */
 export function derivation(answer, labels, model) {
@@ -36,6 +37,8 @@ function draw({ entity, steps }, labels, model, width) {
     }),
   );
   const longest = Math.max(6, Math.floor(room / 8));
+  const shown = (name) => cut(labels[name] ?? name, longest);
+  const texts = [...at].map(([name, { x, y }]) => ({ x, y: y + 20, text: shown(name) }));
   const nodes = [...at].map(([name, { x, y }]) =>
     svg(
       "a",
@@ -45,7 +48,7 @@ function draw({ entity, steps }, labels, model, width) {
       },
       svg("title", {}, short(name), labels[name] && ` (${labels[name]})`),
       svg("circle", { cx: x, cy: y, r: 6 }),
-      svg("text", { x, y: y + 20, "text-anchor": "middle" }, cut(labels[name] ?? name, longest)),
+      svg("text", { x, y: y + 20, "text-anchor": "middle" }, shown(name)),
     ),
   );
   return svg(
@@ -54,7 +57,7 @@ function draw({ entity, steps }, labels, model, width) {
       ...{ viewBox: `0 0 ${width} ${height}`, width, height },
       ...{ role: "group", "aria-label": steps.map(inWords).join("; ") },
     },
-    bends(steps).map(({ step, bend }) => edge(step, at.get(step.head), at.get(step.tail), bend, longest)),
+    bends(steps).map(({ step, bend }) => edge(step, at.get(step.head), at.get(step.tail), bend, longest, texts)),
     nodes,
   );
 }
@@ -89,7 +92,7 @@ function bends(steps) {
   });
 }
 
-function edge(step, a, b, bend, longest) {
+function edge(step, a, b, bend, longest, texts) {
   const loop = step.head === step.tail;
   const d = loop
     ? `M${a.x} ${a.y} C${a.x - 40} ${a.y - 40} ${a.x + 40} ${a.y - 40} ${a.x} ${a.y}`
@@ -102,6 +105,7 @@ function edge(step, a, b, bend, longest) {
   };
   const kind = step.negated ? "negated" : step.known ? "known" : "predicted";
   const name = cut(`${step.negated ? "not " : ""}${step.relation}`, longest);
+  const label = beside(texts, middle, `${name} ${step.probability.toFixed(2)}`);
   return svg(
     "g",
     { class: "link" },
@@ -110,10 +114,20 @@ function edge(step, a, b, bend, longest) {
     svg("path", { class: "touch", d }, svg("title", {}, inWords(step))),
     svg(
       "text",
-      { class: "edge-name", x: middle.x, y: middle.y - 8, "text-anchor": "middle" },
-      `${name} ${step.probability.toFixed(2)}`,
+      { class: "edge-name", x: label.x, y: label.y, "text-anchor": "middle" },
+      label.text,
     ),
   );
+}
+
+/** A text near a point, above or below, where it covers no other if there is room; it is kept. */
+function beside(texts, { x, y }, text) {
+  const covers = (other, at) =>
+    Math.abs(other.y - at) < LINE && Math.abs(other.x - x) * 2 < LETTER * (other.text.length + text.length);
+  const places = [y - 8, y + 17, y + 30, y - 21];
+  const free = places.find((at) => !texts.some((other) => covers(other, at))) ?? places[0];
+  texts.push({ x, y: free, text });
+  return texts.at(-1);
 }
 
 /** A triangle at the middle of a line, from head to tail. */
@@ -125,6 +139,6 @@ function arrow(middle, a, b) {
 
 function inWords({ head, relation, tail, probability, known, negated }) {
   const fact = [head, relation, tail].map(short).join(" ");
-  const from = known ? `known from ${known}` : "inferred";
+  const from = !known ? "inferred" : negated ? `but ${known} has this fact` : `known from ${known}`;
   return `${negated ? "not: " : ""}${fact} (${probability.toFixed(2)}, ${from})`;
 }

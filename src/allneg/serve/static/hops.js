@@ -168,7 +168,7 @@ function page(here, data) {
         "p",
         { class: "legend" },
         ...[key("known", "known"), key("predicted", "inferred")],
-        data.answers[0].steps.some((step) => step.negated) && key("negated", "not"),
+        data.answers.some(({ steps }) => steps.some((step) => step.negated)) && key("negated", "not"),
       ),
     ),
     el(
@@ -204,6 +204,7 @@ function page(here, data) {
       "p",
       { class: "muted notes" },
       "The probability of an answer is that of its best derivation: the product of its facts. ",
+      "“Or” joins two probabilities to p + q − pq. ",
       "An arrow leads from the head of a fact to its tail.",
     ),
   ];
