@@ -4,9 +4,11 @@ python benchmarks/gpu_jobs.py benchmarks/gpu_jobs.tsv --minutes 28 --work FOLDER
 
 A line of the file is: lane, tab, name, tab, command for bash. Lanes run at the same time, the jobs
 of a lane one after the other. Commands see $WORK, $OUT (result files), $RUNS and the functions
-`left SECONDS` (seconds until the end, less so many) and `minutes SECONDS` (the same in minutes).
-The output of a job is in FOLDER/log, and how it ended in FOLDER/state.json, written after each job.
-No job begins in the last half minute.
+`left SECONDS` (seconds until the end, less so many), `minutes SECONDS` (the same in minutes) and
+`after NAME`, which waits for the end of this job or of all jobs of this lane, unless --only leaves
+them out: for the file $WORK/ended/NAME, which a job may also create earlier. The output of a job is
+in FOLDER/log, and how it ended in FOLDER/state.json, written after each job. No job begins in the
+last half minute.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 FUNCTIONS = """
 left() { echo $(( END - $(date +%s) - $1 > 1 ? END - $(date +%s) - $1 : 1 )); }
 minutes() { python3 -c "print(round($(left $1) / 60, 2))"; }
+after() { until [ -e $WORK/ended/$1 ]; do sleep 1; done; }
 """
 _LAST_SECONDS = 30.0  # no job begins later
 
@@ -43,40 +46,52 @@ def run(
     file: Path, work: Path, end: float, only: list[str] | None = None
 ) -> dict[str, dict[str, float]]:
     """Run all jobs, or `only` some; the exit code and the seconds of each, by name."""
-    work = work.absolute()
+    work, ended = work.absolute(), work.absolute() / "ended"
     folders = {"WORK": work, "OUT": work / "out", "RUNS": work / "runs", "LOG": work / "log"}
-    for folder in folders.values():
+    for folder in (*folders.values(), ended):
         folder.mkdir(parents=True, exist_ok=True)
     lanes: dict[str, list[tuple[str, str]]] = {}
     for line in file.read_text().splitlines():
         if line and not line.startswith("#"):
             lane, name, command = line.split("\t")
-            if only is None or name in only:
-                lanes.setdefault(lane, []).append((name, command))
+            jobs, is_left_out = lanes.setdefault(lane, []), only is not None and name not in only
+            _mark(ended / name, is_left_out)
+            if not is_left_out:
+                jobs.append((name, command))
+    for lane, jobs in lanes.items():
+        _mark(ended / lane, not jobs)
     variables = {**os.environ, **{name: str(path) for name, path in folders.items()}}
     variables |= {"END": str(int(end)), "PYTHONUNBUFFERED": "1"}
     state: dict[str, dict[str, float]] = {}
     lock = threading.Lock()
 
-    def work_off(jobs: list[tuple[str, str]]) -> None:
-        for name, command in jobs:
+    def work_off(lane: str) -> None:
+        for name, command in lanes[lane]:
             began = time.time()
-            if end - began < _LAST_SECONDS:
-                return
-            with (folders["LOG"] / f"{name}.log").open("wb") as log:
-                done = subprocess.run(
-                    ["bash", "-c", FUNCTIONS + command], env=variables, stdout=log, stderr=log
-                )
-            with lock:
-                state[name] = {"code": done.returncode, "seconds": round(time.time() - began, 1)}
-                (work / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+            if end - began >= _LAST_SECONDS:
+                with (folders["LOG"] / f"{name}.log").open("wb") as log:
+                    code = subprocess.run(
+                        ["bash", "-c", FUNCTIONS + command], env=variables, stdout=log, stderr=log
+                    ).returncode
+                with lock:
+                    state[name] = {"code": code, "seconds": round(time.time() - began, 1)}
+                    (work / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+            _mark(ended / name, True)
+        _mark(ended / lane, True)
 
-    threads = [threading.Thread(target=work_off, args=(jobs,)) for jobs in lanes.values()]
+    threads = [threading.Thread(target=work_off, args=(lane,)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     return state
+
+
+def _mark(file: Path, has_ended: bool) -> None:
+    if has_ended:
+        file.touch()
+    else:
+        file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

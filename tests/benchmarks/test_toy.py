@@ -701,6 +701,22 @@ def test_jobs_of_a_lane_run_in_turn_and_lanes_side_by_side(tmp_path, home):
     assert 0 < int((tmp_path / "work" / "log" / "fail.log").read_text()) <= 55
 
 
+def test_jobs_wait_for_others_unless_these_are_left_out(tmp_path, home):
+    lines = [
+        "quiet\tfirst\tsleep 1.5; touch $OUT/first",
+        "quiet\tlast\ttouch $OUT/last",
+        "shared\tjob\tafter first; after quiet; ls $OUT",
+    ]
+    (tmp_path / "jobs.tsv").write_text("\n".join(lines))
+    options = (str(tmp_path / "jobs.tsv"), "--minutes", "1", "--work", str(tmp_path / "work"))
+    log = tmp_path / "work" / "log" / "job.log"
+    _run("gpu_jobs.py", *options, "--only", "last,job", home=home)
+    assert log.read_text().split() == ["last"]
+    _run("gpu_jobs.py", *options, home=home)
+    assert log.read_text().split() == ["first", "last"]
+    _run("gpu_jobs.py", *options, "--only", "job", home=home)
+
+
 def test_the_programs_of_the_gpu_jobs_exist():
     text = (ROOT / "benchmarks" / "gpu_jobs.tsv").read_text()
     jobs = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
