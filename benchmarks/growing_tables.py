@@ -3,40 +3,81 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from large_tables import Report, machine_line
 
+Row = dict[str, Any]
+
 _WAYS = ("extend", "neighbours", "retrain")
+_NAMES = ("`extend`", "`--touch neighbours`", "retraining")
 
 
-def _extensions(reports: list[Report]) -> str:
-    """A table per machine: a line per recipe and number of facts, with MRR and seconds."""
+def _quality(reports: list[Report]) -> str:
+    """The MRR of new entities."""
+
+    def cells(_: Report, ways: list[Row | None], __: Row | None) -> list[str]:
+        extend, _neighbours, again = ways
+        share = f"{extend['mrr'] / again['mrr']:.0%}" if extend and again else "-"
+        return [*(f"{way['mrr']:.3f}" if way else "-" for way in ways), share]
+
+    return _per_machine(reports, "MRR", [*_NAMES, "`extend` / retraining"], cells)
+
+
+def _times(reports: list[Report]) -> str:
+    """Seconds of each way, and their share of a retraining."""
+
+    def cells(report: Report, ways: list[Row | None], again: Row | None) -> list[str]:
+        extend, seconds = ways[0], _seconds(report)
+        share = f"{extend[seconds] / again[seconds]:.2%}" if extend and again else "-"
+        return [*(f"{way[seconds]:.3g}" if way else "-" for way in ways), share]
+
+    return _per_machine(reports, "", [*_NAMES, "`extend` / retraining"], cells)
+
+
+def _old(reports: list[Report]) -> str:
+    """The MRR of facts without a new entity."""
+
+    def cells(_: Report, ways: list[Row | None], __: Row | None) -> list[str]:
+        names = ("old_mrr_before", "old_mrr_among_old", "old_mrr")
+        return [f"{ways[0][name]:.4f}" if ways[0] else "-" for name in names]
+
+    return _per_machine(
+        reports, "MRR", ["before", "among old entities", "among all entities"], cells
+    )
+
+
+def _per_machine(
+    reports: list[Report],
+    what: str,
+    columns: list[str],
+    cells: Callable[[Report, list[Row | None], Row | None], list[str]],
+) -> str:
+    """A table per report: a line per recipe and number of facts.
+
+    `what` the numbers are; "" for times. `cells` gets the rows of all ways, and that of the
+    retraining to compare times with.
+    """
     out = ""
     for report in reports:
         rows = [row for row in report["rows"] if row["way"] in _WAYS] if "extend" in report else []
         if not rows:
             continue
-        seconds = _seconds(report)
-        out += f"\n{machine_line(report)}; MRR / {seconds.replace('cpu_', 'CPU ')}:\n\n"
+        unit = what or _seconds(report).replace("cpu_", "CPU ")
+        out += f"\n{machine_line(report)}; {unit}:\n\n"
         out += f"{report['note']}\n\n" if "note" in report else ""
-        out += "| graph | model | facts per entity | `extend` | `--touch neighbours` | retraining "
-        out += "| MRR, `extend` / retraining | time | old: before | among old | among all |\n"
-        out += "|---" * 11 + "|\n"
+        names = ["graph", "model", "facts per entity", *columns]
+        out += f"| {' | '.join(names)} |\n" + "|---" * len(names) + "|\n"
         found = {(*_key(row), row["way"]): row for row in rows}
         for key in dict.fromkeys(map(_key, rows)):
             data, model, dim, facts, added = key
             ways = [found.get((*key, way)) for way in _WAYS]
-            cells = [f"{way['mrr']:.3f} / {way[seconds]:.3g}" if way else "-" for way in ways]
-            extend, again = ways[0], ways[2]
-            cells += [f"{extend['mrr'] / again['mrr']:.0%}" if extend and again else "-"]
             # A retraining with few new entities takes as long as one with many, to a few percent.
-            again = again or found.get((*key[:-1], None, "retrain"))
-            cells += [f"{extend[seconds] / again[seconds]:.2%}" if extend and again else "-"]
-            names = ("old_mrr_before", "old_mrr_among_old", "old_mrr")
-            cells += [f"{extend[name]:.4f}" if extend else "-" for name in names]
+            again = ways[2] or found.get((*key[:-1], None, "retrain"))
             facts = facts if added is None else f"{facts}, {added} entities"
-            out += f"| {data} | {model}, dim {dim} | {facts} | " + " | ".join(cells) + " |\n"
+            shown = [data, f"{model}, dim {dim}", facts, *cells(report, ways, again)]
+            out += f"| {' | '.join(map(str, shown))} |\n"
     return (out or "\nNot measured yet.\n") + "\n"
 
 
@@ -118,4 +159,7 @@ def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
-TABLES = {"extend": _extensions, "parts": _parts, "warm": _warm_starts, "features": _features}
+TABLES = {
+    "extend": _quality, "extend-time": _times, "extend-old": _old, "parts": _parts,
+    "warm": _warm_starts, "features": _features,
+}  # fmt: skip

@@ -272,7 +272,7 @@ def test_the_story_of_a_growing_knowledge_base_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_page("docs/growing.md") == 10
+    assert run_page("docs/growing.md") == 11
     printed = capsys.readouterr()
     shown = next(line for line in TEXTS["docs/growing.md"].splitlines() if "are trained" in line)
     assert shown in printed.err

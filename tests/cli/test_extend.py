@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,18 @@ def test_the_explorer_marks_new_entities(toy_run: Run, tmp_path: Path) -> None:
     toy_run.extend([("Monaco", "in", "Europe")], out=out, settings={"training.epochs": 1})
     found = LoadedRun.load(out, "grown", {}, "cpu").entities("", 20).entities
     assert [item.name for item in found if item.new] == ["Monaco"]
+
+
+def test_info_tells_when_an_extension_cannot_be_continued(
+    allneg: Command, toy_run: Run, tmp_path: Path
+) -> None:
+    child = toy_run.extend([("Monaco", "in", "Europe")], out=tmp_path / "cut")
+    for path in (child.folder / "checkpoints").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    child.set_status("running")
+    shown = " ".join(allneg("info", child.folder).out.split())
+    assert "stopped before its first checkpoint" in shown
+    assert "`allneg resume" not in shown
 
 
 def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:

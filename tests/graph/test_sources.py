@@ -85,6 +85,8 @@ def test_columns_can_be_named(tmp_path: Path, read: Read) -> None:
         whole(path)
     with pytest.raises(DataError, match=r"'wo' is not among the columns .*close names: 'who'"):
         whole(path, columns="wo,what,whom")
+    with pytest.raises(DataError, match=r"rows have no columns who,what,whom; give their order"):
+        whole(expected, columns="who,what,whom")
 
 
 def test_three_columns_of_other_names_are_read_in_order_and_noted(tmp_path: Path) -> None:
@@ -243,6 +245,8 @@ def test_relations_of_any_format_are_filtered(tmp_path: Path) -> None:
         graph = whole(source, keep_relations="s")
         assert names_of(graph) == [("b", "s", "c")]
         assert any("than data.keep_relations: 1" in note for note in graph.notes)
+    with pytest.raises(DataError, match=r"has no triples of data.keep_relations; give at least"):
+        whole(path, keep_relations="other")
 
 
 # Folders of parts, and ids computed elsewhere.

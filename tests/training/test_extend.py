@@ -13,9 +13,18 @@ import pytest
 import torch
 
 import allneg
-from allneg.errors import DataError, Interrupted, OutOfMemoryError, RecipeError, RunError
+from allneg.errors import (
+    DataError,
+    Interrupted,
+    OutOfMemoryError,
+    RecipeError,
+    RunError,
+    UsageError,
+)
 from allneg.graph import Graph
+from allneg.graph.graph import SPLITS
 from allneg.graph.queries import Queries
+from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.parents import Parent, Touch
@@ -95,6 +104,16 @@ def test_only_new_rows_change(trained: Made, tmp_path: Path, settings: tuple[str
     assert not any(check.wrong for check in verify(child.folder, rank=True))
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_of_known_names_stay_with_every_model(
+    trained: Made, tmp_path: Path, model: str
+) -> None:
+    run = trained(f"model.name={model}", "training.epochs=2")
+    child = run.extend([*FACTS, ("Rome", "near", "x")], out=tmp_path / "child", settings=SHORT)
+    assert changed(run, child) == set()
+    assert child.graph.n_relations == run.graph.n_relations + 1
+
+
 @pytest.mark.parametrize("model", ["complex", "rotate"])
 def test_new_entities_answer_their_facts(trained: Made, tmp_path: Path, model: str) -> None:
     long = ("model.dim=16", "training.epochs=40", "optimizer.learning_rate=0.2")
@@ -136,11 +155,14 @@ def test_new_rows_begin_at_the_least_sum_of_distances(
 
 
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:
-    shuffled = random.Random(1).sample(FACTS, len(FACTS))
-    one = toy_run.extend(FACTS, out=tmp_path / "one", settings=SHORT)
+    facts = [*FACTS, ("Monaco", "near", "Andorra"), ("Monaco", "likes", "Andorra")]
+    shuffled = random.Random(1).sample(facts, len(facts))
+    one = toy_run.extend(facts, out=tmp_path / "one", settings=SHORT)
     other = toy_run.extend(shuffled, out=tmp_path / "other", settings=SHORT)
-    assert one.graph.vocabulary.entities == other.graph.vocabulary.entities
+    assert one.graph.vocabulary == other.graph.vocabulary
+    assert one.graph.facts("train") == other.graph.facts("train")
     assert torch.equal(one.tables().entities, other.tables().entities)
+    assert torch.equal(one.tables().relations, other.tables().relations)
 
 
 def test_extending_twice_is_about_extending_once(toy_run: Run, tmp_path: Path) -> None:
@@ -151,6 +173,29 @@ def test_extending_twice_is_about_extending_once(toy_run: Run, tmp_path: Path) -
     assert [parent.name for parent in twice.parents] == ["run", "first"]
     assert [parent.entities for parent in twice.parents] == [12, 14]
     assert changed(first, twice) == set()
+    assert abs(twice.report.mrr - once.report.mrr) < 0.005
+
+
+def test_extending_countries_twice_or_once_gives_about_the_same_mrr(tmp_path: Path) -> None:
+    """The MRR of all facts in test, with those of 80 new entities."""
+    graph = allneg.read_graph("countries")
+    new = random.Random(0).sample(sorted(graph.vocabulary.entities), 80)
+    first, later = set(new[:40]), set(new[40:])
+    parts: list[dict[str, list[tuple[str, str, str]]]] = [{}, {}, {}]
+    for split in SPLITS:
+        for part in parts:
+            part[split] = []
+        for head, relation, tail in graph.facts(split):
+            names = {head, tail}
+            which = 2 if names & later else 1 if names & first else 0
+            parts[which][split].append((head, relation, tail))
+    settings = {"model.dim": 16, "training.epochs": 8, "training.batch_size": 250}
+    run = allneg.train(parts[0], settings=settings, out=tmp_path / "run")
+    both = {split: parts[1][split] + parts[2][split] for split in SPLITS}
+    once = run.extend(both, out=tmp_path / "once")
+    twice = run.extend(parts[1], out=tmp_path / "half").extend(parts[2], out=tmp_path / "twice")
+    assert len(twice.graph.test) == len(once.graph.test) == len(graph.test)
+    assert set(twice.graph.facts("train")) == set(graph.facts("train"))
     assert abs(twice.report.mrr - once.report.mrr) < 0.005
 
 
@@ -176,8 +221,13 @@ def test_a_new_relation_gets_a_row_and_a_warning(toy_run: Run, tmp_path: Path) -
 
 
 def test_facts_of_known_names_change_no_row(toy_run: Run, tmp_path: Path) -> None:
-    child = toy_run.extend([("Italy", "borders", "Spain")], out=tmp_path / "child")
+    told = Messages()
+    facts = [("Italy", "borders", "Spain")]
+    child = extend(toy_run, facts, out=tmp_path / "child", callbacks=told)
     assert changed(toy_run, child) == set()
+    assert told.lines[1] == (
+        "no row changes; --touch neighbours trains the entities of these facts"
+    )
     assert child.finished
     assert child.metrics() == []
     known = {a.entity: a.known for a in allneg.load(child.folder).tails("Italy", "borders", k=12)}
@@ -206,6 +256,39 @@ def test_weights_and_splits_of_new_facts_are_added(trained: Made, tmp_path: Path
     assert child.graph.weights is not None
     assert child.graph.weights.tolist() == [1.0] * len(run.graph.train) + [2.0]
     assert len(child.graph.valid) == len(run.graph.valid) + 1
+
+
+def test_facts_are_not_judged_as_a_whole_graph(trained: Made, tmp_path: Path) -> None:
+    """One entity with many relations; a test fact between known names."""
+    run, told = trained("training.epochs=1", "data.drop_unseen=true"), Messages()
+    parts = {
+        "train": [("Monaco", f"relation {i}", "France") for i in range(6)],
+        "test": [("Italy", "in", "Earth"), ("Nobody", "in", "Earth"), ("Paris", "in", "France")],
+    }
+    child = extend(run, parts, out=tmp_path / "child", settings=SHORT, callbacks=told)
+    assert set(child.graph.facts("test")) - set(run.graph.facts("test")) == {
+        ("Italy", "in", "Earth"), ("Paris", "in", "France"),
+    }  # fmt: skip
+    assert told.lines[:2] == [
+        "1 of the new facts of test are also in train or valid",
+        "tiny: 1 entity and 0 relations are not in train; they occur in 0 valid and 1 test "
+        "triples, which are removed; the names keep their ids (data.drop_unseen)",
+    ]
+    assert told.lines[2].startswith("2 new entities, 6 new relations and 6 new facts")
+
+
+@pytest.mark.parametrize("touch", ["neighbors", "start", None])
+def test_an_unknown_touch_is_refused(toy_run: Run, tmp_path: Path, touch: Any) -> None:
+    with pytest.raises(UsageError, match="touch must be new, neighbours or all, not"):
+        toy_run.extend(FACTS, out=tmp_path / "child", touch=touch)
+    assert not (tmp_path / "child").exists()
+
+
+def test_weights_that_the_loss_cannot_use_are_refused(trained: Made, tmp_path: Path) -> None:
+    run = trained("training.epochs=1", "loss.name=logistic", "loss.grouped=true")
+    with pytest.raises(RecipeError, match=r"loss.grouped does not work with weights"):
+        run.extend([(*FACTS[0], 2.0)], out=tmp_path / "x", settings={"data.columns": "hrtw"})
+    assert not (tmp_path / "x").exists()
 
 
 def test_an_interrupted_extension_continues_bit_identically(
@@ -244,8 +327,9 @@ allneg.extend({str(toy_copy.folder)!r}, {FACTS}, out={str(tmp_path / "child")!r}
     if saved:
         assert content(allneg.resume(tmp_path / "child")) == content(whole)
     else:
-        with pytest.raises(RunError, match="was stopped before its first checkpoint"):
-            allneg.resume(tmp_path / "child")
+        for use in (allneg.resume, allneg.load):
+            with pytest.raises(RunError, match="delete it and run `allneg extend` again"):
+                use(tmp_path / "child")
 
 
 def test_the_memory_of_other_facts_is_planned(
@@ -286,6 +370,14 @@ def test_a_warm_start_has_shorter_rows_of_the_same_names(toy_run: Run, tmp_path:
     with pytest.raises(RecipeError, match="none of the entities"):
         allneg.train({"train": [("a", "in", "b")]}, start=toy_run, out=tmp_path / "y")
     assert not (tmp_path / "x").exists()
+
+
+def test_facts_that_the_rows_were_trained_on_are_noted(toy_run: Run, tmp_path: Path) -> None:
+    told, known = Messages(), toy_run.graph.facts("train")
+    parts = {"train": known[4:], "valid": [*known[:2], FACTS[0]], "test": [*known[2:4], FACTS[1]]}
+    allneg.train(parts, start=toy_run, settings=SHORT, out=tmp_path / "warm", callbacks=told)
+    expected = f"4 facts of valid and test are in train of {toy_run.folder}: its rows were trained"
+    assert any(line.startswith(expected) for line in told.lines)
 
 
 @pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.3)])
@@ -350,8 +442,12 @@ def test_a_finished_copy_and_an_ensemble_are_not_extended(
     other = Run.create(tmp_path / "other", quick("training.epochs=1"), tiny_graph)
     fit(other)
     both = allneg.ensemble([toy_run.folder, other.folder], out=tmp_path / "both")
-    with pytest.raises(RecipeError, match="choose a trained run"):
-        both.extend(FACTS, out=tmp_path / "child")
+    told = Messages()
+    with pytest.raises(RecipeError, match="an ensemble is not trained; choose a trained run"):
+        extend(both, FACTS, out=tmp_path / "child", callbacks=told)
+    with pytest.raises(RecipeError, match="an ensemble is not trained; choose a trained run"):
+        allneg.train(FACTS, start=both, out=tmp_path / "warm", callbacks=told)
+    assert told.lines == []  # nothing was read
 
 
 def vectors_file(path: Path, names: Sequence[str], width: int = 6) -> str:
@@ -385,15 +481,24 @@ def test_rows_begin_at_the_vectors_of_a_file(trained: Made, tmp_path: Path) -> N
     assert begun[rows, :3].std() == pytest.approx(0.5, rel=0.5)
 
 
+def test_a_single_vector_is_a_start(toy_run: Run, tmp_path: Path) -> None:
+    file, told = vectors_file(tmp_path / "one.csv", ["France", "Nobody"]), Messages()
+    settings = {"model.start": file, "training.epochs": 1, "model.dim": 4}
+    allneg.train(FACTS, out=tmp_path / "run", settings=settings, callbacks=told)
+    assert f"{file}: has vectors of 1 of 6 entities" in told.lines
+
+
 def test_new_rows_are_fitted_to_vectors(toy_run: Run, tmp_path: Path) -> None:
     old = toy_run.graph.vocabulary.entities
     file = vectors_file(tmp_path / "all.csv", [*old, "Pisa"])
     still = {"training.epochs": 1, "optimizer.learning_rate": 1e-30, "model.start": file}
-    child = toy_run.extend([("Pisa", "in", "Italy")], out=tmp_path / "child", settings=still)
+    facts, told = [("Pisa", "in", "Italy"), ("Bern", "in", "Europe")], Messages()
+    child = extend(toy_run, facts, out=tmp_path / "child", settings=still, callbacks=told)
+    assert f"{file}: has vectors of 1 of 2 new entities" in told.lines
     rows = child.tables().entities.detach()
     like = rows[[old.index("Paris"), old.index("Portugal")]].mean(0)
     assert changed(toy_run, child) == set()
-    assert torch.dist(rows[12], like) < 0.5 * torch.dist(rows[old.index("Italy")], like)
+    assert torch.dist(rows[13], like) < 0.5 * torch.dist(rows[old.index("Italy")], like)
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
@@ -430,6 +535,17 @@ def test_features_give_rows_to_entities_without_facts(
         },
     )  # fmt: skip
     assert not torch.equal(more.last().optimizer["features.map"], state["features.map"])  # type: ignore[union-attr]
+    assert run.extend([("Rome", "in", "Europe")], out=tmp_path / "known").finished  # no file needed
+
+
+def test_features_of_known_entities_are_added_to_all_rows(toy_run: Run, tmp_path: Path) -> None:
+    names = toy_run.graph.vocabulary.entities
+    file = vectors_file(tmp_path / "features.csv", [*names, "Monaco"])
+    settings = SHORT | {"model.features": file}
+    child = toy_run.extend(FACTS, out=tmp_path / "child", touch="all", settings=settings)
+    norms = child.last().optimizer["features.rows"].norm(dim=1)  # type: ignore[union-attr]
+    named = [name in (*names, "Monaco") for name in child.graph.vocabulary.entities]
+    assert (norms > 0).tolist() == named
 
 
 def test_features_without_a_map_are_refused(toy_run: Run, tmp_path: Path) -> None:
@@ -445,6 +561,14 @@ def test_a_bad_file_of_vectors_is_refused(toy_run: Run, tmp_path: Path, text: st
     with pytest.raises(DataError, match=r"bad.csv: (not names|has no)"):
         toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.start": str(path)})
     assert not (tmp_path / "child").exists()
+
+
+def test_the_columns_of_vectors_are_named(toy_run: Run, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "bad.parquet"
+    parquet.write_table(pytest.importorskip("pyarrow").table({"entity": ["a"], "v": [[1.0]]}), path)
+    with pytest.raises(DataError, match="the columns are entity, v, not name and vector"):
+        toy_run.extend(FACTS, out=tmp_path / "child", settings={"model.start": str(path)})
 
 
 def partial_trainer(recipe: Recipe, graph: Graph, touch: Touch = "new") -> PartialTrainer:

@@ -19,7 +19,7 @@ from allneg.exports.formats import FORMATS
 def info_command(run: Path, as_json: bool) -> None:
     """Print the data, the recipe and the progress of RUN."""
     from allneg.runs import Run, checkpoint
-    from allneg.runs.run import best_of
+    from allneg.runs.run import LOST, best_of
 
     opened = Run.open(run)
     graph, metrics, status = opened.graph, opened.metrics(), opened.live_status
@@ -51,7 +51,7 @@ def info_command(run: Path, as_json: bool) -> None:
         return
     state = status["state"]
     if state == "cut off":
-        state = f"was cut off; `allneg resume {run}` continues it"
+        state = LOST if opened.is_lost else f"was cut off; `allneg resume {run}` continues it"
     rows: list[tuple[str, object]] = [("state", state), *data.items()]
     rows += [(f"parent {i}", parent.in_words()) for i, parent in enumerate(opened.parents, 1)]
     more = f" and {counted(step, 'step')}" if step else ""

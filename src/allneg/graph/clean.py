@@ -68,7 +68,7 @@ def cleaned(name: str, read: Read, settings: Data, relation_shares: Shares | Non
     )
     graph = _noted(graph, *_column_notes(graph, settings.columns))
     graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
-    graph = _without_unseen(_without_duplicates(graph, settings), settings, read.keeps_ids)
+    graph = without_unseen(_without_duplicates(graph, settings), settings, read.keeps_ids)
     kinds = product(("entities", "relations"), _LOOK_ALIKES)
     look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
     return _noted(graph, *filter(None, look_alikes))
@@ -104,7 +104,7 @@ def duplicates_note(count: int, split: str, kept: bool) -> str:
     return f"{counted(count, 'duplicate triple')} in {split} {verb} {'kept' if kept else 'removed'}"
 
 
-def _without_unseen(graph: Graph, settings: Data, keeps_ids: bool) -> Graph:
+def without_unseen(graph: Graph, settings: Data, keeps_ids: bool) -> Graph:
     """Count names that are not in train, and remove their triples with data.drop_unseen."""
     n_entities, n_relations = int(graph.seen.sum()), int(graph.seen_relations.sum())
     new_entities, new_relations = graph.n_entities - n_entities, graph.n_relations - n_relations

@@ -70,19 +70,29 @@ def _with(growth: Growth, other: Graph) -> Growth:
         if not len(facts):
             continue
         old = graph.split(split)
-        known, new, *ranked = _keys([old, facts, graph.valid, graph.test], graph)
+        others = [other for other in SPLITS if other != split]
+        known, new, *elsewhere = _keys([old, facts, *map(graph.split, others)], graph)
         order = np.lexsort(facts.T[::-1])
         fresh = order[~np.isin(new[order], known)]
         splits[split] = np.concatenate([old, facts[fresh]])
         if n_known := len(facts) - len(fresh):
             verb = "was" if n_known == 1 else "were"
             notes.append(f"{counted(n_known, 'fact')} {verb} in {split} already")
+        if n_both := int(np.isin(new[fresh], np.concatenate(elsewhere)).sum()):
+            where = " or ".join(others)
+            notes.append(f"{n_both:,} of the new facts of {split} are also in {where}")
         if split == "train":
-            if n_ranked := int(np.isin(new[fresh], np.concatenate(ranked)).sum()):
-                notes.append(f"{n_ranked:,} of the new facts are also in valid or test")
             weights = _weights(graph, other, fresh)
     graph = replace(graph, **splits, weights=weights, notes=tuple(notes))
     return replace(growth, graph=graph)
+
+
+def n_in_train(graph: Graph, earlier: Graph) -> int:
+    """How many facts of valid and test are in train of an earlier graph."""
+    train = _ids(earlier, graph.vocabulary)["train"]
+    ranked = np.concatenate([graph.valid, graph.test])
+    ranked_keys, keys = _keys([ranked, train[(train >= 0).all(1)]], graph)
+    return int(np.isin(ranked_keys, keys).sum())
 
 
 def _new(names: Sequence[str], known: Mapping[str, int]) -> list[str]:

@@ -47,6 +47,11 @@ class TripleObject:
             wrong = next((row for row in rows if not _is_row(row, width)), None)
             if wrong is not None:
                 raise DataError(f"{where}: expected rows of {width} values, found {wrong!r:.80}")
+            if "," in settings.columns:
+                raise DataError(
+                    f"{where}: rows have no columns {settings.columns}; give their order, "
+                    "most likely `--set data.columns=hrt`"
+                )
             names = [f"{i}" for i in range(width)]
             columns = [[row[i] for row in rows] for i in range(width)]
         if len({len(column) for column in columns}) > 1:

@@ -52,7 +52,8 @@ def read_files(files: Files, settings: Data, folder: Path | None = None) -> Read
     for split in {"", "train"} & splits.keys():
         if not len(splits[split]):
             where = files[split][0].where
-            raise DataError(f"{where}: it has no triples; give at least one")
+            kept = "" if settings.keep_relations is None else " of data.keep_relations"
+            raise DataError(f"{where}: it has no triples{kept}; give at least one")
     entities: Sequence[str] = names[0].sequence(folder and folder / "entities.txt")
     vocabulary = Vocabulary(entities, tuple(names[1].sequence(None)))
     found.labels |= read_labels(files["nodes"]) if files.get("nodes") else {}

@@ -33,6 +33,9 @@ def _parquet(path: Path) -> tuple[list[str], Vectors]:
     """Columns `name` and `vector`."""
     with extra("tables", f"{path}: Parquet"):
         from pyarrow import parquet
+    found = parquet.read_schema(path).names
+    if not {"name", "vector"} <= set(found):
+        raise DataError(f"{path}: the columns are {', '.join(found)}, not name and vector")
     table: Any = parquet.read_table(path, columns=["name", "vector"])
     flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return table["name"].to_pylist(), flat.astype(np.float32).reshape(len(table), -1)

@@ -47,6 +47,10 @@ _NO_REPORT = {
     "finished": "it has neither valid nor test, so there is no report",
     "diverged": "diverged, so there is no report; train again",
 }
+LOST = (
+    "was stopped before its first checkpoint, so it cannot be continued; delete it and run "
+    "`allneg extend` again"
+)
 # run.json is last, since it makes a folder a run.
 _COPIED = (
     "recipe.toml", "environment.json", "metrics.jsonl", "status.json", "report.json", "run.json",
@@ -193,9 +197,22 @@ class Run:
 
     def need_weights(self) -> None:
         """Raise a `RunError` if a run has ended without weights."""
-        state = self.status["state"]
+        state = self.live_status["state"]
         if state in _NO_WEIGHTS and not checkpoint.names(self.folder / "checkpoints"):
             raise RunError(f"{self.folder}: {_NO_WEIGHTS[state]}")
+        if state == "cut off" and self.is_lost:
+            raise RunError(f"{self.folder}: {LOST}")
+
+    def need_trainable(self, instead: str) -> None:
+        """Raise a `RecipeError`, which says what to do instead, if the run is not trained."""
+        if not self.is_trainable:
+            what = "an ensemble" if self.members else "a converted run or a bfloat16 copy"
+            raise RecipeError(f"{self.folder}: {what} is not trained; {instead}")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run begins with rows of another run that were not saved before it stopped."""
+        return bool(self.parents) and not checkpoint.names(self.folder / "checkpoints")
 
     def check_shapes(
         self, found: Mapping[str, Tensor | StoredTensor], n_entities: int | None = None

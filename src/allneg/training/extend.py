@@ -1,5 +1,6 @@
 """`extend`: new entities, relations and facts for a trained run, without training it again."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from allneg.errors import RecipeError, UsageError, counted, printable
+from allneg.graph.clean import without_unseen
 from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
@@ -17,7 +19,7 @@ from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.checkpoint import Checkpoint
-from allneg.runs.parents import Parent, Touch, original, replaced
+from allneg.runs.parents import TOUCH, Parent, Touch, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.scoring.losses import Softmax, loss_class
 from allneg.training.callbacks import Callbacks
@@ -27,8 +29,9 @@ from allneg.training.launch import n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
 from allneg.training.partial import bytes_of_others
-from allneg.training.start import inherited, place, start_rate
+from allneg.training.start import check_start, inherited, place, start_rate
 from allneg.training.train import combined
+from allneg.training.trainer import check_weights
 
 _FEW = 10  # facts of a new relation
 # Times the weight of the regularizer: with all of it, new rows beside fixed ones are too short.
@@ -37,6 +40,11 @@ _ENOUGH = {
     "training.epochs": 20, "training.average": 0.0,
     "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
+# Notes on a file as a whole graph; a file of some facts is none.
+_OF_A_GRAPH = re.compile(
+    "(valid|test) is empty$|valid 0, test 0$|are not in train; they occur in"
+    "|relations but only .* (heads|tails); if"
+)
 
 
 def extend(
@@ -67,10 +75,13 @@ def extend(
     )
     if facts is None and remove is None:
         raise UsageError("extend needs facts to add or to remove")
+    if touch not in TOUCH or touch == "start":
+        raise UsageError(f"touch must be new, neighbours or all, not {touch!r}")
     if n_processes() > 1:
         raise UsageError("extend is for a single process; `allneg resume` takes several")
     before = original(parent.recipe, parent.parents)
     recipe = _recipe(before, touch, settings)
+    check_start(parent, recipe)
     if touch != "all" and recipe.model.features and not parent.recipe.model.features:
         raise RecipeError(
             f"model.features: {parent.folder} has no map of features, and only --touch all trains "
@@ -81,6 +92,7 @@ def extend(
     check_new(folder)
     growth = _read(parent.graph, facts, remove, recipe.data, own)
     graph, old = growth.graph, parent.graph
+    check_weights(recipe, graph)
     about = Parent(
         parent.folder.resolve().name, parent.id, touch, old.n_entities, old.n_relations,
         growth.n_kept, growth.removed, replaced(before, _recipe(before, touch, ()), recipe),
@@ -91,7 +103,7 @@ def extend(
         own.on_message(f"{parent.folder} is not finished; its best weights so far are used")
     for line in _description(about, graph):
         own.on_message(line)
-    start = _start(parent, recipe, graph, about)
+    start = _start(parent, recipe, graph, about, own.on_message)
     # Rows that are not trained are saved now. Others are saved with the first checkpoint.
     saved = start if start.state.epoch else None
     child = Run.create(folder, recipe, graph, (*parent.parents, about), saved)
@@ -123,12 +135,13 @@ def _recipe(recipe: Recipe, touch: Touch, settings: Iterable[str] | Mapping[str,
 
 def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> Growth:
     """The grown graph; a single file of facts is not split."""
-    data = replace(data, valid_share=0.0, test_share=0.0)
-    added, removed = (None if part is None else read_graph(part, data) for part in (facts, remove))
+    part = replace(data, valid_share=0.0, test_share=0.0, drop_unseen=False)
+    added, removed = (None if some is None else read_graph(some, part) for some in (facts, remove))
     growth = grow(graph, added, removed)
-    read = [note for part in (added, removed) if part is not None for note in part.notes]
-    usual = ("valid is empty", "test is empty", "valid 0, test 0")
-    for note in (*(note for note in read if not note.endswith(usual)), *growth.graph.notes):
+    if not growth.graph.seen[graph.n_entities :].all():
+        growth = replace(growth, graph=without_unseen(growth.graph, data, keeps_ids=True))
+    read = [note for some in (added, removed) if some is not None for note in some.notes]
+    for note in (*(note for note in read if not _OF_A_GRAPH.search(note)), *growth.graph.notes):
         own.on_message(note)
     return growth
 
@@ -143,6 +156,8 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
         f"{counted(n_facts, 'new fact')}; {counted(n_rows, 'entity')} of "
         f"{graph.n_entities:,} and {counted(int(relations.sum()), 'relation')} are trained"
     ]
+    if parent.touch == "new" and not n_rows and (n_facts or parent.removed):
+        lines.append("no row changes; --touch neighbours trains the entities of these facts")
     count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
     few = [i for i in range(parent.relations, graph.n_relations) if count[i] < _FEW]
     for i in few[:3]:
@@ -153,7 +168,9 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
     return lines
 
 
-def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoint:
+def _start(
+    parent: Run, recipe: Recipe, graph: Graph, about: Parent, tell: Callable[[str], None]
+) -> Checkpoint:
     """The parent's rows, and a start for the new ones; the end of training if none is trained."""
     start, facts = inherited(parent, recipe, graph, about.entities), about.facts(graph)
     if not len(facts):
@@ -166,4 +183,4 @@ def _start(parent: Run, recipe: Recipe, graph: Graph, about: Parent) -> Checkpoi
         )  # fmt: skip
         is_old = graph.train[facts][:, 1] < about.relations  # a new relation's row is random yet
         place(model, whole, new, torch.from_numpy(graph.train[facts][is_old]))
-    return with_vectors(start, recipe, graph, new)
+    return with_vectors(start, recipe, graph, new, tell)

@@ -1,6 +1,6 @@
 """Vectors of entities from elsewhere: as a start, or as features through a learned linear map."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.errors import DataError
+from allneg.errors import DataError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.queries import Queries
 from allneg.graph.vectors import read_vectors
@@ -29,35 +29,39 @@ PREFIX = "features."  # of tensors in a checkpoint's optimizer
 _RIDGE = 0.01  # penalty of a fitted map, relative to the mean square of a vector's number
 
 
-def with_vectors(start: Checkpoint, recipe: Recipe, graph: Graph, is_new: Tensor) -> Checkpoint:
+def with_vectors(
+    start: Checkpoint, recipe: Recipe, graph: Graph, is_new: Tensor, tell: Callable[[str], None]
+) -> Checkpoint:
     """The start of a run, with the vectors that its recipe names, for the new entities (N,).
 
     The rows of the others are those of an earlier run. If there are none, `model.start` begins
     with the principal components of its vectors; else with the map that gives these rows best.
     """
-    settings = recipe.model
-    if settings.start is None and settings.features is None:
+    before = start.optimizer.get(f"{PREFIX}map")
+    begins = recipe.model.start if is_new.any() else None
+    features = recipe.model.features if is_new.any() or before is None else None
+    if begins is None and features is None:
         return start
     entities = start.tables["entities"].clone()
-    if settings.start is not None:
-        ids, vectors = _vectors(settings.start, graph)
+    if begins is not None:
+        ids, vectors = _vectors(begins, graph, is_new, tell)
         wanted, is_old = is_new[ids], ~is_new[ids]
         if is_old.any():
             fitted = _fitted(vectors[is_old], entities[ids[is_old]])
             entities[ids[wanted]] = F.pad(vectors[wanted], (0, 1), value=1.0) @ fitted
         else:
-            parts = _components(vectors, entities.shape[1]) * settings.scale
+            parts = _components(vectors, entities.shape[1]) * recipe.model.scale
             entities[ids, : parts.shape[1]] = parts
     optimizer = dict(start.optimizer)
-    if settings.features is not None:
-        ids, vectors = _vectors(settings.features, graph)
+    if features is not None:
+        if before is None:  # the map is 0 at first, so known entities keep their rows
+            is_new = torch.ones_like(is_new)
+        ids, vectors = _vectors(features, graph, is_new, tell)
         vectors = F.normalize(vectors)
         shape = vectors.shape[1], entities.shape[1]
-        before = optimizer.get(f"{PREFIX}map")
         if before is not None and before.shape != shape:
             raise DataError(
-                f"{settings.features}: vectors of {shape[0]} numbers; those of the run have "
-                f"{len(before)}"
+                f"{features}: vectors of {shape[0]} numbers; those of the run have {len(before)}"
             )
         rows = optimizer.get(f"{PREFIX}rows", torch.zeros(graph.n_entities, shape[0]))
         rows[ids[is_new[ids]]] = vectors[is_new[ids]]
@@ -69,14 +73,20 @@ def with_vectors(start: Checkpoint, recipe: Recipe, graph: Graph, is_new: Tensor
     return replace(start, tables={**start.tables, "entities": entities}, optimizer=optimizer)
 
 
-def _vectors(path: str, graph: Graph) -> tuple[Tensor, Tensor]:
+def _vectors(
+    path: str, graph: Graph, is_new: Tensor, tell: Callable[[str], None]
+) -> tuple[Tensor, Tensor]:
     """The entities that a file has vectors of, and these: (n,), (n, d)."""
     names, vectors = read_vectors(Path(path))
     ids = graph.vocabulary.entity_ids
     rows = {ids[name]: row for row, name in enumerate(names) if name in ids}
     if not rows:
         raise DataError(f"{path}: has none of the entities of {graph.name}")
-    return torch.tensor(list(rows)), torch.from_numpy(vectors)[list(rows.values())]
+    found = torch.tensor(list(rows))
+    what = "entity" if is_new.all() else "new entity"
+    n_found, n_new = int(is_new[found].sum()), int(is_new.sum())
+    tell(f"{path}: has vectors of {n_found:,} of {counted(n_new, what)}")
+    return found, torch.from_numpy(vectors)[list(rows.values())]
 
 
 def _fitted(vectors: Tensor, rows: Tensor) -> Tensor:
@@ -93,7 +103,7 @@ def _components(vectors: Tensor, most: int) -> Tensor:
     centred = vectors - vectors.mean(0)
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
     parts: Tensor = centred @ axes[:most].T
-    return parts / parts.std().clamp(min=1e-12)
+    return parts / parts.std(correction=0).clamp(min=1e-12)
 
 
 def _map_tables(linear: Tensor) -> Tables:

@@ -23,6 +23,7 @@ from allneg.kernels.engines import using
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.checkpoint import Checkpoint, State
+from allneg.runs.run import LOST
 from allneg.scoring import Shard, Tables
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.scoring.tables import mixed_seed
@@ -105,10 +106,7 @@ class _Loop:
         shard = Shard.of(self.graph.n_entities, self.world)
         saved = run.last(callbacks.on_message, shard) if start is None else start
         if saved is None and run.parents:
-            raise RunError(
-                f"{run.folder}: was stopped before its first checkpoint, so it cannot be "
-                "continued; delete it and run `allneg extend` again"
-            )
+            raise RunError(f"{run.folder}: {LOST}")
         of_run = self.recipe, self.graph, device, self.world, run.parents
         self.trainer = make_trainer(*of_run, is_restored=saved is not None)
         self.checkpointer = Checkpointer(run, callbacks, self.world)

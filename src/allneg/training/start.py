@@ -10,6 +10,7 @@ from torch import Tensor
 
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
+from allneg.graph.grow import n_in_train
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import Model
 from allneg.recipe import Recipe
@@ -37,7 +38,9 @@ def begin(
     if parent is None:
         if settings.start is None and settings.features is None:
             return Run.create(folder, recipe, graph)
-        start = with_vectors(_fresh(recipe, graph), recipe, graph, torch.ones(graph.n_entities) > 0)
+        start = with_vectors(
+            _fresh(recipe, graph), recipe, graph, torch.ones(graph.n_entities) > 0, tell
+        )
         return Run.create(folder, recipe, graph, start=start)
     start = inherited(parent, recipe, graph)
     for kind in ("entities", "relations"):
@@ -46,6 +49,11 @@ def begin(
         tell(f"{n:,} of {len(new):,} {kind} begin with the rows of {parent.folder}")
         if not n:
             raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
+    if n_seen := n_in_train(graph, parent.graph):
+        tell(
+            f"{n_seen:,} facts of valid and test are in train of {parent.folder}: its rows were "
+            "trained on them, so their ranks are too good"
+        )
     known = parent.graph.vocabulary.entity_ids
     is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
     # The optimizer starts anew: with AdaGrad's sums, the steps would be too small for new facts.
@@ -57,7 +65,7 @@ def begin(
     if settings.features is None:  # else a row is a sum, and its map stays as it is
         tables["entities"] = torch.where(is_new[:, None], 1.0, _SHORTER) * tables["entities"]
     start = replace(start, tables=tables, optimizer=optimizer)
-    start = with_vectors(start, recipe, graph, is_new)
+    start = with_vectors(start, recipe, graph, is_new, tell)
     before = original(parent.recipe, parent.parents)
     changes = replaced(before, warm_recipe(before), recipe)
     about = Parent(parent.folder.resolve().name, parent.id, "start", replaced=changes)
@@ -96,19 +104,26 @@ def _fresh(recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
     return Checkpoint(State(), tables.weights(), zero_state(recipe.optimizer, tables))
 
 
+def check_start(parent: Run, recipe: Recipe) -> None:
+    """Raise an error unless a training with this recipe can begin with the rows of a run."""
+    parent.need_trainable("choose a trained run")
+    parent.need_weights()
+    for name in ("name", "dim", "norm", "squared", "bias", "reciprocal"):
+        now, old = (getattr(each.model, name) for each in (recipe, parent.recipe))
+        if now != old:
+            raise RecipeError(f"model.{name} is {now}, but rows of {parent.folder} have {old}")
+
+
 def inherited(parent: Run, recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
     """A start with the parent's best rows and optimizer state, matched by name; others are new.
 
     The parent has all entities before `first`.
     """
-    parent.need_weights()
-    saved = parent.last() if parent.is_trainable else None
+    check_start(parent, recipe)
+    saved = parent.last()
     if saved is None:
-        raise RecipeError(f"{parent.folder}: has no training to continue; choose a trained run")
+        raise RecipeError(f"{parent.folder}: nothing is trained yet; choose a trained run")
     settings, before = recipe.model, parent.recipe.model
-    for name in ("name", "dim", "norm", "squared", "bias", "reciprocal"):
-        if (now := getattr(settings, name)) != (old := getattr(before, name)):
-            raise RecipeError(f"model.{name} is {now}, but rows of {parent.folder} have {old}")
     fresh = _fresh(recipe, graph, first)
     old_names, names = parent.graph.vocabulary, graph.vocabulary
     relations = _matched(old_names.relations, names.relations)

@@ -26,7 +26,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.start import begin, warm_recipe
+from allneg.training.start import begin, check_start, warm_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 from allneg.training.warm_up import first_product, in_background
@@ -69,6 +69,8 @@ def train(
         recipe = warm_recipe(original(parent.recipe, parent.parents))
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
+    if parent is not None:
+        check_start(parent, plan)
     device = find_device(plan.hardware.device)
     check_engine(plan.hardware.engine, device)
     folder = new_folder(plan) if out is None else Path(out)
@@ -134,9 +136,7 @@ def resume(
     was_finished, status = opened.finished, opened.status
     if was_finished and run.recipe == opened.recipe:
         return run
-    if not opened.is_trainable:
-        what = "an ensemble" if opened.members else "a converted run or a bfloat16 copy"
-        raise RecipeError(f"{folder}: {what} is not trained; resume the runs behind it")
+    opened.need_trainable("resume the runs behind it")
     hardware, size = run.recipe.hardware, n_processes()
     find_device(hardware.device)  # report a missing one before anything is written
     changed = hardware.mesh is not None and Mesh.read(hardware.mesh).size != size
