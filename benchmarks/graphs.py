@@ -140,6 +140,9 @@ GRAPHS: dict[str, _Source] = {
         "fb15k", partial(most_frequent, 1500), "FB15k: the 1,500 most frequent entities."
     ),
     "fb15k-237-part": Cut("fb15k-237", partial(a_share, 0.5), "FB15k-237: half of the entities."),
+    "wn18rr-core": Cut(
+        "wn18rr", partial(most_frequent, 10_000), "WN18RR: the 10,000 most frequent entities."
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -152,6 +153,29 @@ def test_new_rows_begin_at_the_least_sum_of_distances(
         other = found + 0.01 * torch.randn(found.shape, generator=generator)
         assert total(found) < total(other)
     assert tables.entities[n + 1].norm() > 0  # its only neighbour is new
+
+
+def test_a_fact_and_its_mirror_image_count_as_one_neighbour(tiny_graph: Graph) -> None:
+    recipe = Recipe().with_settings(["model.name=rotate", "model.dim=4", "loss.negatives=all"])
+    n = tiny_graph.n_entities
+    new = [[n - 1, 0, 1], [1, 0, n - 1], [2, 0, n - 1], [3, 1, n - 1]]
+    old = tiny_graph.train[(tiny_graph.train[:, [0, 2]] < n - 1).all(1)]
+    graph = replace(tiny_graph, train=np.concatenate([old, np.array(new)]))
+    parent = Parent("parent", None, "new", n - 1, graph.n_relations, len(old))
+    trainer = PartialTrainer(recipe, graph, torch.device("cpu"), SINGLE_PROCESS, parent)
+    _, found = trainer.batches(torch.from_numpy(graph.train), torch.Generator().manual_seed(0))
+    totals = {1: 0.0, 2: 0.0, 3: 0.0}
+    for some in found:
+        assert some.weight is not None
+        for entity, answer, weight in zip(some.entity, some.answer, some.weight, strict=True):
+            if n - 1 in (entity, answer):
+                totals[min(int(entity), int(answer))] += float(weight)
+    assert totals == {1: 2.0, 2: 2.0, 3: 2.0}  # both queries of each neighbour
+
+    trainer.tables.relations.detach().zero_()
+    place(trainer.model, trainer.tables, torch.arange(n) == n - 1, torch.tensor(new[:3]))
+    rows = trainer.tables.entities.detach()
+    assert torch.allclose(rows[n - 1], (rows[1] + rows[2]) / 2, atol=1e-5)
 
 
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:

@@ -82,6 +82,9 @@ class PartialTrainer(Trainer):
             sizes = graph.n_entities, graph.n_relations
             some = KnownAnswers.of([graph.train[facts]], *sizes, device)
             self._own = torch.searchsorted(self.known.keys, some.keys)
+        self._share = torch.ones(len(self._own), device=device)
+        if parent.touch == "new" and self.model.is_distance and not recipe.loss.grouped:
+            self._share = shares(torch.from_numpy(graph.train[facts]).to(device))
         self._most_others = max(1, _NUMBERS // (self._n_trained + 6 * tables.entities.shape[1]))
         self._inherited: Mapping[str, Tensor] = {}
         plan, loss = self.plan, recipe.loss
@@ -119,8 +122,7 @@ class PartialTrainer(Trainer):
             n = len(self.known.keys)
         others, factor = self._others(own, n, max(size, len(own)), generator)
         items = torch.cat([own, others])
-        weights = torch.ones(len(items), device=own.device)
-        weights[len(own) :] = factor
+        weights = torch.cat([self._share, self._share.new_full((len(others),), factor)])
         if self.recipe.loss.grouped:
             assert self.known is not None
             most, padded = self.recipe.loss.max_answers, self.plan.is_captured
@@ -173,7 +175,10 @@ class PartialTrainer(Trainer):
         generator = Generator(triples.device).manual_seed(seed)
         count = self._n_others() if self._n_trained else 0  # they train nothing else
         others, factor = self._others(self._own, len(triples), count, generator)
-        own, rest = self._queries(triples, self._own, 1.0), self._queries(triples, others, factor)
+        own = self._queries(triples, self._own, self._share)
+        rest = self._queries(
+            triples, others, torch.full(others.shape, factor, device=others.device)
+        )
         is_moving = entities[own.entity] | relations[own.relation]
         moving, fixed = own[is_moving], own[~is_moving]
         nothing = torch.zeros(len(moving), 0, device=triples.device)
@@ -192,11 +197,10 @@ class PartialTrainer(Trainer):
         count = operations / (2 * (n + 3 * epochs * self._n_trained))
         return max(self.recipe.training.batch_size, int(count))
 
-    def _queries(self, triples: Tensor, items: Tensor, factor: float) -> Queries:
-        """Both queries of some triples, which count `factor` times."""
-        weight = torch.full((len(items),), factor, device=triples.device)
+    def _queries(self, triples: Tensor, items: Tensor, weight: Tensor) -> Queries:
+        """Both queries of some triples, with what each counts."""
         if self.weights is not None:
-            weight *= self.weights[items]
+            weight = weight * self.weights[items]
         both = [Queries.of(triples[items], side) for side in SIDES]
         return joined(*(replace(one, weight=weight) for one in both))
 
@@ -260,6 +264,19 @@ class PartialTrainer(Trainer):
             for name, tensor in split_features(saved.optimizer)[0].items()
         }
         super().restore(replace(saved, optimizer=optimizer))
+
+
+def shares(facts: Tensor) -> Tensor:
+    """What each fact (n, 3) counts where a row follows from facts: (n,).
+
+    A fact and its mirror image, as symmetric relations have them, imply the same point. Each counts
+    half, or neighbours with one of both facts, whose other one may be missing, would count less.
+    """
+    head, relation, tail = facts.unbind(1)
+    pair = torch.stack([torch.minimum(head, tail), relation, torch.maximum(head, tail)], 1)
+    _, index, count = pair.unique(dim=0, return_inverse=True, return_counts=True)
+    share: Tensor = 1 / count[index]
+    return share
 
 
 def joined(*parts: Queries) -> Queries:

@@ -20,7 +20,7 @@ from allneg.runs.parents import Parent, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.training.features import PREFIX, with_vectors
 from allneg.training.optimizers import zero_state
-from allneg.training.partial import joined
+from allneg.training.partial import joined, shares
 
 _ROUNDS = 3  # in which entities that are linked only with new ones get their start
 _QUERIES = 1 << 12  # whose rows are in memory at once
@@ -172,8 +172,8 @@ def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
     `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
     once one has its place.
     """
-    placed, entities = ~new, tables.entities.detach()
-    both = joined(*(Queries.of(facts, side) for side in SIDES))
+    placed, entities, share = ~new, tables.entities.detach(), shares(facts)
+    both = joined(*(replace(Queries.of(facts, side), weight=share) for side in SIDES))
     for _ in range(_ROUNDS):
         wanted = both[~placed[both.answer] & placed[both.entity]]
         for some in _whole_groups(wanted.answer):
@@ -181,7 +181,8 @@ def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
             rows = tables.gather(asked)
             points = model.query(rows.entity, rows.relation, asked.side, tables.reciprocal)
             found, group = asked.answer.unique(return_inverse=True)
-            entities[found] = _middles(model, points, group, len(found))
+            assert asked.weight is not None
+            entities[found] = _middles(model, points, asked.weight[:, None], group, len(found))
         placed[wanted.answer] = True
     if model.bias:
         entities[new, -1] = 0.0  # a point has the bias of its neighbour
@@ -195,13 +196,15 @@ def _whole_groups(key: Tensor) -> tuple[Tensor, ...]:
     return torch.split(order, counts.tolist())
 
 
-def _middles(model: Model, points: Tensor, group: Tensor, n: int) -> Tensor:
+def _middles(model: Model, points: Tensor, share: Tensor, group: Tensor, n: int) -> Tensor:
     """The place with the least sum of distances to the points of each of `n` groups: (n, W).
 
-    A mean where distances are squared, else a median, by Weiszfeld's steps from the mean.
+    A mean where distances are squared, else a median, by Weiszfeld's steps from the mean. Points
+    count by their `share` (B, 1).
     """
 
     def mean(weight: Tensor) -> Tensor:  # (n, W)
+        weight = weight * share
         total, sums = points.new_zeros(n, points.shape[1]), weight.new_zeros(n, weight.shape[1])
         total.index_add_(0, group, weight * points)
         return total / sums.index_add_(0, group, weight)
