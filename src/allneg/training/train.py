@@ -50,9 +50,9 @@ def train(
 
     Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
-    override the recipe or the defaults; `data` and `model` override both. The run is written to
-    `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
-    restarts them after a failure, they continue it.
+    override the recipe or the defaults; `data` and `model` override the recipe. The run is written
+    to `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if
+    torchrun restarts them after a failure, they continue it.
 
     `start` is a run with the same model. Rows start from its rows of the same names. Its recipe
     with half of the epochs is used, unless another one is given.
@@ -220,6 +220,8 @@ def planned(
         raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
     tables = merged(merged(tables, given), {"data": {"name": name}})
     if model is not None:
+        if (other := given.get("model", {}).get("name", model)) != model:
+            raise UsageError(f"model.name is {other!r} in the settings, but the model is {model!r}")
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
 
