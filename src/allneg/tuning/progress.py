@@ -69,7 +69,8 @@ class TuningLines:
                     "" if statuses[0].valid_mrr is None else f"; best {statuses[0].valid_mrr:.4f}"
                 )
                 what = f"{describe(at)}: {at.state} after {counted(at.epochs, 'epoch')}{mrr}"
-                note(f"{self._tuning.minutes_left:.1f} min left: {what}{best}")
+                why = "" if at.reason is None else f" ({at.reason})"
+                note(f"{self._tuning.minutes_left:.1f} min left: {what}{why}{best}")
 
 
 def describe(status: TrialStatus) -> str:
