@@ -31,6 +31,8 @@ from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 from allneg.training.warm_up import first_product, in_background
 
+_FEW_VALID = 30  # triples, whose MRR has a standard error of about 0.05
+
 
 def train(
     data: Any,
@@ -86,7 +88,7 @@ def train(
                 graph = read_graph(data, plan.data)
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
-                for line in graph.notes:
+                for line in notes(graph):
                     own.on_message(line)
                 if plan.training.average and not len(graph.valid):
                     raise RecipeError(
@@ -243,6 +245,13 @@ def _default_tables(
         f"{part}.{key}": value for part, table in given.items() for key, value in table.items()
     }
     return default_recipe(name.lower(), graph, device, pairs).to_tables()
+
+
+def notes(graph: Graph) -> list[str]:
+    """The notes of a graph, and one if valid is too small to select well."""
+    n = len(graph.valid)
+    few = f"{graph.name}: valid has only {counted(n, 'triple')}; an MRR of so few selects by chance"
+    return [*graph.notes, *[few] * (0 < n < _FEW_VALID)]
 
 
 def _describe(recipe: Recipe, graph: Graph, peak: int) -> str:
