@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from allneg.cli.tune import n_workers
+from allneg.cli.workers import Worker, wait_for_trials
 from allneg.runs import Run
 from allneg.runs.ensemble import Combination, combine
 from allneg.tuning import Tuning
@@ -40,6 +45,7 @@ def test_a_tuning_prints_its_results_and_keeps_them(
     done = allneg(*tune, "--no-counts")
     assert done.code == 0, done.err
     assert re.search(r"tiny: 3 trials in \d\.\d min", done.out)
+    assert "tiny: valid has only 2 triples; an MRR of so few selects by chance\n" in done.err
     assert re.search(r"min left: complex: \w+ after \d epochs, valid MRR 0\.\d{4}; best", done.err)
     assert re.search(r"best: complex.*: valid MRR 0\.\d{4}, test MRR 0\.\d{4}", done.out)
     assert f"run: {out}/best; recipe: {out}/best.toml" in done.out.replace("\n", "")
@@ -76,12 +82,14 @@ def test_counts_are_named(
 
 
 def test_counts_without_time_are_named(
-    allneg: Command, tune: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates = sys.modules["allneg.tuning.tune"].__dict__["_SCORES_PER_SECOND"]
     monkeypatch.setitem(rates, "cpu", 1e-9)
     done = allneg(*tune, "-q")
-    assert "no time was left for counts of facts: `allneg ensemble RUN --counts`" in done.out
+    command = f"allneg ensemble {tmp_path / 'out' / 'best'} --counts --out"
+    assert f"no time was left for counts of facts: `{command} NEW` adds them" in done.out
+    assert allneg(*command.split()[1:], tmp_path / "counted").code == 0
 
 
 def test_without_matplotlib_a_line_says_so(
@@ -104,6 +112,23 @@ def test_workers_share_a_tuning(allneg: Command, tune: tuple[object, ...], tmp_p
         entries = Run.open(folder).metrics()
         assert [entry["epoch"] for entry in entries] == list(range(1, 7))
     assert Run.open(tmp_path / "out" / "best").report.protocol["split"] == "test"
+
+
+def test_a_stopped_tuning_names_its_folder(
+    allneg: Command, tune: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object) -> Worker:
+        return Worker(subprocess.Popen(["sleep", "60"]), tempfile.TemporaryFile())
+
+    def wait(started: list[Worker], _: object, *more: Any) -> None:
+        wait_for_trials(started, lambda: signal.SIGTERM, *more)
+
+    module = sys.modules["allneg.cli.tune"]
+    monkeypatch.setattr(module, "Worker", SimpleNamespace(start=start))
+    monkeypatch.setattr(module, "wait_for_trials", wait)
+    done = allneg(*tune, "--workers", 2)
+    assert done.code == 143
+    assert f"the same command with --out {tmp_path / 'out'} continues" in done.err
 
 
 @pytest.mark.battery(30)
@@ -130,6 +155,7 @@ def test_a_tuning_in_which_no_trial_fits_exits_with_6(
     [
         (("--minutes", 0), "--minutes"),
         (("--models", "complex,rotat"), "no model 'rotat'; close names: 'rotate'"),
+        (("--models", "best"), "no model 'best'; known: complex, cp, distmult"),
         (("--set", "model.dimm=3"), "model.dimm is not a setting"),
     ],
 )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from allneg import train
 from allneg.graph import Graph
 from allneg.graph.graph import Vocabulary
+from allneg.kernels.dot import Dot
+from allneg.kernels.engines import describe_engine
 from allneg.models import MODELS
 from allneg.recipe import Recipe
 from allneg.training import defaults
@@ -52,9 +56,10 @@ def test_a_dense_graph_with_parallel_facts_gets_a_small_weight(tiny_graph: Graph
 def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(defaults, "_score_seconds", lambda *sizes: 3e-10 * sizes[3])
+    monkeypatch.setattr(defaults, "_score_seconds", lambda _, width, engine: 3e-10 * width)
     small, medium, large = (
-        default_recipe("rotate", random_graph(n, 5, 10 * n), CPU) for n in (1500, 6000, 60_000)
+        default_recipe("rotate", random_graph(n, 5, 10 * n), CPU, {"hardware.threads": 1})
+        for n in (1500, 6000, 60_000)
     )
     assert small.loss.negatives == medium.loss.negatives == "all"
     assert small.loss.grouped
@@ -63,18 +68,47 @@ def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows(
     assert large.training.epochs >= 20
 
 
-def test_a_slower_cpu_gets_smaller_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slower_cpu_gets_smaller_rows_and_more_threads_larger_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dims = []
-    for seconds in (1e-8, 1e-6):
+    for seconds, threads in ((1e-8, 1), (1e-6, 1), (1e-6, 100)):
         monkeypatch.setattr(defaults, "_score_seconds", lambda *_, seconds=seconds: seconds)
-        dims.append(default_recipe("complex", random_graph(3000, 5, 30_000), CPU).model.dim)
-    assert dims[0] > dims[1]
+        given = {"hardware.threads": threads}
+        dims.append(default_recipe("complex", random_graph(3000, 5, 30_000), CPU, given).model.dim)
+    assert dims[0] == dims[2] > dims[1]
+
+
+def test_the_matrices_of_a_query_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "_score_seconds", lambda _, width, engine: 3e-11 * width)
+    graph, given = random_graph(2000, 20, 20_000), {"model.dim": 100, "hardware.threads": 1}
+    distmult, rescal, tucker = (
+        defaults.cpu_seconds(default_recipe(model, graph, CPU, given), graph)
+        for model in ("distmult", "rescal", "tucker")
+    )
+    assert 2 * distmult < rescal < tucker / 2
 
 
 def test_the_speed_of_a_cpu_is_measured_as_a_power_of_2() -> None:
-    seconds = defaults._score_seconds(MODELS["complex"].kernel, 8, 64, 6, 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    seconds = defaults._score_seconds(MODELS["complex"].kernel, 6, "auto")
+    assert torch.get_num_threads() == threads + 1
+    torch.set_num_threads(threads)
     assert 1e-11 < seconds < 1e-3
     assert math.frexp(seconds)[0] == 0.5
+
+
+def test_the_speed_of_a_cpu_is_that_of_one_thread_without_other_processes() -> None:
+    class Waits(Dot):
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+            assert torch.get_num_threads() == 1
+            assert describe_engine(CPU) == "engine reference (as requested)"
+            time.sleep(0.01)  # as if another process ran
+            return super().scores(query, rows)
+
+    n_queries, n_rows = defaults._TIMED
+    assert defaults._score_seconds(Waits(), 6, "reference") < 0.01 / (n_queries * n_rows)
 
 
 def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time(

@@ -35,3 +35,5 @@ def test_a_training_tells_once_how_long_it_takes(made: Callable[..., Run]) -> No
     told = [line for line in seen.lines if "per epoch" in line]
     assert len(told) == 1
     assert re.fullmatch(r"about .* s per epoch; at most .* s for the 4 epochs left", told[0])
+    fit(made("training.batch_size=1", "training.epochs=1"), seen)
+    assert seen.lines[-1].endswith(" s for the 1 epoch left")

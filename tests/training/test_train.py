@@ -51,6 +51,15 @@ def test_settings_that_name_other_data_are_refused() -> None:
     assert planned("tiny", settings=["data.name=tiny"]).data.name == "tiny"
 
 
+def test_settings_that_name_another_model_are_refused() -> None:
+    settings = ["model.name=complex"]
+    with pytest.raises(
+        UsageError, match=r"model\.name is 'complex' in the settings, but the model is 'transe'"
+    ):
+        planned("tiny", model="transe", settings=settings)
+    assert planned("tiny", model="complex", settings=settings).model.name == "complex"
+
+
 def test_the_mistakes_of_file_and_settings_are_named_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("model.dimm = 7\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from allneg.runs.ensemble import Combination, combine
 from allneg.runs.verify import verify
 from allneg.tuning import TrialFolder, Tuning, tune
 from allneg.tuning.halving import Job
+from allneg.tuning.progress import TuningLines
 from processes import start_command, wait_until
 
 # A space of five trials, the multiples of regularizer.weight, with rungs at 2 and 6 of 18 epochs.
@@ -280,9 +283,12 @@ def test_the_winner_may_have_stopped_at_a_rung(make_tuning: MakeTuning, ranked: 
     assert ranked.count("test") == 2
 
 
-def test_a_slow_trial_is_dropped(make_tuning: MakeTuning) -> None:
+def test_a_slow_trial_is_dropped(
+    make_tuning: MakeTuning, capsys: pytest.CaptureFixture[str]
+) -> None:
     clock = Seconds()
     tuning = make_tuning(minutes=10, models=("complex", "transe"), now=clock)
+    lines = TuningLines(tuning)
 
     def on_poll() -> None:
         running = [at for at in tuning.statuses() if at.state == "running"]
@@ -291,10 +297,12 @@ def test_a_slow_trial_is_dropped(make_tuning: MakeTuning) -> None:
 
     with pytest.raises(Interrupted):
         tuning.run(lambda: 15 if any(at.reason for at in tuning.statuses()) else 0, on_poll)
+    lines(tuning.statuses())
     slow = next(at for at in tuning.statuses() if at.reason)
     assert slow.trial.settings == {"model.name": "transe"}
     assert (slow.state, slow.valid_mrr) == ("dropped", None)
     assert "of the first 2 epochs in time" in (slow.reason or "")
+    assert re.search(r"transe: dropped after \d epochs? \(too slow: ", capsys.readouterr().err)
 
 
 @pytest.mark.battery(36)
@@ -415,6 +423,10 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_written(
 def test_a_folder_of_something_else_is_refused(make_tuning: MakeTuning, tmp_path: Path) -> None:
     (tmp_path / "out" / "trials").mkdir(parents=True)
     with pytest.raises(UsageError, match="not empty and not a tuning; choose another --out"):
+        make_tuning()
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").touch()
+    with pytest.raises(UsageError, match="exists and is not a folder; choose another --out"):
         make_tuning()
 
 

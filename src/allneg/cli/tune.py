@@ -106,7 +106,8 @@ def tune_command(
                     Worker.start([*sys.argv[1:], "--out", str(folder)], environment)
                     for environment in environments(workers, devices)
                 ]
-                wait_for_trials(started, stopped_by, tuning.n_left, on_poll)
+                to_continue = f"the same command with --out {folder} continues"
+                wait_for_trials(started, stopped_by, tuning.n_left, on_poll, to_continue)
         run = tuning.finish()
     try:
         tuning.plot()
@@ -139,7 +140,7 @@ def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
     if as_json:
         json_document({**tuning.results(), "tuning": str(tuning.out)})
         return
-    statuses, report = tuning.statuses(), run.report
+    statuses, report, folder = tuning.statuses(), run.report, shlex.quote(str(run.folder))
     trials, minutes = counted(len(statuses), "trial"), tuning.clock.seconds / 60
     title = f"{tuning.graph.name}: {trials} in {minutes:.1f} min"
     table(title, _COLUMNS, map(_cells, statuses), most=_SHOWN)
@@ -152,8 +153,9 @@ def _print(tuning: Tuning, run: Run, as_json: bool) -> None:
     else:
         echo(f"best: {trial}{tested}")
     if tuning.results()["best"].get("counts") == "no time":
-        echo("no time was left for counts of facts: `allneg ensemble RUN --counts` adds them")
-    echo(f"run: {shlex.quote(str(run.folder))}; recipe: {shlex.quote(f'{run.folder}.toml')}")
+        how = f"`allneg ensemble {folder} --counts --out NEW` adds them"
+        echo(f"no time was left for counts of facts: {how}")
+    echo(f"run: {folder}; recipe: {shlex.quote(f'{run.folder}.toml')}")
 
 
 def _cells(status: TrialStatus) -> tuple[object, ...]:

@@ -89,6 +89,7 @@ def wait_for_trials(
     stopped_by: Callable[[], int],
     n_left: Callable[[], int],
     on_poll: Callable[[], None] = lambda: None,
+    to_continue: str = TO_CONTINUE,
 ) -> None:
     """Wait for the workers; an error if they ended and trials are left.
 
@@ -102,7 +103,7 @@ def wait_for_trials(
         on_poll()
         time.sleep(TRIAL_POLL_SECONDS)
     if number:
-        raise Interrupted(f"stopped and saved; {TO_CONTINUE}", number)
+        raise Interrupted(f"stopped and saved; {to_continue}", number)
     # Workers often fail for the same reason: print it once.
     for line in dict.fromkeys(line for worker in workers for line in worker.lines()):
         note(line)
@@ -111,7 +112,7 @@ def wait_for_trials(
     if killed:
         note(f"{len(killed)} of {len(workers)} workers were killed ({', '.join(killed)})")
     if (left := n_left()) and killed:
-        raise ResourceError(f"{left} trials are left and all workers have ended; {TO_CONTINUE}")
+        raise ResourceError(f"{left} trials are left and all workers have ended; {to_continue}")
     if left:
         raise click.exceptions.Exit(max(codes, default=1))
 

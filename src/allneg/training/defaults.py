@@ -6,6 +6,7 @@
 import contextlib
 import functools
 import math
+import threading
 import time
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +17,8 @@ from torch import Generator
 from allneg.errors import RecipeError
 from allneg.graph.graph import Graph
 from allneg.hardware import memory, torch_settings
-from allneg.kernels import Kernel
+from allneg.kernels import Kernel, dot
+from allneg.kernels.engines import using
 from allneg.models import MODELS
 from allneg.recipe import Hardware, Recipe
 from allneg.runs import make_model
@@ -25,13 +27,18 @@ from allneg.training.memory import plan
 _SECONDS = 600.0  # of training on a CPU
 _SHORT = 30.0  # a training that ends within this time needs no saving
 _LEAST_EPOCHS = 20  # with fewer, all entities as negatives take too long
-_TIMED = (500, 8192, 512)  # the most queries, rows and numbers per row that are timed on a CPU
+_TIMED = (100, 1024)  # queries and rows that are compared to measure the speed of a CPU
+_WIDEST = 512  # numbers per row that are timed
+_REPEATS = 20  # the fastest counts; the first one may compile
+_STEP = 1e-3  # seconds of a step with empty tables
+_ROW = 4e-9  # seconds in which a step gathers a number of a row, and uses and adds its gradients
 _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
 _CPU_DIMS = (200, 128, 100, 64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
 _STEPS = 200  # per epoch, about
 _LEAST_QUERIES = 50  # of a grouped batch; small dense graphs have a lower MRR with grouped ones
 _MOST_GROUPED = 20_000_000  # triples, whose index stays on the GPU
+_LOCK = threading.Lock()  # while the number of threads is changed
 
 
 def model_settings(model: str) -> list[str]:
@@ -153,33 +160,45 @@ def _recipe(base: list[str], settings: Mapping[str, object]) -> Recipe:
 
 def _epoch_seconds(recipe: Recipe, graph: Graph, n_distinct: int) -> float:
     """About how long an epoch takes on this CPU; grouped queries are `n_distinct`."""
-    model, batch, columns = make_model(recipe), recipe.training.batch_size, graph.n_entities
+    model, batch = make_model(recipe), recipe.training.batch_size
+    width, shared = model.entity_width, math.prod(model.shared_shape or (0,))
     queries = n_distinct if recipe.loss.grouped else 2 * len(graph.train)
-    if recipe.loss.negatives == "shared":
+    columns = graph.n_entities
+    if recipe.loss.negatives != "all":
         columns = (recipe.loss.n_negatives or 0) + batch
-    size, n_rows, width = map(min, (batch, columns, model.entity_width), _TIMED)
-    seconds = _score_seconds(model.kernel, size, n_rows, width, recipe.hardware.threads)
-    compare = queries * columns * seconds * model.entity_width / width
-    update = queries / batch * graph.n_entities * model.entity_width * _UPDATE
-    return max(1e-9, compare + update)
+    timed = min(width, _WIDEST)
+    compare = columns * width / timed * _score_seconds(model.kernel, timed, recipe.hardware.engine)
+    rows = 2 * width + model.relation_width  # numbers
+    if shared:  # a product makes a matrix for each query
+        compare += shared / timed * _score_seconds(dot, timed, recipe.hardware.engine)
+        rows += 3 * width**2
+    relations = graph.n_relations * (2 if recipe.model.reciprocal else 1)
+    numbers = graph.n_entities * width + relations * model.relation_width + shared
+    threads = recipe.hardware.threads or torch.get_num_threads()
+    in_threads = queries * (compare + rows * _ROW) / threads
+    return in_threads + math.ceil(queries / batch) * (_STEP + numbers * _UPDATE)
 
 
 @functools.cache
-def _score_seconds(
-    kernel: Kernel, queries: int, rows: int, width: int, threads: int | None
-) -> float:
-    """How long a score and its gradients take on this CPU: measured, and rounded to a power of 2.
+def _score_seconds(kernel: Kernel, width: int, engine: str) -> float:
+    """How long one thread takes for a score and its gradients, rounded to a power of 2.
 
-    So the default recipe of a graph seldom changes from one call to the next.
+    Measured in CPU time, of which other processes take nothing, and rounded: so the default recipe
+    of a graph seldom changes from one call to the next.
     """
     generator = Generator().manual_seed(0)
-    query, table = (torch.randn(n, width, generator=generator) for n in (queries, rows))
+    query, table = (torch.randn(n, width, generator=generator) for n in _TIMED)
     best = math.inf
-    with torch_settings(Hardware(device="cpu", threads=threads)) as device:
-        bound = kernel.bind(device)
-        for _ in range(3):  # the first one may compile
-            began = time.perf_counter()
-            scores = bound.scores(query, table)
-            bound.gradients(scores.softmax(1), query, table, scores)
-            best = min(best, time.perf_counter() - began)
-    return float(2.0 ** round(math.log2(best / (queries * rows))))
+    with _LOCK, torch_settings(Hardware(device="cpu")) as device, using(engine):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            bound = kernel.bind(device)
+            for _ in range(_REPEATS):
+                began = time.thread_time()
+                scores = bound.scores(query, table)
+                bound.gradients(scores.softmax(1), query, table, scores)
+                best = min(best, time.thread_time() - began)
+        finally:
+            torch.set_num_threads(threads)
+    return float(2.0 ** round(math.log2(max(best, 1e-9) / (len(query) * len(table)))))

@@ -4,6 +4,7 @@ import time
 
 import torch
 
+from allneg.errors import counted
 from allneg.graph.graph import Graph
 from allneg.graph.queries import Queries
 from allneg.recipe import Recipe
@@ -38,7 +39,7 @@ class Forecast:
         return (
             f"about {duration(epoch)} per epoch; at most "
             f"{duration(epochs_left * epoch + self._rankings(queries, epochs_left))} "
-            f"for the {epochs_left:,} epochs left"
+            f"for the {counted(epochs_left, 'epoch')} left"
         )
 
     def _rankings(self, queries: Queries, epochs_left: int) -> float:

@@ -31,6 +31,8 @@ from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 from allneg.training.warm_up import first_product, in_background
 
+_FEW_VALID = 30  # triples, whose MRR has a standard error of about 0.05
+
 
 def train(
     data: Any,
@@ -50,9 +52,9 @@ def train(
 
     Without a recipe, the defaults of the model are used, with sizes that fit the graph and the
     device. `settings` such as {"training.epochs": 20}, or texts such as "training.epochs=20",
-    override the recipe or the defaults; `data` and `model` override both. The run is written to
-    `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if torchrun
-    restarts them after a failure, they continue it.
+    override the recipe or the defaults; `data` and `model` override the recipe. The run is written
+    to `out`, or to a new folder under runs/. Under torchrun, all processes train one run; if
+    torchrun restarts them after a failure, they continue it.
 
     `start` is a run with the same model. Rows start from its rows of the same names. Its recipe
     with half of the epochs is used, unless another one is given.
@@ -88,7 +90,7 @@ def train(
                 graph = read_graph(data, plan.data)
                 if recipe is None:
                     plan = planned(data, model=model, settings=settings, graph=graph)
-                for line in graph.notes:
+                for line in notes(graph):
                     own.on_message(line)
                 if plan.training.average and not len(graph.valid):
                     raise RecipeError(
@@ -220,6 +222,8 @@ def planned(
         raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
     tables = merged(merged(tables, given), {"data": {"name": name}})
     if model is not None:
+        if (other := given.get("model", {}).get("name", model)) != model:
+            raise UsageError(f"model.name is {other!r} in the settings, but the model is {model!r}")
         tables = merged(tables, {"model": {"name": model}})
     return Recipe.from_tables(tables, where)
 
@@ -241,6 +245,13 @@ def _default_tables(
         f"{part}.{key}": value for part, table in given.items() for key, value in table.items()
     }
     return default_recipe(name.lower(), graph, device, pairs).to_tables()
+
+
+def notes(graph: Graph) -> list[str]:
+    """The notes of a graph, and one if valid is too small to select well."""
+    n = len(graph.valid)
+    few = f"{graph.name}: valid has only {counted(n, 'triple')}; an MRR of so few selects by chance"
+    return [*graph.notes, *[few] * (0 < n < _FEW_VALID)]
 
 
 def _describe(recipe: Recipe, graph: Graph, peak: int) -> str:

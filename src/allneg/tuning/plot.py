@@ -7,6 +7,7 @@ from pathlib import Path
 from allneg.errors import extra
 from allneg.runs.files import write_parts
 from allneg.tuning.halving import Progress
+from allneg.tuning.progress import describe
 
 
 def plot_curves(title: str, trials: Sequence[Progress], path: Path) -> None:
@@ -26,12 +27,12 @@ def plot_curves(title: str, trials: Sequence[Progress], path: Path) -> None:
             color=f"C{models.index(at.model)}",
             linewidth=2.5 if at is best else 0.8,
             marker=".",
-            label=f"best: {at.trial}" if at is best else None,
+            label=f"best: {describe(at.status)}" if at is best else None,
         )
     for number, model in enumerate(models):
         axes.plot([], [], color=f"C{number}", label=model)
     axes.set(title=title, xlabel="epoch", ylabel="valid MRR")
-    axes.legend()
+    figure.legend(loc="outside lower center")
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=120)
     write_parts(path, [png.getvalue()])

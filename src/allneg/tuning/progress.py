@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from allneg.errors import counted
 from allneg.terminal import note
+from allneg.training.train import notes
 from allneg.tuning.space import TrialStatus
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def tuning_progress(
     tuning: Tuning, show: Callable[[list[TrialStatus]], None]
 ) -> Iterator[Callable[[], None]]:
     """A function that calls `show` with the status of every trial, if the last call is old."""
+    for line in notes(tuning.graph):
+        note(line)
     note(f"{tuning.out}: tuning on {tuning.graph.name}, {tuning.minutes_left:.1f} min left")
     shown = time.monotonic()
 
@@ -69,7 +72,8 @@ class TuningLines:
                     "" if statuses[0].valid_mrr is None else f"; best {statuses[0].valid_mrr:.4f}"
                 )
                 what = f"{describe(at)}: {at.state} after {counted(at.epochs, 'epoch')}{mrr}"
-                note(f"{self._tuning.minutes_left:.1f} min left: {what}{best}")
+                why = "" if at.reason is None else f" ({at.reason})"
+                note(f"{self._tuning.minutes_left:.1f} min left: {what}{why}{best}")
 
 
 def describe(status: TrialStatus) -> str:

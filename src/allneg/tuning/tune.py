@@ -132,7 +132,8 @@ class Tuning:
             raise UsageError(f"give at least one of the models {', '.join(MODELS)}")
         for name in models:
             if name not in MODELS:
-                raise UsageError(f"there is no model {name!r}{close_names(name, MODELS)}")
+                known = close_names(name, MODELS) or f"; known: {', '.join(MODELS)}"
+                raise UsageError(f"there is no model {name!r}{known}")
         self.data, self.out, self.minutes = source_name(data), out, minutes
         self.models, self.counts = tuple(models), counts
         self._given = parse_settings(settings)
@@ -259,6 +260,8 @@ class Tuning:
             tables = found["defaults"]
             return {model: Recipe.from_saved(tables[model], str(file)) for model in tables}
 
+        if self.out.exists() and not self.out.is_dir():
+            raise UsageError(f"{self.out}: exists and is not a folder; choose another --out")
         if not plain.exists(file) and any(at.name != "locks" for at in plain.entries(self.out)):
             raise UsageError(f"{self.out}: not empty and not a tuning; choose another --out")
         defaults = stored()
