@@ -98,7 +98,8 @@ def test_progress_prints_lines(
     assert capsys.readouterr().err == ""
     run = train(tiny_graph, recipe=quick(), out=tmp_path / "run", progress=True)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("complex, dim 4, on 12 entities")
+    assert lines[0] == "tiny: valid has only 2 triples: too few to choose the best epoch"
+    assert lines[1].startswith("complex, dim 4, on 12 entities")
     ranked = [line for line in lines if line.startswith("epoch ")]
     assert [line.split(":")[0] for line in ranked] == ["epoch 2", "epoch 4", "epoch 6"]
     assert f"{run.metrics()[1]['valid']['mrr']:.4f}" in ranked[0]

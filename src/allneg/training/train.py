@@ -250,7 +250,7 @@ def _default_tables(
 def notes(graph: Graph) -> list[str]:
     """The notes of a graph, and one if valid is too small to select well."""
     n = len(graph.valid)
-    few = f"{graph.name}: valid has only {counted(n, 'triple')}; an MRR of so few selects by chance"
+    few = f"{graph.name}: valid has only {counted(n, 'triple')}: too few to choose the best epoch"
     return [*graph.notes, *[few] * (0 < n < _FEW_VALID)]
 
 
