@@ -33,7 +33,7 @@ def _times(reports: list[Report]) -> str:
         share = f"{extend[seconds] / again[seconds]:.2%}" if extend and again else "-"
         return [*(f"{way[seconds]:.3g}" if way else "-" for way in ways), share]
 
-    return _per_machine(reports, "", [*_NAMES, "`extend` / retraining"], cells)
+    return _per_machine(_with_ten(reports), "", [*_NAMES, "`extend` / retraining"], cells)
 
 
 def _old(reports: list[Report]) -> str:
@@ -43,9 +43,14 @@ def _old(reports: list[Report]) -> str:
         names = ("old_mrr_before", "old_mrr_among_old", "old_mrr")
         return [f"{ways[0][name]:.4f}" if ways[0] else "-" for name in names]
 
-    return _per_machine(
-        reports, "MRR", ["before", "among old entities", "among all entities"], cells
-    )
+    names = ["before", "among old entities", "among all entities"]
+    return _per_machine(_with_ten(reports), "MRR", names, cells)
+
+
+def _with_ten(reports: list[Report]) -> list[Report]:
+    """The measurements with ten facts per entity."""
+    some = [report for report in reports if "extend" in report]
+    return [{**r, "rows": [row for row in r["rows"] if row.get("facts") == "10"]} for r in some]
 
 
 def _per_machine(
@@ -93,9 +98,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 def _parts(reports: list[Report]) -> str:
     """A line per extension whose parts were measured, with the steps' share of a retraining."""
     out, head = "", ""
-    for report in reports:
-        if "extend" not in report:
-            continue
+    for report in _with_ten(reports):
         rows, whole = report["rows"], _seconds(report)
         again = {_key(row): row[whole] for row in rows if row["way"] == "retrain"}
         for row in rows:
