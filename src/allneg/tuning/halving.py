@@ -51,10 +51,6 @@ class Progress:
     def model(self) -> str:
         return self.trial.recipe.model.name
 
-    @property
-    def has_ended(self) -> bool:
-        return self.status.state in _ENDED
-
     @cached_property
     def rungs(self) -> list[int]:
         """The epochs of all rungs; the last one is the end."""
