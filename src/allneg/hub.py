@@ -18,7 +18,7 @@ from allneg.errors import AllnegError, DataError, RunError, UsageError, extra, p
 from allneg.exports.model_card import model_card
 from allneg.paths import cache_folder, is_offline, locked, new_folder, remove
 from allneg.runs import Run, files
-from allneg.runs.run import RUN_FILES, export
+from allneg.runs.copy import RUN_FILES, export
 from allneg.runs.verify import verify
 from allneg.terminal import clean
 

@@ -24,6 +24,7 @@ from allneg.errors import DataError, RecipeError, UsageError
 from allneg.graph import Graph, read_graph
 from allneg.graph.check import graph_hashes
 from allneg.recipe import Data
+from allneg.runs.copy import export
 
 Read = Callable[..., Graph]
 WHOLE = Data(valid_share=0, test_share=0)
@@ -503,7 +504,7 @@ def test_labels_are_kept_in_a_run_and_shown(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(cli, [*arguments, "--device", "cpu"], env={"COLUMNS": "200"})
     assert "node 4 (http://x/4)" in result.output
-    allneg.runs.run.export(allneg.Run.open(tmp_path / "run"), tmp_path / "copy")
+    export(allneg.Run.open(tmp_path / "run"), tmp_path / "copy")
     assert allneg.Run.open(tmp_path / "copy").graph.labels["http://x/8"] == "node 8"
     (tmp_path / "run" / "labels.tsv").write_text("http://x/3\tother\n")
     with pytest.raises(allneg.AllnegError, match=r"labels\.tsv: .* damaged"):

@@ -22,8 +22,8 @@ from allneg.graph.queries import SIDES, Queries
 from allneg.models.ensemble import Ensemble
 from allneg.recipe import Recipe
 from allneg.runs import Run
+from allneg.runs.copy import export
 from allneg.runs.ensemble import join
-from allneg.runs.run import export
 from allneg.runs.verify import verify
 from allneg.scoring import scores
 from allneg.training import fit

@@ -19,8 +19,8 @@ from allneg.exports import writers
 from allneg.exports.formats import FORMATS
 from allneg.exports.writers import NamedRows
 from allneg.runs import Run, disk, files
-from allneg.runs.run import check_absent
-from allneg.runs.run import export as export_run
+from allneg.runs.copy import check_absent
+from allneg.runs.copy import export as export_run
 from allneg.runs.shards import StoredTensor, joined_bytes
 
 Parts: TypeAlias = Iterable[disk.Bytes]

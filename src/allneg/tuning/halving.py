@@ -25,7 +25,6 @@ _TRIALS = 30  # the first share is larger if as many trials reach it in half of 
 _FEW = 6  # trials at a rung before the worse half is dropped, and before any trains to its end
 _SLACK = 1.1  # times the expected seconds
 _NEAR = 0.95  # a model whose best MRR is lower, relative to the best model's, is tuned last
-_ENDED = ("finished", "dropped", "diverged", "too large")
 
 
 def rungs(recipe: Recipe, share: float = FIRST_SHARE) -> list[int]:

@@ -28,9 +28,9 @@ from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, parse_settings
 from allneg.runs import Run, disk, free_folder, plain
 from allneg.runs.checkpoint import State
+from allneg.runs.copy import export
 from allneg.runs.ensemble import Combination, combine
 from allneg.runs.files import read_json, sync, write_errors, write_json, write_text
-from allneg.runs.run import export
 from allneg.training.defaults import default_recipe
 from allneg.training.interrupt import interruptible
 from allneg.training.loop import fit
