@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from large_tables import Report, machine_line
+from markdown_tables import Report, machine_line
 
 Row = dict[str, Any]
 Line = dict[str, str]  # by shape

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from large_tables import Report, machine_line
+from markdown_tables import Report, machine_line
 
 Row = dict[str, Any]
 

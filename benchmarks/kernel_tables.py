@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from large_tables import machine_line
+from markdown_tables import machine_line
 
 Report = dict[str, Any]
 # Per second, of an H200: instructions of a thread, and roots by the special-function unit.
