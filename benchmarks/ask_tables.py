@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markdown_tables import Report, Row, machine_line, markdown_table, model_and_dim
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim
 
 Line = dict[str, str]  # by shape
 NAMES = {"fb15k-237": "FB15k-237"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from markdown_tables import Report, Row, markdown_table, rows_of
+from table_text import Report, Row, markdown_table, rows_of
 
 # Of an H200, per second: operations of float32 and TF32 products (nominal), bytes of a copy.
 _FLOAT32, _TF32, _BYTES = 66.9e12, 494.7e12, 4.2e12

@@ -6,15 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from markdown_tables import (
-    Report,
-    Row,
-    machine_line,
-    markdown_table,
-    model_and_dim,
-    reports_of,
-    rows_of,
-)
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
 _WAYS = ("extend", "neighbours", "retrain")
 _NAMES = ("`extend`", "`--touch neighbours`", "retraining")

@@ -4,7 +4,7 @@ bench_rank_large.py.
 
 from __future__ import annotations
 
-from markdown_tables import Report, Row, machine_line, markdown_table, reports_of, rows_of
+from table_text import Report, Row, machine_line, markdown_table, reports_of, rows_of
 
 Fastest = dict[tuple[str, str], dict[str, Row]]  # rows by kernel and direction, then by way
 # Per second, of an H200: instructions of a thread, and roots by the special-function unit.

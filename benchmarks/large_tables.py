@@ -4,14 +4,7 @@ speedrun.py.
 
 from __future__ import annotations
 
-from markdown_tables import (
-    Report,
-    machine_line,
-    markdown_table,
-    model_and_dim,
-    reports_of,
-    rows_of,
-)
+from table_text import Report, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
 _TRAINING = ("training", "rank valid")  # phases of bench_startup.py that are training
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
-from markdown_tables import Report, machine_line, markdown_table, reports_of
 from mesh_cost import RATES, Cost, cost, sampled
+from table_text import Report, machine_line, markdown_table, reports_of
 
 from allneg.recipe import Mesh, Recipe
 from allneg.recipes import find_recipe

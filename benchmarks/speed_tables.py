@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from markdown_tables import Report, Row, machine_line, markdown_table, reports_of
+from table_text import Report, Row, machine_line, markdown_table, reports_of
 
 # Names in result files, and what the tables call them.
 _DATA = {"made up": "a synthetic graph"}

@@ -3,7 +3,7 @@
 python benchmarks/tables.py
 
 Run it after adding results. It replaces the text between `<!-- table NAME -->` and `<!-- end -->`.
-A new table is a function from all reports to Markdown (`markdown_tables.markdown_table` writes it),
+A new table is a function from all reports to Markdown (`table_text.markdown_table` writes it),
 and a line in `TABLES`, here or in the `*_tables.py` of its benchmark.
 """
 
@@ -23,15 +23,7 @@ import kernel_tables
 import large_tables
 import mesh_tables
 import speed_tables
-from markdown_tables import (
-    Report,
-    Row,
-    machine_line,
-    markdown_table,
-    model_and_dim,
-    reports_of,
-    rows_of,
-)
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
