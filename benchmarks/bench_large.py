@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from large_graph import Size, in_memory, write
-from measure import machine, resident
+from measure import machine, resident, write_whole
 from torch import Generator
 
 from allneg.graph import Graph, read_graph
@@ -89,7 +89,7 @@ def main() -> None:
 def _put(out: Path | None, report: dict[str, Any]) -> None:
     print(json.dumps(report), flush=True)
     if out:
-        out.write_text(json.dumps(report, indent=1) + "\n")
+        write_whole(out, report)
 
 
 def _shrunk(size: Size, share: float) -> Size:

@@ -6,13 +6,12 @@ A step is forward, loss, backward to the queries and to the table, for each kern
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 
 import torch
 from distance import Step, Work, attempt, our_step, plain_step
-from measure import machine
+from measure import machine, write_rows
 
 from allneg.hardware import prepare
 from allneg.kernels import Kernel, dot, l1, modulus
@@ -48,17 +47,16 @@ def main() -> None:
     args = parser.parse_args()
     device = prepare(Hardware(device=args.device))  # TF32 products, as in training
     sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
-    rows = []
-    for b, n, dim in sizes:
-        for name, (kernel, parts) in KERNELS.items():
-            for way, step in ways(kernel, b, n).items():
-                work = Work(step, b, n, dim, parts)
-                result = attempt(work, device, args.seconds)
-                rows.append({"kernel": name, "b": b, "n": n, "dim": dim, "way": way, **result})
-                print(*rows[-1].values(), flush=True)
-                if args.out:  # after each, so that what is done is kept
-                    report = {"loss": "softmax", **machine(device), "rows": rows}
-                    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    rows = (
+        {
+            "kernel": name, "b": b, "n": n, "dim": dim, "way": way,
+            **attempt(Work(step, b, n, dim, parts), device, args.seconds),
+        }
+        for b, n, dim in sizes
+        for name, (kernel, parts) in KERNELS.items()
+        for way, step in ways(kernel, b, n).items()
+    )  # fmt: skip
+    write_rows({"loss": "softmax", **machine(device)}, rows, args.out)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ subtracted. The first size tries several tiles.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -197,8 +196,7 @@ def _tile(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    out = Path(os.environ["OUT"]) / "rank_large.json" if "OUT" in os.environ else None
-    parser.add_argument("--out", type=Path, default=out, help="where the JSON goes")
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=0.2, help="for each way and tile")
     parser.add_argument("--most", type=float, default=50, help="seconds; then no new size starts")

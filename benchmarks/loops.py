@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import machine
+from measure import machine, write_whole
 from torch import Generator, Tensor, nn
 
 from allneg.evaluation import evaluate
@@ -294,8 +293,7 @@ def compare(
         print(*rows[0].items(), flush=True)
         gc.collect()  # the tables of this way, before those of the next
         if args.out:  # after each, so that what is done is kept
-            text = json.dumps({**what, **facts(task), "rows": rows}, indent=1)
-            args.out.write_text(text + "\n")
+            write_whole(args.out, {**what, **facts(task), "rows": rows})
 
 
 def facts(task: Task) -> dict[str, str | int]:
