@@ -19,16 +19,14 @@ tables. Triton 3.6 ignores `warp_specialize` on this GPU and does not load TF32 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine, measure, write_rows
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 
 from allneg.hardware import prepare
@@ -311,9 +309,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=0.4, help="for each tile and step")
     parser.add_argument("--most", type=float, default=330, help="seconds; then no new size starts")
     parser.add_argument("--toy", action="store_true", help="a tiny size, in Triton's interpreter")

@@ -5,13 +5,10 @@ A step is forward, loss, backward to the queries and to the table, for each kern
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
-from pathlib import Path
 
-import torch
 from distance import Step, Work, attempt, our_step, plain_step
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.hardware import prepare
 from allneg.kernels import Kernel, dot, l1, modulus
@@ -39,9 +36,7 @@ def ways(kernel: Kernel, b: int, n: int) -> dict[str, Step]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
     parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
     args = parser.parse_args()

@@ -13,17 +13,15 @@ product. `overlapped` is `separate` in parts, with AdaGrad in a second stream. `
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from bench_fused_softmax import captured
-from measure import machine, measure, write_rows
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -185,10 +183,8 @@ def error(tile: Tile, size: tuple[int, int, int], device: torch.device) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each way")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--toy", action="store_true", help="a tiny size")
     args = parser.parse_args()
     device, size = torch.device(args.device), TOY_SIZE if args.toy else SIZE

@@ -6,16 +6,14 @@ square product reaches on the same device in the same run.
 
 from __future__ import annotations
 
-import argparse
 import gc
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from loops import Ours, Task, made_up, product_rate, seconds_of
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,7 @@ FACTORS = {"b": (0.1, 0.3, 1, 3, 10), "n": (0.3, 1, 3, 10), "w": (0.1, 0.25, 0.5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
     args = parser.parse_args()
     device = torch.device(args.device)

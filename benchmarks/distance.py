@@ -5,16 +5,14 @@ A step is forward, softmax loss over all entities, backward to the queries and t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measure import machine, measure, write_rows
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 
 from allneg.kernels import Kernel
@@ -39,9 +37,7 @@ TOY_SIZES = [(3, 50, 4)]
 
 def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) -> None:
     """Measure every way at every size; print the rows, and write JSON where `--out` says."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--ways", help="only these, with commas between")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
     parser.add_argument("--sizes", type=int, help="only so many of the first sizes")
