@@ -119,6 +119,7 @@ def _time(seconds: float) -> str:
 
 
 def _table(headings: Iterable[str], rows: Iterable[Iterable[object]], caption: str = "") -> str:
+    """A table with blanks in the line below the headings."""
     return markdown_table(headings, rows, caption=caption).replace("|---", "| --- ")
 
 

@@ -66,6 +66,7 @@ def _queries(report: Report) -> dict[str, str]:
 
 
 def _table(caption: str, titles: list[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table with two blanks for an empty heading."""
     return markdown_table(titles, rows, caption=caption).replace("| |", "|  |")
 
 

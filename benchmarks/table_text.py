@@ -26,7 +26,7 @@ def markdown_table(
         return ""
     sides = align.ljust(len(headings), align[-1])
     rule = "".join("|--:" if side == "r" else "|---" for side in sides) + "|\n"
-    head = _line(headings).replace("|  |", "| |")
+    head = _line(headings).replace("|  |", "| |")  # one blank for an empty heading
     return "".join([f"\n{caption}:\n\n" if caption else "\n", head, rule, *lines])
 
 
