@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from large_tables import Report, machine_line
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim
 
-Row = dict[str, Any]
 Line = dict[str, str]  # by shape
 NAMES = {"fb15k-237": "FB15k-237"}
 SHAPES = ("1p", "2p", "3p", "2i", "3i", "ip", "pi", "2u", "up")
@@ -16,7 +14,7 @@ HOPS = ("2p", "3p", "ip", "pi", "up")  # with a variable beside the answer, wher
 
 def _timed(reports: list[Report]) -> str:
     """One table per report with times."""
-    return ("".join(map(_shapes, filter(_has_times, reports))) or "\nNot measured yet.\n") + "\n"
+    return "".join(map(_shapes, filter(_has_times, reports)))
 
 
 def _countries(reports: list[Report]) -> str:
@@ -28,20 +26,21 @@ def _countries(reports: list[Report]) -> str:
             out += f"\n{machine_line(report)}; one question of shape {row['shape']} with its "
             out += f"derivations: {row['seconds']:.2g} s, the least of {row['turns']} times; "
             out += f"load {row['load']:.1f}.\n"
-    return (out or "\nNot measured yet.\n") + "\n"
+    return out
 
 
 def _shapes(report: Report) -> str:
     """A line per shape."""
-    rows = {row["shape"]: row for row in _rows(report, "all")}
-    titles = ["shape", "questions", *["seconds"] * _has_times(report), "MRR", "Hits@3"]
-    beam = next(iter(rows.values()))["beam"]
-    out = f"\n{machine_line(report)}; {_task(report)}, beam {beam}:\n\n{_head(titles)}"
-    for row in (rows[shape] for shape in SHAPES if shape in rows):
+    found = {row["shape"]: row for row in _rows(report, "all")}
+    rows = []
+    for row in (found[shape] for shape in SHAPES if shape in found):
         seconds = [f"{row['seconds']:.3g}"] if "seconds" in row else []
         quality = [f"{row['mrr']:.3f}", f"{row['hits']['3']:.3f}"]
-        out += _line([row["shape"], f"{row['questions']:,}", *seconds, *quality])
-    return out
+        rows.append([row["shape"], row["questions"], *seconds, *quality])
+    headings = ["shape", "questions", *["seconds"] * _has_times(report), "MRR", "Hits@3"]
+    beam = next(iter(found.values()))["beam"]
+    caption = f"{machine_line(report)}; {_task(report)}, beam {beam}"
+    return markdown_table(headings, rows, align="lr", caption=caption)
 
 
 def _beams(reports: list[Report]) -> str:
@@ -86,7 +85,7 @@ def _published(reports: list[Report]) -> str:
             lines[f"allneg, our questions; {_task(report)}"] = line
     theirs = {shape: f"{hits:.3f}" for shape, hits in published["hits3"].items()}
     lines["CQD-Beam, questions of Query2Box"] = theirs
-    return f"{_by_shape('Hits@3', lines, SHAPES)}CQD-Beam: {published['source']}.\n\n"
+    return f"{_by_shape('Hits@3', lines, SHAPES)}\nCQD-Beam: {published['source']}.\n"
 
 
 def _rows(report: Report, way: str) -> list[Row]:
@@ -102,22 +101,14 @@ def _task(report: Report) -> str:
     if "ask" not in report:
         return ""
     split = "" if report["split"] == "test" else f", questions of {report['split']}"
-    model = f"{report['model']}, dim {report['dim']:,}{', with --facts' * report['facts']}"
+    model = f"{model_and_dim(report)}{', with --facts' * report['facts']}"
     return f"{NAMES.get(report['data'], report['data'])}{split}; {model}"
 
 
 def _by_shape(title: str, lines: dict[str, Line], shapes: Sequence[str] = HOPS) -> str:
     """A column per shape."""
-    found = (_line([name, *(line.get(s, "-") for s in shapes)]) for name, line in lines.items())
-    return f"\n{_head([title, *shapes])}{''.join(found)}\n"
-
-
-def _head(titles: Sequence[str]) -> str:
-    return _line(titles) + "|---" + "|--:" * (len(titles) - 1) + "|\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
+    rows = ([name, *(line.get(shape, "-") for shape in shapes)] for name, line in lines.items())
+    return markdown_table([title, *shapes], rows, align="lr")
 
 
 TABLES = {

@@ -12,14 +12,13 @@ with its derivations: the least of several times, and the load of the machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from loops import seconds_of
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.graph.graph import SPLITS
 from allneg.hardware import find_device
@@ -32,7 +31,7 @@ _TURNS = 50  # of the question that is asked alone
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--queries", type=Path, nargs="+", required=True)
     parser.add_argument("--beams", default="64,512")
@@ -41,11 +40,9 @@ def main() -> None:
     parser.add_argument("--scores", choices=SCORES)
     parser.add_argument("--facts", action="store_true", help="those before --split are certain")
     parser.add_argument("--split", choices=SPLITS[1:], default="test")
-    parser.add_argument("--device", default="auto")
     timing = parser.add_mutually_exclusive_group()
     timing.add_argument("--untimed", action="store_true", help="leave out the seconds")
     timing.add_argument("--alone", action="store_true", help="time the first question only")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     model, predictor = Run.open(args.run).recipe.model, Predictor.load(args.run, args.device)
     graph = predictor.graph

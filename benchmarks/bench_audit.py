@@ -13,7 +13,6 @@ Baselines: degree, the fewest facts of head and tail; frequency, the number of f
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.auditing.audit import judge, quick_plan
 from allneg.evaluation.curves import Numbers
@@ -38,14 +37,12 @@ SHARE = 0.05
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("data", nargs="+")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--errors", choices=KINDS, action="append", help="by default, all")
     parser.add_argument("--seed", type=int, default=0, help="of the planted errors")
     parser.add_argument("--set", dest="settings", action="append", default=[])
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     settings = [*args.settings, f"hardware.device={args.device}"]
     rows = (

@@ -12,13 +12,12 @@ test-labelled.tsv, for `allneg score RUN test-labelled.tsv --negatives valid-fal
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.graph import Graph
 from allneg.graph.graph import Triples
@@ -31,11 +30,9 @@ SEEDS = {"valid": 0, "test": 1}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--write", type=Path, help="a folder for the facts; nothing is measured")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.write:
         write(Run.open(args.runs[0]).graph, args.write)

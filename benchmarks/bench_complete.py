@@ -12,7 +12,6 @@ by that of facts of r. --sharp sets whether bounds that store no scores are used
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from loops import seconds_of
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.evaluation import Within
 from allneg.graph import Graph
@@ -35,11 +34,9 @@ LEVELS = (1000, 10_000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--sharp", choices=("auto", "always", "never"), default="auto")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.sharp != "auto":
         complete.is_sharper = lambda *_: args.sharp == "always"

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 import allneg
 from allneg.evaluation import Report, evaluate
@@ -55,7 +55,7 @@ SAME = 0.001  # of MRR, in comparisons of warm starts
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("data", nargs="*", default=["countries"])
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--ways", default="extend,neighbours,retrain,warm")
@@ -65,12 +65,10 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.05, help="of the entities, held out")
     parser.add_argument("--entities", type=int, help="how many of them to add, if not all")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out entities")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--extend-set", dest="more", action="append", default=[])
     parser.add_argument("--minutes", type=float, help="begin nothing after this time")
     parser.add_argument("--work", type=Path)
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     end = time.monotonic() + 60 * (args.minutes or 1e6)
     settings = {"settings": args.settings, "extend_settings": args.more}

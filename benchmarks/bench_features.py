@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 import allneg
 from allneg.evaluation import evaluate
@@ -36,15 +36,13 @@ FEW = 5  # facts in train
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("data")
     parser.add_argument("labels", type=Path)
     parser.add_argument("--model", default="complex")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--minutes", type=float, help="begin nothing after this time")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     done = []
     if args.out is not None and args.out.exists():

@@ -19,18 +19,14 @@ tables. Triton 3.6 ignores `warp_specialize` on this GPU and does not load TF32 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine, measure
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 
 from allneg.hardware import prepare
@@ -313,10 +309,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    out = Path(os.environ["OUT"]) / "fused_softmax.json" if "OUT" in os.environ else None
-    parser.add_argument("--out", type=Path, default=out, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=0.4, help="for each tile and step")
     parser.add_argument("--most", type=float, default=330, help="seconds; then no new size starts")
     parser.add_argument("--toy", action="store_true", help="a tiny size, in Triton's interpreter")
@@ -326,22 +319,20 @@ def main() -> None:
     if args.sizes:
         parts = [text.split(",") for text in args.sizes.split()]
         sizes = [(int(b), int(n), int(width), kind) for b, n, width, kind in parts]
-    began = time.perf_counter()
-    device = prepare(Hardware(device=args.device))
-    report: dict[str, Any] = {
-        "attention": "softmax", **machine(device), **rates(device, args.toy), "rows": []
-    }  # fmt: skip
-    with using("gpu"):
+    began, device, found = time.perf_counter(), prepare(Hardware(device=args.device)), []
+    about: dict[str, Any] = {"attention": "softmax", **machine(device), **rates(device, args.toy)}
+
+    def rows() -> Iterator[dict[str, Any]]:
         for size in sizes:
-            if time.perf_counter() - began > args.most:
-                break
-            row = measure_size(size, device, args.toy, args.seconds, report["bf16_tflops"])
-            report["rows"].append(row)
-            if args.out:  # after each, so that what is done is kept
-                report["seconds"] = round(time.perf_counter() - began, 1)
-                args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{report['bf16_tflops']:.0f} TFLOP/s of bfloat16, copy {report['copy_tb_s']:.2f} TB/s")
-    print(table(report["rows"]))
+            if time.perf_counter() - began < args.most:
+                tflops = about["bf16_tflops"]
+                found.append(measure_size(size, device, args.toy, args.seconds, tflops))
+                yield found[-1]
+
+    with using("gpu"):
+        write_rows(about, rows(), args.out)
+    print(f"{about['bf16_tflops']:.0f} TFLOP/s of bfloat16, copy {about['copy_tb_s']:.2f} TB/s")
+    print(table(found))
 
 
 if __name__ == "__main__":

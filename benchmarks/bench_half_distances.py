@@ -10,9 +10,7 @@ float64. In benchmarks/results, `library` is the engine before it loaded four nu
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,7 +22,7 @@ import torch
 import torch.nn.functional as F
 import triton
 from distance import Work, _recorded, our_step
-from measure import machine, measure
+from measure import machine, measure, write_rows
 from torch import Tensor
 
 from allneg.kernels.distances import Distance, gpu, reference
@@ -278,26 +276,18 @@ def main() -> None:
     parser.add_argument("--only", help="such as 'l1 forward', to compile in several processes")
     parser.add_argument("--toy", action="store_true", help="a tiny size")
     args = parser.parse_args()
-    device, began = torch.device("cuda"), time.perf_counter()
-    report: dict[str, Any] = {"half_distances": "forward and backward", **machine(device)}
-    rows: list[dict[str, Any]] = []
+    device = torch.device("cuda")
 
-    def keep(row: dict[str, Any]) -> None:
-        rows.append(row)
-        tile = "/".join(str(v) for v in row.get("tile", {}).values())
-        print(*(v for k, v in row.items() if k != "tile"), tile, flush=True)
-        if args.out:
-            report["seconds"] = round(time.perf_counter() - began, 1)
-            args.out.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
+    def rows() -> Iterator[dict[str, Any]]:
+        for size in TOY_SIZES if args.toy else SIZES:
+            for parts, kernel in NAMES.items():
+                for direction in ("forward", "backward"):
+                    if not args.only or args.only == f"{kernel} {direction}":
+                        yield from measured(parts, direction, size, args.seconds, device)
+                if not args.only:
+                    yield step(parts, size, 3 * args.seconds, device)
 
-    for size in TOY_SIZES if args.toy else SIZES:
-        for parts, kernel in NAMES.items():
-            for direction in ("forward", "backward"):
-                if not args.only or args.only == f"{kernel} {direction}":
-                    for row in measured(parts, direction, size, args.seconds, device):
-                        keep(row)
-            if not args.only:
-                keep(step(parts, size, 3 * args.seconds, device))
+    write_rows({"half_distances": "forward and backward", **machine(device)}, rows(), args.out)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from large_graph import Size, in_memory, write
-from measure import machine, resident
+from measure import benchmark_parser, machine, resident, write_whole
 from torch import Generator
 
 from allneg.graph import Graph, read_graph
@@ -55,9 +55,7 @@ CPU = Way("distmult", 128, (256,), ("device",), steps=3, warm_up=1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--ids", action="store_true", help="no text: ids are made in memory")
     parser.add_argument("--work", type=Path, help="a folder for the text and the cache")
     parser.add_argument("--share", type=float, default=1.0, help="of the whole size")
@@ -89,7 +87,7 @@ def main() -> None:
 def _put(out: Path | None, report: dict[str, Any]) -> None:
     print(json.dumps(report), flush=True)
     if out:
-        out.write_text(json.dumps(report, indent=1) + "\n")
+        write_whole(out, report)
 
 
 def _shrunk(size: Size, share: float) -> Size:

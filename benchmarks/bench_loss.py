@@ -5,14 +5,10 @@ A step is forward, loss, backward to the queries and to the table, for each kern
 
 from __future__ import annotations
 
-import argparse
-import json
 from functools import partial
-from pathlib import Path
 
-import torch
 from distance import Step, Work, attempt, our_step, plain_step
-from measure import machine
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.hardware import prepare
 from allneg.kernels import Kernel, dot, l1, modulus
@@ -40,25 +36,22 @@ def ways(kernel: Kernel, b: int, n: int) -> dict[str, Step]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
     parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
     args = parser.parse_args()
     device = prepare(Hardware(device=args.device))  # TF32 products, as in training
     sizes = TOY_SIZES if args.toy else GPU_SIZES if device.type == "cuda" else CPU_SIZES
-    rows = []
-    for b, n, dim in sizes:
-        for name, (kernel, parts) in KERNELS.items():
-            for way, step in ways(kernel, b, n).items():
-                work = Work(step, b, n, dim, parts)
-                result = attempt(work, device, args.seconds)
-                rows.append({"kernel": name, "b": b, "n": n, "dim": dim, "way": way, **result})
-                print(*rows[-1].values(), flush=True)
-                if args.out:  # after each, so that what is done is kept
-                    report = {"loss": "softmax", **machine(device), "rows": rows}
-                    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    rows = (
+        {
+            "kernel": name, "b": b, "n": n, "dim": dim, "way": way,
+            **attempt(Work(step, b, n, dim, parts), device, args.seconds),
+        }
+        for b, n, dim in sizes
+        for name, (kernel, parts) in KERNELS.items()
+        for way, step in ways(kernel, b, n).items()
+    )  # fmt: skip
+    write_rows({"loss": "softmax", **machine(device)}, rows, args.out)
 
 
 if __name__ == "__main__":

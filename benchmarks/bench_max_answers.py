@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg import read_graph, train
 from allneg.graph import Graph
@@ -26,16 +26,14 @@ from allneg.hardware import find_device
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--answers", default="128,32,16,8")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--model", default="complex")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch", type=int, default=500, help="answers in a batch")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     about = {"max_answers": args.model, "epochs": args.epochs, "answers": args.batch}
     about |= {"settings": args.settings, **machine(find_device(args.device))}

@@ -9,7 +9,6 @@ what is checked are its counts: operations, memory traffic, bytes on the wire.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import machine
+from measure import machine, write_rows
 from mesh_cost import Rates, cost
 from torch import Generator, Tensor
 from torch import distributed as dist
@@ -52,14 +51,8 @@ def main() -> None:
     }  # fmt: skip
     torch.set_num_threads(1)
     meshes = ("rows=2", "batch=2", "rows=2,batch=2") if given.toy else MESHES
-    rows = [row(mesh, size, given.steps) for mesh in meshes]
-    about = {"bench": "mesh", **machine(torch.device("cpu")), "cores": os.cpu_count()}
-    report = {**about, **size, "rows": rows}
-    text = json.dumps(report, indent=1) + "\n"
-    if given.out is None:
-        print(text, end="")
-    else:
-        given.out.write_text(text)
+    about = {"bench": "mesh", **machine(torch.device("cpu")), "cores": os.cpu_count(), **size}
+    write_rows(about, (row(mesh, size, given.steps) for mesh in meshes), given.out)
 
 
 def row(mesh: str, size: dict[str, int], steps: int) -> dict[str, Any]:

@@ -13,18 +13,15 @@ product. `overlapped` is `separate` in parts, with AdaGrad in a second stream. `
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from bench_fused_softmax import captured
-from measure import machine, measure
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -186,14 +183,12 @@ def error(tile: Tile, size: tuple[int, int, int], device: torch.device) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each way")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--toy", action="store_true", help="a tiny size")
     args = parser.parse_args()
     device, size = torch.device(args.device), TOY_SIZE if args.toy else SIZE
-    data, rows = Data.random(size, device), []
+    data = Data.random(size, device)
     out = torch.empty_like(data.table)
     ways: list[tuple[str, Tile | None, Any]] = [
         ("product", None, lambda: torch.mm(data.scores.T, data.query, out_dtype=torch.float32)),
@@ -209,7 +204,8 @@ def main() -> None:
     for tile in TILES:
         ways.append(("triton", tile, partial(data.own, tile, out)))
         ways.append(("fused", tile, partial(data.own, tile, None)))
-    for name, tile, work in ways:
+
+    def timed(name: str, tile: Tile | None, work: Any) -> dict[str, Any]:
         row: dict[str, Any] = {"way": name, "tile": asdict(tile) if tile else None}
         try:
             if name == "fused" and tile:
@@ -218,11 +214,10 @@ def main() -> None:
             row["milliseconds"] = measure(once, device, args.seconds).milliseconds
         except Exception as problem:  # such as too little shared memory
             row["problem"] = f"{type(problem).__name__}: {problem}"[:200]
-        rows.append(row)
-        print(*row.values(), flush=True)
-        if args.out:
-            about = {"product_adagrad": list(size), **machine(device)}
-            args.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+        return row
+
+    about = {"product_adagrad": list(size), **machine(device)}
+    write_rows(about, (timed(*way) for way in ways), args.out)
 
 
 if __name__ == "__main__":

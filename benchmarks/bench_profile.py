@@ -7,12 +7,12 @@ products at the rate of a large square one.
 from __future__ import annotations
 
 import gc
-import json
 import math
 
 import torch
 from clock import Clock
 from loops import Ours, Task, asked, cpu_precisions, facts, options, product_rate
+from measure import write_whole
 from torch.profiler import ProfilerActivity, profile
 
 # The first kind whose words a kernel's name has.
@@ -52,23 +52,16 @@ def main() -> None:
     args = options(__doc__ or "").parse_args()
     task, _ = asked(args)
     steps = min(args.steps, 40)
-    if task.device.type == "cpu":
-        timed = {precision: _timed(task, precision, steps) for precision in cpu_precisions()}
-        floor = {precision: _floor(task, precision, 2000) for precision in timed}
-        report = {"profile": "complex-n3", **facts(task), "microseconds": timed, "floor": floor}
-        print(report)
-        if args.out:
-            args.out.write_text(json.dumps(report, indent=1) + "\n")
-        return
-    reports, floor = {}, {}
-    for precision in ("tf32", "bf16"):
-        reports[precision] = _profiled(task, precision, steps)
-        floor[precision] = _floor(task, precision, 8192)
-        print(precision, reports[precision], flush=True)
+    on_cpu = task.device.type == "cpu"
+    found, floor = {}, {}
+    for precision in cpu_precisions() if on_cpu else ("tf32", "bf16"):
+        found[precision] = (_timed if on_cpu else _profiled)(task, precision, steps)
+        floor[precision] = _floor(task, precision, 2000 if on_cpu else 8192)
+        print(precision, found[precision], flush=True)
         gc.collect()
     if args.out:
-        report = {"profile": "complex-n3", **facts(task), "microseconds": reports, "floor": floor}
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        report = {"profile": "complex-n3", **facts(task), "microseconds": found, "floor": floor}
+        write_whole(args.out, report)
 
 
 def _profiled(task: Task, precision: str, steps: int) -> dict[str, float]:

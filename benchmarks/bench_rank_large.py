@@ -12,17 +12,14 @@ subtracted. The first size tries several tiles.
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine, measure, write_rows
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 
 from allneg.evaluation.counting import count_without_scores
@@ -196,10 +193,7 @@ def _tile(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    out = Path(os.environ["OUT"]) / "rank_large.json" if "OUT" in os.environ else None
-    parser.add_argument("--out", type=Path, default=out, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=0.2, help="for each way and tile")
     parser.add_argument("--most", type=float, default=50, help="seconds; then no new size starts")
     parser.add_argument("--toy", action="store_true", help="a tiny size, in Triton's interpreter")

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from bench_large import TOY
 from large_graph import Size, write
-from measure import machine
+from measure import machine, write_rows
 
 ALLNEG = """
 import json, sys, time
@@ -68,19 +68,16 @@ def main() -> None:
         os.environ["ALLNEG_HOME"] = str(Path(temporary) / "home")
         report: dict[str, Any] = {"reading": asdict(size), **machine(torch.device("cpu"))}
         report["text_bytes"] = sum(path.stat().st_size for path in texts.iterdir())
-        report["rows"] = []
-        for what, python, code, source in (
+        ways = (
             ("allneg, text", sys.executable, ALLNEG, texts),
             ("allneg, Parquet", sys.executable, ALLNEG, tables),
             ("allneg, later: mapped from the cache", sys.executable, ALLNEG, texts),
-            ("PyKEEN, text", args.pykeen, PYKEEN, texts),
-        ):
-            if python is None:
-                continue
-            report["rows"].append({"what": what, **_child(python, code, source)})
-            print(json.dumps(report["rows"][-1]), flush=True)
-            if args.out:
-                args.out.write_text(json.dumps(report, indent=1) + "\n")
+            *[("PyKEEN, text", args.pykeen, PYKEEN, texts)] * bool(args.pykeen),
+        )
+        rows = (
+            {"what": what, **_child(python, code, source)} for what, python, code, source in ways
+        )
+        write_rows(report, rows, args.out)
 
 
 def _write_parquet(texts: Path, tables: Path) -> None:

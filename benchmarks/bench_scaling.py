@@ -6,15 +6,14 @@ square product reaches on the same device in the same run.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from typing import Any
 
 import torch
 from loops import Ours, Task, made_up, product_rate, seconds_of
-from measure import machine
+from measure import benchmark_parser, machine, write_rows
 
 
 @dataclass(frozen=True)
@@ -37,35 +36,29 @@ FACTORS = {"b": (0.1, 0.3, 1, 3, 10), "n": (0.3, 1, 3, 10), "w": (0.1, 0.25, 0.5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--toy", action="store_true", help="a tiny size, in a second or two")
     args = parser.parse_args()
     device = torch.device(args.device)
-    base = TOY if args.toy else GPU if device.type == "cuda" else CPU
-    rows: list[dict[str, float | str]] = []
-    factors_of = dict.fromkeys(FACTORS, (1, 2)) if args.toy else FACTORS
-    for precision in ("tf32", "bf16") if device.type == "cuda" else ("float32",):
-        rate = product_rate(
-            device, precision, 256 if args.toy else 8192 if device.type == "cuda" else 2048
-        )
-        for axis, factors in factors_of.items():
-            for factor in factors:
-                size = replace(base, **{axis: 2 * max(2, round(getattr(base, axis) * factor / 2))})
-                took = _step_seconds(size, device, precision, 2 if args.toy else 150)
+    write_rows({"scaling": "complex-n3", **machine(device)}, rows(device, args.toy), args.out)
+
+
+def rows(device: torch.device, toy: bool) -> Iterator[dict[str, Any]]:
+    on_gpu = device.type == "cuda"
+    base = TOY if toy else GPU if on_gpu else CPU
+    for precision in ("tf32", "bf16") if on_gpu else ("float32",):
+        rate = product_rate(device, precision, 256 if toy else 8192 if on_gpu else 2048)
+        for axis, factors in FACTORS.items():
+            for factor in (1, 2) if toy else factors:
+                number = 2 * max(2, round(getattr(base, axis) * factor / 2))
+                size = replace(base, **{axis: number})
+                took = _step_seconds(size, device, precision, 2 if toy else 150)
                 gc.collect()  # the tables of this size, before those of the next
-                floor = size.operations / rate
-                rows.append(
-                    {
-                        "precision": precision, "axis": axis, **asdict(size),
-                        "milliseconds": round(took * 1e3, 4), "floor": round(floor * 1e3, 4),
-                    }
-                )  # fmt: skip
-                print(*rows[-1].values(), flush=True)
-                if args.out:
-                    report = {"scaling": "complex-n3", **machine(device), "rows": rows}
-                    args.out.write_text(json.dumps(report, indent=1) + "\n")
+                yield {
+                    "precision": precision, "axis": axis, **asdict(size),
+                    "milliseconds": round(took * 1e3, 4),
+                    "floor": round(size.operations / rate * 1e3, 4),
+                }  # fmt: skip
 
 
 def _step_seconds(size: Size, device: torch.device, precision: str, steps: int) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from table_text import Report, Row, markdown_table, rows_of
 
-Report = dict[str, Any]
-Row = dict[str, Any]
 # Of an H200, per second: operations of float32 and TF32 products (nominal), bytes of a copy.
 _FLOAT32, _TF32, _BYTES = 66.9e12, 494.7e12, 4.2e12
 # How often a stored score is written or read for (?, r, t), for (h, r, ?), and when that is asked
@@ -18,49 +16,44 @@ _WIDTH = 200
 
 def _floor(reports: list[Report]) -> str:
     """The least seconds of products and of passes, beside the measured ones."""
-    out = "\n| graph | width of a row | scores | seconds | float32 products, at least "
-    out += "| TF32 products, at least | passes over stored scores, at least |\n"
-    out += "|---|--:|--:|--:|--:|--:|--:|\n"
-    for report in reports:
-        if "complete" not in report or "NVIDIA" not in report["machine"]:
+    rows = []
+    for report, row in rows_of(reports, "complete"):
+        if "NVIDIA" not in report["machine"]:
             continue
-        for row in report["rows"]:
-            n, width = row["entities"], 2 * row["dim"]  # of ComplEx
-            questions, again = row["questions"], n * row["asked_again"]
-            heads, tails = n * questions, n * (questions - row["skipped"])
-            scores = heads + tails + again
-            passes = _HEAD * heads + _TAIL * tails + _AGAIN * again
-            cells = [2 * width * scores / _FLOAT32, 2 * width * scores / _TF32, 4 * passes / _BYTES]
-            out += f"| {row['data']} | {width:,} | {scores / 1e9:.0f}·10⁹ | {row['seconds']:.3g} | "
-            out += " | ".join(f"{cell:.2g}" for cell in cells) + " |\n"
-    return out + "\n"
+        n, width = row["entities"], 2 * row["dim"]  # of ComplEx
+        questions, again = row["questions"], n * row["asked_again"]
+        heads, tails = n * questions, n * (questions - row["skipped"])
+        scores = heads + tails + again
+        passes = _HEAD * heads + _TAIL * tails + _AGAIN * again
+        least = [2 * width * scores / _FLOAT32, 2 * width * scores / _TF32, 4 * passes / _BYTES]
+        cells = [row["data"], width, f"{scores / 1e9:.0f}·10⁹", f"{row['seconds']:.3g}"]
+        rows.append([*cells, *(f"{seconds:.2g}" for seconds in least)])
+    headings = ["graph", "width of a row", "scores", "seconds", "float32 products, at least"]
+    headings += ["TF32 products, at least", "passes over stored scores, at least"]
+    return markdown_table(headings, rows, align="lr")
 
 
 def _bounds(reports: list[Report]) -> str:
     """The questions that are scored, and by count the seconds of an H200."""
     (attend,) = (
         row
-        for report in reports
-        if "attention" in report
-        for row in report["rows"]
+        for _, row in rows_of(reports, "attention")
         if (row["precision"], row["width"], row["b"]) == ("bf16", _WIDTH, 8000)
     )
-    bound = _of_bound(attend)
-    out = "\n| graph | facts wanted per 1,000 questions | (h, r, ?) scored | with bounds "
-    out += "| (?, r, t) scored with bounds | seconds, stored | with bounds | |\n"
-    out += "|---|--:|--:|--:|--:|--:|--:|--:|\n"
-    for report in reports:
-        if "complete_bounds" not in report:
-            continue
-        for row in report["rows"]:
-            assert row["same"], "the bounds changed the facts"
-            stored = _seconds(row, "plain", 1.0)
-            bounded = 2 * bound + _seconds(row, "sharp", row["sharp_heads"])
-            cells = [row["plain_scored"], row["sharp_scored"], row["sharp_heads"]]
-            out += f"| {row['data']} | {1000 * row['top'] / row['questions']:.0f} | "
-            out += " | ".join(f"{cell:.0%}" for cell in cells)
-            out += f" | {stored:.0f} | {bounded:.0f} | {stored / bounded:.1f}× |\n"
-    return out + "\n"
+    bound, rows = _of_bound(attend), []
+    for _, row in rows_of(reports, "complete_bounds"):
+        assert row["same"], "the bounds changed the facts"
+        stored = _seconds(row, "plain", 1.0)
+        bounded = 2 * bound + _seconds(row, "sharp", row["sharp_heads"])
+        scored = [row["plain_scored"], row["sharp_scored"], row["sharp_heads"]]
+        rows.append([
+            row["data"], f"{1000 * row['top'] / row['questions']:.0f}",
+            *(f"{share:.0%}" for share in scored),
+            f"{stored:.0f}", f"{bounded:.0f}", f"{stored / bounded:.1f}×",
+        ])  # fmt: skip
+    headings = ["graph", "facts wanted per 1,000 questions", "(h, r, ?) scored", "with bounds"]
+    headings += ["(?, r, t) scored with bounds", "seconds, stored", "with bounds", ""]
+    return markdown_table(headings, rows, align="lr")
 
 
 def _of_bound(row: Row) -> float:

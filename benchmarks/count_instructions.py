@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import re
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ import bench_half_distances as bench
 import half_distances
 import triton
 from bench_half_distances import LANES, NAMES, WARPS, Packed
+from measure import write_rows
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -147,13 +147,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     parser.add_argument("--most", type=int, help="count the first programs only")
     args = parser.parse_args()
-    rows = []
-    for row in itertools.islice(counted(), args.most):
-        rows.append(row)
-        print(*row.values(), flush=True)
-    if args.out:
-        report = {"instructions": "compute capability 9.0", "triton": triton.__version__}
-        args.out.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
+    about = {"instructions": "compute capability 9.0", "triton": triton.__version__}
+    write_rows(about, itertools.islice(counted(), args.most), args.out)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,14 @@ A step is forward, softmax loss over all entities, backward to the queries and t
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measure import machine, measure
+from measure import benchmark_parser, machine, measure, write_rows
 from torch import Tensor
 
 from allneg.kernels import Kernel
@@ -38,10 +36,8 @@ TOY_SIZES = [(3, 50, 4)]
 
 
 def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) -> None:
-    """Measure every way at every size; print a table, and write JSON where `--out` says."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    """Measure every way at every size; print the rows, and write JSON where `--out` says."""
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--ways", help="only these, with commas between")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way and size")
     parser.add_argument("--sizes", type=int, help="only so many of the first sizes")
@@ -53,19 +49,17 @@ def main(kernel: str, plain: Compare, others: dict[str, Compare], parts: int) ->
     names = args.ways.split(",") if args.ways else [*ways, "torch.compile"]
     if "torch.compile" in names:  # imports the compiler, which takes seconds
         ways["torch.compile"] = torch.compile(plain, dynamic=False)
-    rows = []
-    for size in sizes[: args.sizes]:
-        for name in names:
-            deterministic = name == "without atomics"
-            torch.use_deterministic_algorithms(deterministic)
-            step = partial(our_step if name in OURS else plain_step, ways[name])
-            work = Work(step, *size, parts)
-            result = attempt(work, device, args.seconds, captured=name == "captured")
-            rows.append({"b": size[0], "n": size[1], "dim": size[2], "way": name, **result})
-            print(kernel, *rows[-1].values(), flush=True)
-            if args.out:  # after each, so that what is done is kept
-                report = {"kernel": kernel, **machine(device), "rows": rows}
-                args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for b, n, dim in sizes[: args.sizes]:
+            for name in names:
+                torch.use_deterministic_algorithms(name == "without atomics")
+                step = partial(our_step if name in OURS else plain_step, ways[name])
+                work = Work(step, b, n, dim, parts)
+                result = attempt(work, device, args.seconds, captured=name == "captured")
+                yield {"b": b, "n": n, "dim": dim, "way": name, **result}
+
+    write_rows({"kernel": kernel, **machine(device)}, rows(), args.out)
 
 
 def _own(name: str, parts: int, device: torch.device) -> dict[str, Compare]:

@@ -6,9 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from large_tables import Report, machine_line
-
-Row = dict[str, Any]
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
 _WAYS = ("extend", "neighbours", "retrain")
 _NAMES = ("`extend`", "`--touch neighbours`", "retraining")
@@ -49,7 +47,7 @@ def _old(reports: list[Report]) -> str:
 
 def _with_ten(reports: list[Report]) -> list[Report]:
     """The measurements with ten facts per entity."""
-    some = [report for report in reports if "extend" in report]
+    some = reports_of(reports, "extend")
     return [{**r, "rows": [row for row in r["rows"] if row.get("facts") == "10"]} for r in some]
 
 
@@ -65,25 +63,22 @@ def _per_machine(
     retraining to compare times with.
     """
     out = ""
-    for report in reports:
-        rows = [row for row in report["rows"] if row["way"] in _WAYS] if "extend" in report else []
+    for report in reports_of(reports, "extend"):
+        rows = [row for row in report["rows"] if row["way"] in _WAYS]
         if not rows:
             continue
-        unit = what or _seconds(report).replace("cpu_", "CPU ")
-        out += f"\n{machine_line(report)}; {unit}:\n\n"
-        out += f"{report['note']}\n\n" if "note" in report else ""
-        names = ["graph", "model", "facts per entity", *columns]
-        out += f"| {' | '.join(names)} |\n" + "|---" * len(names) + "|\n"
         found = {(*_key(row), row["way"]): row for row in rows}
-        for key in dict.fromkeys(map(_key, rows)):
-            data, model, dim, facts, added = key
+        lines = []
+        for key, row in {_key(row): row for row in rows}.items():
             ways = [found.get((*key, way)) for way in _WAYS]
             # A retraining with few new entities takes as long as one with many, to a few percent.
             again = ways[2] or found.get((*key[:-1], None, "retrain"))
-            facts = facts if added is None else f"{facts}, {added} entities"
-            shown = [data, f"{model}, dim {dim}", facts, *cells(report, ways, again)]
-            out += f"| {' | '.join(map(str, shown))} |\n"
-    return (out or "\nNot measured yet.\n") + "\n"
+            lines.append([*_task(row), *cells(report, ways, again)])
+        unit = what or _seconds(report).replace("cpu_", "CPU ")
+        out += f"\n{machine_line(report)}; {unit}:\n"
+        out += f"\n{report['note']}\n" if "note" in report else ""
+        out += markdown_table(["graph", "model", "facts per entity", *columns], lines)
+    return out
 
 
 def _seconds(report: Report) -> str:
@@ -91,71 +86,64 @@ def _seconds(report: Report) -> str:
     return "seconds" if "NVIDIA" in report["machine"] else "cpu_seconds"
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row: Row) -> tuple[Any, ...]:
     return row["data"], row["model"], row["dim"], row["facts"], row.get("added")
+
+
+def _task(row: Row) -> list[str]:
+    """The graph, the model and the facts per new entity, of all of them or of a few."""
+    few = f", {row['added']} entities" if row.get("added") is not None else ""
+    return [row["data"], f"{row['model']}, dim {row['dim']}", f"{row['facts']}{few}"]
 
 
 def _parts(reports: list[Report]) -> str:
     """A line per extension whose parts were measured, with the steps' share of a retraining."""
-    out, head = "", ""
+    rows, names = [], list[str]()
     for report in _with_ten(reports):
-        rows, whole = report["rows"], _seconds(report)
-        again = {_key(row): row[whole] for row in rows if row["way"] == "retrain"}
-        for row in rows:
+        whole = _seconds(report)
+        again = {_key(row): row[whole] for row in report["rows"] if row["way"] == "retrain"}
+        for row in report["rows"]:
             key = (*_key(row)[:-1], None)  # with all of the held-out entities
             if row["way"] != "extend" or "parts" not in row or key not in again:
                 continue
-            data, model, dim, facts, added = _key(row)
-            facts = facts if added is None else f"{facts}, {added} entities"
-            parts, steps = row["parts"], row["parts"]["steps"]
-            cells = [data, f"{model}, dim {dim}", facts, report["machine"]]
-            cells += [f"{seconds:.2f}" for seconds in (*parts.values(), row[whole])]
-            cells += [f"{steps / again[key]:.2%}", f"{row[whole] / again[key]:.2%}"]
-            out += "| " + " | ".join(cells) + " |\n"
-            head = "\n| graph | model | facts | machine | " + " | ".join(parts)
-    if not out:
-        return "\nNot measured yet.\n\n"
-    head += " | all | steps / retraining | all / retraining |\n"
-    return head + "|---" * (head.count("|") - 1) + "|\n" + out + "\n"
+            parts, names = row["parts"], [*row["parts"]]
+            cells = [f"{seconds:.2f}" for seconds in (*parts.values(), row[whole])]
+            cells += [f"{seconds / again[key]:.2%}" for seconds in (parts["steps"], row[whole])]
+            rows.append([*_task(row), report["machine"], *cells])
+    headings = ["graph", "model", "facts", "machine", *names]
+    return markdown_table([*headings, "all", "steps / retraining", "all / retraining"], rows)
 
 
 def _warm_starts(reports: list[Report]) -> str:
     """A line per graph and model: epochs to the same validation MRR from both starts."""
-    out = ""
-    for report in reports:
-        for row in report["rows"] if "extend" in report else ():
-            if row["way"] != "warm":
-                continue
-            warm = "not reached | -"
-            if row["epochs"] is not None:
-                warm = f"{row['epochs']} | {row['epochs'] / row['retrain_epochs']:.0%}"
-            out += f"| {row['data']} | {row['model']}, dim {row['dim']} | {report['machine']} "
-            out += f"| {row['mrr']:.4f} | {row['retrain_epochs']} | {warm} "
-            out += f"| {row['best_mrr']:.4f} |\n"
-    if not out:
-        return "\nNot measured yet.\n\n"
-    head = "\n| graph | model | machine | valid MRR | at random: epochs | `--from`: epochs "
-    head += "| share | its best MRR |\n" + "|---" * 8 + "|\n"
-    return head + out + "\n"
+    rows = []
+    for report, row in rows_of(reports, "extend"):
+        if row["way"] != "warm":
+            continue
+        warm = ["not reached", "-"]
+        if row["epochs"] is not None:
+            warm = [f"{row['epochs']}", f"{row['epochs'] / row['retrain_epochs']:.0%}"]
+        rows.append([
+            row["data"], model_and_dim(row), report["machine"], f"{row['mrr']:.4f}",
+            row["retrain_epochs"], *warm, f"{row['best_mrr']:.4f}",
+        ])  # fmt: skip
+    headings = ["graph", "model", "machine", "valid MRR", "at random: epochs", "`--from`: epochs"]
+    return markdown_table([*headings, "share", "its best MRR"], rows)
 
 
 def _features(reports: list[Report]) -> str:
     """Two lines per graph and model: the mean MRR over seeds, with the range."""
-    out = ""
-    for report in reports:
-        rows = report["rows"] if "features" in report else []
-        kinds = [(row["data"], row["model"], row["dim"], row["features"]) for row in rows]
-        for kind in dict.fromkeys(kinds):
-            some = [row for row, other in zip(rows, kinds, strict=True) if other == kind]
-            data, model, dim, has_features = kind
-            cells = [data, f"{model}, dim {dim}", "yes" if has_features else "no", len(some)]
-            cells += [_spread([row[part] for row in some]) for part in ("rare", "others", "all")]
+    rows = []
+    for report in reports_of(reports, "features"):
+        groups: dict[tuple[str, str, bool], list[Row]] = {}
+        for row in report["rows"]:
+            groups.setdefault((row["data"], model_and_dim(row), row["features"]), []).append(row)
+        for (data, model, has_features), some in groups.items():
+            cells = [_spread([row[part] for row in some]) for part in ("rare", "others", "all")]
             cells += [f"{statistics.fmean(row['seconds'] for row in some):.3g}"]
-            out += "| " + " | ".join(map(str, cells)) + " |\n"
-    if not out:
-        return "\nNot measured yet.\n\n"
-    head = "\n| graph | model | features | seeds | rare | others | all | seconds |\n"
-    return head + "|---" * 8 + "|\n" + out + "\n"
+            rows.append([data, model, "yes" if has_features else "no", len(some), *cells])
+    headings = ["graph", "model", "features", "seeds", "rare", "others", "all", "seconds"]
+    return markdown_table(headings, rows)
 
 
 def _spread(values: list[float]) -> str:

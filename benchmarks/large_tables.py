@@ -4,119 +4,102 @@ speedrun.py.
 
 from __future__ import annotations
 
-from typing import Any
+from table_text import Report, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
-Report = dict[str, Any]
 _TRAINING = ("training", "rank valid")  # phases of bench_startup.py that are training
 
 
 def _reading(reports: list[Report]) -> str:
     out = ""
-    for report in reports:
-        if "reading" not in report:
-            continue
+    for report in reports_of(reports, "reading"):
         size = report["reading"]
-        out += f"\n{machine_line(report)}; {size['entities']:,} entities, {size['triples']:,} "
-        out += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text:\n\n"
-        out += "| | seconds | CPU seconds | peak memory, GiB |\n|---|---|---|---|\n"
-        for row in report["rows"]:
-            out += f"| {row['what']} | {row['seconds']:,.1f} | {row['cpu_seconds']:,.1f} "
-            out += f"| {_gib(row['peak_bytes'])} |\n"
-    return out + "\n"
+        rows = [
+            [row["what"], f"{row['seconds']:,.1f}", f"{row['cpu_seconds']:,.1f}",
+             _gib(row["peak_bytes"])]
+            for row in report["rows"]
+        ]  # fmt: skip
+        caption = f"{machine_line(report)}; {size['entities']:,} entities, {size['triples']:,} "
+        caption += f"triples, {report['text_bytes'] / 2**20:,.0f} MiB of text"
+        headings = ["", "seconds", "CPU seconds", "peak memory, GiB"]
+        out += markdown_table(headings, rows, caption=caption)
+    return out
 
 
 def _training(reports: list[Report]) -> str:
     out = ""
-    for report in reports:
-        if "large" not in report:
-            continue
-        size = report["large"]
-        out += f"\n{machine_line(report)}; {size['entities']:,} entities, "
-        out += f"{size['triples']:,} triples, {size['relations']:,} relations:\n\n"
-        out += (
-            "| model | tables on | queries per step | seconds per step | CPU seconds per step "
-            "| seconds per million queries | GiB, planned | GiB, measured "
-            "| host GiB, planned |\n"
-        )
-        out += "|---|---|---|---|---|---|---|---|---|\n"
+    headings = (
+        "model", "tables on", "queries per step", "seconds per step", "CPU seconds per step",
+        "seconds per million queries", "GiB, planned", "GiB, measured", "host GiB, planned",
+    )  # fmt: skip
+    for report in reports_of(reports, "large"):
+        size, rows = report["large"], []
         for row in report["rows"]:
             host = row["planned_host_bytes"]
-            out += (
-                f"| {row['model']}, dim {row['dim']} | {row['table']} | {row['batch']:,} "
-                f"| {row['step_seconds']:.3g} | {row['step_cpu_seconds']:.3g} "
-                f"| {row['seconds_a_million_questions']:,.0f} "
-                f"| {_gib(row['planned_bytes'])} | {_gib(row['peak_bytes'])} "
-                f"| {_gib(host) if host else ''} |\n"
-            )
-    return out + "\n"
+            rows.append([
+                model_and_dim(row), row["table"], row["batch"], f"{row['step_seconds']:.3g}",
+                f"{row['step_cpu_seconds']:.3g}", f"{row['seconds_a_million_questions']:,.0f}",
+                _gib(row["planned_bytes"]), _gib(row["peak_bytes"]), _gib(host) if host else "",
+            ])  # fmt: skip
+        caption = f"{machine_line(report)}; {size['entities']:,} entities, "
+        caption += f"{size['triples']:,} triples, {size['relations']:,} relations"
+        out += markdown_table(headings, rows, caption=caption)
+    return out
 
 
 def _attention(reports: list[Report]) -> str:
     """Both ways for each size, and the parts of a step without stored scores."""
-    found = [report for report in reports if "attention" in report]
-    rows = [(report, row) for report in found for row in report["rows"]]
-    out = f"\n{machine_line(found[0])}; a step, ms / extra MiB:\n\n"
-    out += "| operands | B | N | W | attention | stored scores |\n" + "|---" * 6 + "|\n"
-    for _, row in rows:
+    sizes, parts, first = [], [], reports_of(reports, "attention")[0]
+    for report, row in rows_of(reports, "attention"):
+        size = [row["precision"], *(row[name] for name in ("b", "n", "width"))]
         cells = [f"{row['step_ms']:.3g}", f"{row['stored_ms']:.3g}"]
         if row["step_extra_mib"]:  # else captured, and not measured
-            names = ("step_extra_mib", "stored_extra_mib")
-            cells = [f"{ms} / {row[n]:,.0f}" for ms, n in zip(cells, names, strict=True)]
-        out += f"| {_operands_and_sizes(row)} | {' | '.join(cells)} |\n"
-    out += "\nThe parts of a step with attention, ms:\n\n"
-    out += "| operands | B | N | W | `attend` | `row_gradients` | AdaGrad | attention, all "
-    out += "| four products | TFLOP/s of bfloat16 |\n" + "|---" * 10 + "|\n"
-    for report, row in rows:
-        if row["step_extra_mib"]:
+            extra = row["step_extra_mib"], row["stored_extra_mib"]
+            cells = [f"{ms} / {mib:,.0f}" for ms, mib in zip(cells, extra, strict=True)]
             names = ("attend_ms", "row_gradients_ms", "adagrad_ms", "step_ms", "floor_4_ms")
-            cells = [f"{row[name]:.3g}" for name in names] + [f"{report['bf16_tflops']:.0f}"]
-            out += f"| {_operands_and_sizes(row)} | {' | '.join(cells)} |\n"
-    return out + "\n"
-
-
-def _operands_and_sizes(row: dict[str, Any]) -> str:
-    return " | ".join([row["precision"], *(f"{row[name]:,}" for name in ("b", "n", "width"))])
+            times = [f"{row[name]:.3g}" for name in names]
+            parts.append([*size, *times, f"{report['bf16_tflops']:.0f}"])
+        sizes.append([*size, *cells])
+    headings = ["operands", "B", "N", "W"]
+    steps = [*headings, "attention", "stored scores"]
+    headings += ["`attend`", "`row_gradients`", "AdaGrad", "attention, all", "four products"]
+    return markdown_table(
+        steps, sizes, caption=f"{machine_line(first)}; a step, ms / extra MiB"
+    ) + markdown_table(
+        [*headings, "TFLOP/s of bfloat16"], parts, caption="The parts of a step with attention, ms"
+    )
 
 
 def _startup(reports: list[Report]) -> str:
     """One table per machine: seconds by phase, one column per process."""
     out = ""
-    for report in reports:
-        if "startup" not in report:
-            continue
-        rows, names = report["rows"], ["first", "second", "third"]
-        out += f"\n{machine_line(report)}; `allneg train {report['startup']}`, seconds:\n\n"
-        out += "| | " + " | ".join(f"{name} process" for name, _ in zip(names, rows, strict=False))
-        out += " |\n" + "|---" * (1 + len(rows)) + "|\n"
-        for phase in dict.fromkeys(name for row in rows for name in row["phases"]):
-            if phase not in _TRAINING:
-                cells = (f"{row['phases'].get(phase, 0):.2f}" for row in rows)
-                out += f"| {phase} | {' | '.join(cells)} |\n"
-        totals = (f"{row['outside_training']:.2f}" for row in rows)
-        out += f"| all of these | {' | '.join(totals)} |\n"
-    return out + "\n"
+    for report in reports_of(reports, "startup"):
+        found, names = report["rows"], ["first", "second", "third"]
+        rows = [
+            [phase, *(f"{row['phases'].get(phase, 0):.2f}" for row in found)]
+            for phase in dict.fromkeys(name for row in found for name in row["phases"])
+            if phase not in _TRAINING
+        ]
+        rows += [["all of these", *(f"{row['outside_training']:.2f}" for row in found)]]
+        headings = ["", *(f"{name} process" for name in names[: len(found)])]
+        caption = f"{machine_line(report)}; `allneg train {report['startup']}`, seconds"
+        out += markdown_table(headings, rows, caption=caption)
+    return out
 
 
 def _speedrun(reports: list[Report]) -> str:
     out = ""
-    for report in reports:
-        if "speedrun" not in report:
-            continue
-        out += f"\n{machine_line(report)}:\n\n"
-        out += "| graph | | seed | total seconds | training seconds | epochs | test MRR | goal |\n"
-        out += "|---|---|---|---|---|---|---|---|\n"
-        for row in report["rows"]:
-            cells = [row["data"], row["way"], row.get("seed", ""), f"{row['seconds']:.1f}"]
-            cells += [row.get("training_seconds", ""), row["epochs"], f"{row['mrr']:.4f}"]
-            cells += [f"{report['speedrun'].get(row['data'], 0):.3f}"]
-            out += "| " + " | ".join(map(str, cells)) + " |\n"
-    return (out or "\nNot measured yet.\n") + "\n"
-
-
-def machine_line(report: Report) -> str:
-    """The machine of a report, in words."""
-    threads = "" if "NVIDIA" in report["machine"] else f", {report['threads']} threads"
-    return f"{report['machine']}{threads}, torch {report['torch']}"
+    headings = (
+        "graph", "", "seed", "total seconds", "training seconds", "epochs", "test MRR", "goal",
+    )  # fmt: skip
+    for report in reports_of(reports, "speedrun"):
+        rows = [
+            [row["data"], row["way"], row.get("seed", ""), f"{row['seconds']:.1f}",
+             row.get("training_seconds", ""), row["epochs"], f"{row['mrr']:.4f}",
+             f"{report['speedrun'].get(row['data'], 0):.3f}"]
+            for row in report["rows"]
+        ]  # fmt: skip
+        out += markdown_table(headings, rows, caption=machine_line(report))
+    return out
 
 
 def _gib(size: int) -> str:

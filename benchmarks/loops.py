@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -19,11 +18,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import torch
-from measure import machine
+from measure import benchmark_parser, machine, write_whole
 from torch import Generator, Tensor, nn
 
 from allneg.evaluation import evaluate
@@ -253,9 +251,7 @@ def made_up(entities: int, relations: int, triples: int) -> Graph:
 
 def options(description: str) -> argparse.ArgumentParser:
     """What bench_epoch and bench_ranking are told."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(description)
     parser.add_argument("--data", default="fb15k-237", help="a set's name")
     parser.add_argument("--made-up", help="instead, ENTITIES,RELATIONS,TRIPLES")
     parser.add_argument("--dim", type=int, default=1000)
@@ -294,8 +290,7 @@ def compare(
         print(*rows[0].items(), flush=True)
         gc.collect()  # the tables of this way, before those of the next
         if args.out:  # after each, so that what is done is kept
-            text = json.dumps({**what, **facts(task), "rows": rows}, indent=1)
-            args.out.write_text(text + "\n")
+            write_whole(args.out, {**what, **facts(task), "rows": rows})
 
 
 def facts(task: Task) -> dict[str, str | int]:

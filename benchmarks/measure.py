@@ -57,6 +57,14 @@ def machine(device: torch.device) -> dict[str, str]:
     }
 
 
+def benchmark_parser(doc: str) -> argparse.ArgumentParser:
+    """The options of most programs: the device, and the file of the result."""
+    parser = argparse.ArgumentParser(description=doc.partition("\n\n")[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    return parser
+
+
 def write_rows(
     about: Mapping[str, Any], rows: Iterable[Any], out: Path | None, done: Iterable[Any] = ()
 ) -> None:

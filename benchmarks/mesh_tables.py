@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
 
 import torch
 from mesh_cost import RATES, Cost, cost, sampled
+from table_text import Report, machine_line, markdown_table, reports_of
 
 from allneg.recipe import Mesh, Recipe
 from allneg.recipes import find_recipe
@@ -23,65 +24,49 @@ PLANS = {
 SAMPLE = 1000
 
 
-def rates_table() -> str:
-    return table(
-        ("device", "TF32 products, Tflop/s", "memory, GB/s", "link in a machine, GB/s",
-         "link between machines, GB/s", "memory, GB"),
-        (
-            (name, f"{rates.products['tf32'] / 1e12:.0f}", f"{rates.memory / 1e9:,.0f}",
-             f"{rates.near / 1e9:.0f}", f"{rates.far / 1e9:g}", f"{rates.bytes / 1e9:.0f}")
-            for name, rates in RATES.items()
-        ),
+def _rates(_: list[Report]) -> str:
+    headings = ["device", "TF32 products, Tflop/s", "memory, GB/s", "link in a machine, GB/s"]
+    headings += ["link between machines, GB/s", "memory, GB"]
+    rows = (
+        [name, f"{rates.products['tf32'] / 1e12:.0f}", f"{rates.memory / 1e9:,.0f}",
+         f"{rates.near / 1e9:.0f}", f"{rates.far / 1e9:g}", f"{rates.bytes / 1e9:.0f}"]
+        for name, rates in RATES.items()
     )  # fmt: skip
+    return _table(headings, rows)
 
 
-def measured_table(reports: list[dict[str, Any]]) -> str:
+def _measured(reports: list[Report]) -> str:
     out = ""
-    for report in reports:
-        if report.get("bench") != "mesh":
-            continue
-        out += (
-            f"{report['machine']}, {report['cores']} cores, one thread per process, "
-            f"torch {report['torch']}; "
-            f"{report['entities']:,} entities, W = {2 * report['dim']}, "
-            f"B = {report['batch_size']}:\n\n"
-        )
-        out += table(
-            ("mesh", "ms per step", "estimated", "products", "memory", "rows", "batch", "other",
-             "bytes sent", "estimated"),
-            (_measured(row) for row in report["rows"]),
+    headings = ["mesh", "ms per step", "estimated", "products", "memory", "rows", "batch", "other"]
+    for report in (report for report in reports if report.get("bench") == "mesh"):
+        rows = (
+            [row["mesh"], f"{row['milliseconds']:.0f}", f"{row['predicted']:.0f}",
+             *(f"{took:.1f}" for took in row["parts"].values()), row["sent"], row["predicted_sent"]]
+            for row in report["rows"]
         )  # fmt: skip
+        caption = f"{report['machine']}, {report['cores']} cores, one thread per process, "
+        caption += f"torch {report['torch']}; {report['entities']:,} entities, "
+        caption += f"W = {2 * report['dim']}, B = {report['batch_size']}"
+        out += _table([*headings, "bytes sent", "estimated"], rows, caption)
     return out
 
 
-def _measured(row: dict[str, Any]) -> list[str]:
-    return [
-        row["mesh"],
-        f"{row['milliseconds']:.0f}",
-        f"{row['predicted']:.0f}",
-        *(f"{took:.1f}" for took in row["parts"].values()),
-        f"{row['sent']:,}",
-        f"{row['predicted_sent']:,}",
-    ]
-
-
-def steps_table(reports: list[dict[str, Any]]) -> str:
+def _steps(reports: list[Report]) -> str:
     """Measured and estimated steps of many sizes on one H200."""
-    report = next(report for report in reports if "scaling" in report)
-    found: dict[tuple[int, ...], dict[str, float]] = {}
+    (report,) = reports_of(reports, "scaling")
+    found: dict[tuple[int, int, int], dict[str, float]] = {}
     for row in report["rows"]:
-        sizes = (row["b"], row["n"], row["w"])
-        found.setdefault(sizes, {})[row["precision"]] = row["milliseconds"]
+        took = found.setdefault((row["b"], row["n"], row["w"]), {})
+        took[row["precision"]] = row["milliseconds"]
     rows = []
     for (b, n, w), took in sorted(found.items()):
-        cells = [f"{b:,}", f"{n:,}", f"{w:,}"]
+        cells = []
         for precision, milliseconds in sorted(took.items(), reverse=True):
             estimate = _step(b, n, w, precision)
             cells += [f"{milliseconds:.2f}", f"{estimate.step_seconds * 1e3:.2f}"]
-        rows.append(cells)
-    names = ("TF32, ms", "estimated", "BF16, ms", "estimated")
-    head = f"{report['machine']}, torch {report['torch']}, ComplEx-N3 with AdaGrad:\n\n"
-    return head + table(("B", "N", "W", *names), rows)
+        rows.append([b, n, w, *cells])
+    headings = ("B", "N", "W", "TF32, ms", "estimated", "BF16, ms", "estimated")
+    return _table(headings, rows, f"{machine_line(report)}, ComplEx-N3 with AdaGrad")
 
 
 def _step(b: int, n: int, w: int, precision: str) -> Cost:
@@ -92,42 +77,35 @@ def _step(b: int, n: int, w: int, precision: str) -> Cost:
     return cost(recipe, Counts(n, 237, b), Mesh(), RATES["h200"])
 
 
-def plan_table(name: str) -> str:
+def _plan(_: list[Report], name: str) -> str:
+    """Memory and time of a step with different meshes."""
+    recipe, counts, h200 = _recipe(name), GRAPHS[name], RATES["h200"]
     rows = []
     for text in PLANS[name]:
         mesh = Mesh.read(text)
-        estimate = _cost(name, mesh)
-        peak = plan(_recipe(name), GRAPHS[name], torch.device("cuda"), mesh).peak
-        fits = "" if peak <= RATES["h200"].bytes else " (does not fit)"
-        seconds = estimate.seconds.values()
-        rows.append((
-            text, f"{peak / 1e9:.1f}{fits}", *(f"{part * 1e3:.2f}" for part in seconds),
-            _time(estimate.epoch_seconds),
-        ))  # fmt: skip
-    dim, size = _recipe(name).model.dim, _recipe(name).training.batch_size
-    return f"ComplEx, dim {dim}, B = {size:,}, H200; milliseconds per step:\n\n" + table(
-        ("mesh", "GB per device", "products", "memory", "rows", "batch", "other", "epoch"),
-        rows,
-    )  # fmt: skip
+        estimate = cost(recipe, counts, mesh, h200)
+        peak = plan(recipe, counts, torch.device("cuda"), mesh).peak
+        fits = "" if peak <= h200.bytes else " (does not fit)"
+        times = [f"{part * 1e3:.2f}" for part in estimate.seconds.values()]
+        rows.append([text, f"{peak / 1e9:.1f}{fits}", *times, _time(estimate.epoch_seconds)])
+    dim, size = recipe.model.dim, recipe.training.batch_size
+    headings = ("mesh", "GB per device", "products", "memory", "rows", "batch", "other", "epoch")
+    caption = f"ComplEx, dim {dim}, B = {size:,}, H200; milliseconds per step"
+    return _table(headings, rows, caption)
 
 
-def sampling_table() -> str:
+def _sampling(_: list[Report]) -> str:
     """How much faster steps with sampled negatives are, by batch size."""
-    rows = []
+    base, mesh, rows = _recipe("wikidata5m"), Mesh(rows=8), []
     for size in (125, 250, 500, 1000, 2000, 4000, 8000):
-        recipe = _recipe("wikidata5m").with_settings([f"training.batch_size={size}"])
-        mesh, rates = Mesh(rows=8), RATES["h200"]
-        exact = cost(recipe, GRAPHS["wikidata5m"], mesh, rates)
-        few = cost(sampled(recipe, SAMPLE), GRAPHS["wikidata5m"], mesh, rates)
-        rows.append((
-            f"{size:,}", _time(exact.epoch_seconds), _time(few.epoch_seconds),
-            f"{exact.epoch_seconds / few.epoch_seconds:.1f}",
-        ))  # fmt: skip
-    return table(("B", "epoch, all entities", f"epoch, {SAMPLE:,} shared negatives", "ratio"), rows)
-
-
-def _cost(name: str, mesh: Mesh) -> Cost:
-    return cost(_recipe(name), GRAPHS[name], mesh, RATES["h200"])
+        recipe = base.with_settings([f"training.batch_size={size}"])
+        exact, few = (
+            cost(each, GRAPHS["wikidata5m"], mesh, RATES["h200"]).epoch_seconds
+            for each in (recipe, sampled(recipe, SAMPLE))
+        )
+        rows.append([size, _time(exact), _time(few), f"{exact / few:.1f}"])
+    headings = ("B", "epoch, all entities", f"epoch, {SAMPLE:,} shared negatives", "ratio")
+    return _table(headings, rows)
 
 
 def _recipe(name: str) -> Recipe:
@@ -140,18 +118,17 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    columns = list(columns)
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+def _table(headings: Iterable[str], rows: Iterable[Iterable[object]], caption: str = "") -> str:
+    """A table with blanks in the line below the headings."""
+    return markdown_table(headings, rows, caption=caption).replace("|---", "| --- ")
 
 
 # By the name between the markers of a page.
-TABLES: dict[str, Callable[[list[dict[str, Any]]], str]] = {
-    "rates": lambda _: f"\n{rates_table()}\n",
-    "measured": lambda reports: f"\n{measured_table(reports)}\n",
-    "steps": lambda reports: f"\n{steps_table(reports)}\n",
-    "sampling": lambda _: f"\n{sampling_table()}\n",
-    "wikidata5m": lambda _: f"\n{plan_table('wikidata5m')}\n",
-    "freebase": lambda _: f"\n{plan_table('freebase')}\n",
+TABLES: dict[str, Callable[[list[Report]], str]] = {
+    "rates": _rates,
+    "measured": _measured,
+    "steps": _steps,
+    "sampling": _sampling,
+    "wikidata5m": partial(_plan, name="wikidata5m"),
+    "freebase": partial(_plan, name="freebase"),
 }

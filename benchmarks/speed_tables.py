@@ -4,10 +4,11 @@ bench_ranking.py: one per machine, with a column for whatever differs between it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-Report = dict[str, Any]
+from table_text import Report, Row, machine_line, markdown_table, reports_of
+
 # Names in result files, and what the tables call them.
 _DATA = {"made up": "a synthetic graph"}
 _KINDS = {
@@ -16,6 +17,7 @@ _KINDS = {
     "rows looked up and added, and the penalty": "gather, scatter and regularizer",
     "everything else": "other",
 }
+_WAY = ("operands", "grouped", "batch")
 
 
 class Merged(NamedTuple):
@@ -33,20 +35,13 @@ def merged(reports: list[Report], about: Callable[[Report], dict[str, str]]) -> 
     them goes into the caption, any other one is a column.
     """
     order = sorted(reports, key=lambda r: ("NVIDIA" not in r["machine"], r.get("data") in _DATA))
-    for line in dict.fromkeys(machine_line(report) for report in order):
-        runs = [(about(report), report) for report in order if machine_line(report) == line]
+    for line in dict.fromkeys(machine_line(report, triton=True) for report in order):
+        runs = [(about(r), r) for r in order if machine_line(r, triton=True) == line]
         first = runs[0][0]
         titles = [t for t in first if len({facts[t] for facts, _ in runs}) > 1]
         shared = [_fact(t, text) for t, text in first.items() if t not in titles]
         caption = "; ".join([line, *shared])
         yield Merged(caption, titles, [([facts[t] for t in titles], run) for facts, run in runs])
-
-
-def machine_line(report: Report) -> str:
-    """The machine of a report, in words."""
-    threads = f", {report['threads']} threads" if "NVIDIA" not in report["machine"] else ""
-    triton = f", triton {report['triton']}" if "NVIDIA" in report["machine"] else ""
-    return f"{report['machine']}{threads}, torch {report['torch']}{triton}"
 
 
 def factor(times: float) -> str:
@@ -70,16 +65,15 @@ def _queries(report: Report) -> dict[str, str]:
     return {"queries per epoch": f"{report['questions']:,}"}
 
 
-def _table(titles: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(cells) + " |\n" for cells in ([*titles], *rows)]
-    return "".join([lines[0], "|---" * len(titles) + "|\n", *lines[1:]])
+def _table(caption: str, titles: list[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table with two blanks for an empty heading."""
+    return markdown_table(titles, rows, caption=caption).replace("| |", "|  |")
 
 
 def _epochs(reports: list[Report]) -> str:
     """Seconds per epoch, and their ratio to the first line of the run."""
     out = ""
-    found = [report for report in reports if "epoch" in report]
-    for table in merged(found, lambda r: _steps(r) | _queries(r)):
+    for table in merged(reports_of(reports, "epoch"), lambda r: _steps(r) | _queries(r)):
         rows = []
         for cells, report in table.runs:
             first = report["rows"][0]["seconds"]
@@ -92,15 +86,15 @@ def _epochs(reports: list[Report]) -> str:
                     times = [f"{own:.3g}", factor(own / first)]
                     rows.append([*cells, "PyKEEN, its own grouped epoch", *times, "-"])
         titles = [*table.titles, "", "seconds per epoch", "relative time", "peak MiB"]
-        out += f"\n{table.caption}:\n\n{_table(titles, rows)}"
-    return out + "\n"
+        out += _table(table.caption, titles, rows)
+    return out
 
 
 def _groupings(reports: list[Report]) -> str:
     """Seconds per epoch, then seconds to an MRR, by batch size, grouped or not."""
-    found = sorted((r for r in reports if "grouped" in r), key=lambda r: (r["data"], -r["dim"]))
+    found = sorted(reports_of(reports, "grouped"), key=lambda r: (r["data"], -r["dim"]))
     curves = [report for report in found if "curve" in report["rows"][0]]
-    return _by_batch([r for r in found if r not in curves]) + _curves(curves) + "\n"
+    return _by_batch([r for r in found if r not in curves]) + _curves(curves)
 
 
 def _by_batch(reports: list[Report]) -> str:
@@ -112,8 +106,8 @@ def _by_batch(reports: list[Report]) -> str:
             for row in report["rows"]:
                 times = factor(row["seconds"] / whole[row["precision"]])
                 rows.append([*cells, *_way(row), f"{row['seconds']:.3g}", times])
-        titles = [*table.titles, "operands", "grouped", "batch", "seconds per epoch"]
-        out += f"\n{table.caption}:\n\n{_table([*titles, 'relative time'], rows)}"
+        titles = [*table.titles, *_WAY, "seconds per epoch", "relative time"]
+        out += _table(table.caption, titles, rows)
     return out
 
 
@@ -135,24 +129,24 @@ def _curves(reports: list[Report]) -> str:
                     [at for at, _, mrr in row["curve"] if round(mrr, 4) >= goal] for goal in goals
                 ]
                 times = [f"{epoch * epochs[0]:.1f}" if epochs else "-" for epochs in reached]
-                rest = [f"{row['best']:.4f}", str(last), f"{epoch * last:.1f}"]
-                rows.append([*cells, *_way(row), str(row["rate"]), *times, *rest])
-        titles = [*table.titles, "operands", "grouped", "batch", "rate"]
-        titles += [f"{100 * share:.0f} %" for share in shares]
+                rest = [f"{row['best']:.4f}", last, f"{epoch * last:.1f}"]
+                rows.append([*cells, *_way(row), row["rate"], *times, *rest])
+        titles = [*table.titles, *_WAY, "rate", *(f"{100 * share:.0f} %" for share in shares)]
+        about = "seconds until valid has this share of the lowest best MRR of the graph"
         titles += ["best MRR", "epochs", "seconds"]
-        out += f"\n{table.caption}; seconds until valid has this share of the lowest best MRR of "
-        out += f"the graph:\n\n{_table(titles, rows)}"
+        out += _table(f"{table.caption}; {about}", titles, rows)
     return out
 
 
-def _way(row: dict[str, Any]) -> list[str]:
-    return [row["precision"], "yes" if row["grouped"] else "no", f"{row['batch']:,}"]
+def _way(row: Row) -> list[object]:
+    """The cells of the columns `_WAY`."""
+    return [row["precision"], "yes" if row["grouped"] else "no", row["batch"]]
 
 
 def _answer_limits(reports: list[Report]) -> str:
     """One line per graph and setting: the best valid MRR by the answers of a grouped query."""
     out = ""
-    for table in merged([report for report in reports if "max_answers" in report], _limited):
+    for table in merged(reports_of(reports, "max_answers"), _limited):
         found = {row["most"] or 0 for _, report in table.runs for row in report["rows"]}
         limits = sorted(found, key=lambda most: -most or -(10**9))  # single queries first
         rows = []
@@ -162,8 +156,8 @@ def _answer_limits(reports: list[Report]) -> str:
                 results = {row["most"] or 0: _mrr_and_seconds(row) for row in of_graph}
                 rows.append([graph, *cells, *(results.get(most, "-") for most in limits)])
         titles = ["graph", *table.titles, *(str(most or "not grouped") for most in limits)]
-        out += f"\n{table.caption}:\n\n{_table(titles, rows)}"
-    return out + "\n"
+        out += _table(table.caption, titles, rows)
+    return out
 
 
 def _limited(report: Report) -> dict[str, str]:
@@ -174,15 +168,14 @@ def _limited(report: Report) -> dict[str, str]:
     return out | {f"`{name}`": value for name, value in settings.items()}
 
 
-def _mrr_and_seconds(row: dict[str, Any]) -> str:
+def _mrr_and_seconds(row: Row) -> str:
     return f"{row['valid_mrr']:.4f}, {row['seconds']:.0f} s"
 
 
 def _profiles(reports: list[Report]) -> str:
     """Microseconds per step by kind of work, one column per run and precision."""
     out = ""
-    found = [report for report in reports if "profile" in report]
-    for table in merged(found, _steps):
+    for table in merged(reports_of(reports, "profile"), _steps):
         titles, columns = [""], []
         for cells, report in table.runs:
             differs = [_fact(*fact) for fact in zip(table.titles, cells, strict=True)]
@@ -195,14 +188,14 @@ def _profiles(reports: list[Report]) -> str:
                 columns.append(of_kind)
         kinds = columns[0]
         rows = [[kind, *(f"{column[kind]:.0f}" for column in columns)] for kind in kinds]
-        out += f"\n{table.caption}; µs per step:\n\n{_table(titles, rows)}"
-    return out + "\n"
+        out += _table(f"{table.caption}; µs per step", titles, rows)
+    return out
 
 
 def _rankings(reports: list[Report]) -> str:
     """Seconds to rank test, and their ratio to the first line of the run."""
     out = ""
-    for table in merged([report for report in reports if "ranking" in report], _task):
+    for table in merged(reports_of(reports, "ranking"), _task):
         rows = []
         for cells, report in table.runs:
             first = report["rows"][0]["seconds"]
@@ -211,8 +204,8 @@ def _rankings(reports: list[Report]) -> str:
                 rows.append([*cells, row["way"], *times])
         ranked = f"{table.runs[0][1]['rows'][0]['ranked']:,} queries ranked"
         titles = [*table.titles, "", "seconds", "relative time"]
-        out += f"\n{table.caption}; {ranked}:\n\n{_table(titles, rows)}"
-    return out + "\n"
+        out += _table(f"{table.caption}; {ranked}", titles, rows)
+    return out
 
 
 TABLES = {

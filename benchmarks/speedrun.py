@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from loops import KbcLoop, Task
-from measure import machine, write_rows
+from measure import benchmark_parser, machine, write_rows
 
 from allneg.graph import read_graph
 
@@ -33,9 +33,7 @@ TOY = (4, 5000, 0.01, 1, 1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--data", default=",".join(GOALS), help="names, with commas between")
     parser.add_argument("--seeds", type=int, default=1, help="runs of this library")
     parser.add_argument("--recipe", help="instead of that of the data")

@@ -3,6 +3,8 @@
 python benchmarks/tables.py
 
 Run it after adding results. It replaces the text between `<!-- table NAME -->` and `<!-- end -->`.
+A new table is a function from all reports to Markdown (`table_text.markdown_table` writes it),
+and a line in `TABLES`, here or in the `*_tables.py` of its benchmark.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ask_tables
 import complete_tables
@@ -21,7 +23,7 @@ import kernel_tables
 import large_tables
 import mesh_tables
 import speed_tables
-from speed_tables import machine_line
+from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -30,7 +32,7 @@ _PAGES = (
     "many-gpus", "models", "search", "speed",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _PAGES)]
-Report = dict[str, Any]
+_SIZES = {"b": "B", "n": "N", "dim": "D"}
 
 
 def main() -> None:
@@ -49,7 +51,8 @@ def page_with_tables(page: str, reports: list[Report]) -> str:
     """`page` with each of its tables written from the reports."""
 
     def written(match: re.Match[str]) -> str:
-        return f"{match['open']}\n{TABLES[match['name']](reports)}<!-- end -->"
+        text = TABLES[match["name"]](reports).strip() or "Not measured yet."
+        return f"{match['open']}\n\n{text}\n\n<!-- end -->"
 
     return re.sub(
         r"(?P<open><!-- table (?P<name>[\w-]+) -->)\n.*?<!-- end -->",
@@ -67,139 +70,132 @@ def distances(reports: list[Report], kernel: str) -> str:
     found = [report for report in reports if report.get("kernel") == kernel]
     found.sort(key=lambda r: ("NVIDIA" not in r["machine"], not _has_ways(r, "captured")))
     out = ""
-    for line in dict.fromkeys(map(machine_line, found)):
-        first, *others = (report for report in found if machine_line(report) == line)
+    for line in dict.fromkeys(machine_line(report, triton=True) for report in found):
+        first, *others = (r for r in found if machine_line(r, triton=True) == line)
         rows, ways = [*first["rows"]], [*dict.fromkeys(row["way"] for row in first["rows"])]
+        n_first = len(ways)
         for other in others:
             new = [row for row in other["rows"] if row["way"] not in ways]
             ways += dict.fromkeys(row["way"] for row in new)
             rows += new
-        out += f"\n{line}; ms / peak extra MiB per step"
-        second = ways[len({row["way"] for row in first["rows"]}) :]
-        out += f"; of a second run: {', '.join(second)}" if second else ""
-        out += ":\n\n" + _by_size(rows, ways, ("b", "n", "dim"), ("B", "N", "D"))
-    return out + "\n"
+        caption = f"{line}; ms / peak extra MiB per step"
+        second = ways[n_first:]
+        caption += f"; of a second run: {', '.join(second)}" if second else ""
+        out += _by_size(caption, rows, ways, _SIZES)
+    return out
 
 
 def losses(reports: list[Report]) -> str:
     """One table per run: one line per kernel and size, one column per way."""
     out = ""
-    for report in reports:
-        if "loss" not in report:
-            continue
-        out += f"\n{machine_line(report)}; ms / peak extra MiB per step:\n\n"
-        columns = ("kernel", "b", "n", "dim"), ("kernel", "B", "N", "D")
-        out += _by_size(report["rows"], ["streamed", "one block", "plain"], *columns)
-    return out + "\n"
+    for report in reports_of(reports, "loss"):
+        caption = f"{machine_line(report, triton=True)}; ms / peak extra MiB per step"
+        ways = ["streamed", "one block", "plain"]
+        out += _by_size(caption, report["rows"], ways, {"kernel": "kernel", **_SIZES})
+    return out
 
 
 def service(reports: list[Report]) -> str:
     """One table per machine: a line for one client, and one for several at once."""
     out = ""
-    for report in reports:
-        if "service" not in report:
-            continue
+    names = ("p50_ms", "p99_ms", "most_ms", "server_cpu_ms", "client_cpu_ms")
+    for report in reports_of(reports, "service"):
+        rows = [
+            [clients, *(f"{times[name]:.1f}" if name in times else "-" for name in names)]
+            for clients, times in ((1, report["alone"]), (report["clients"], report["together"]))
+        ]
         size = f"{report['entities']:,} entities, dim {report['dim']:,}"
-        out += f"\n{machine_line(report)}; {size}:\n\n"
-        out += "| clients | p50 ms | p99 ms | max ms | server CPU ms | client CPU ms |\n"
-        out += "|---|---|---|---|---|---|\n"
-        for clients, times in ((1, report["alone"]), (report["clients"], report["together"])):
-            names = ("p50_ms", "p99_ms", "most_ms", "server_cpu_ms", "client_cpu_ms")
-            cells = [f"{times[name]:.1f}" if name in times else "-" for name in names]
-            out += f"| {clients} | " + " | ".join(cells) + " |\n"
+        out += markdown_table(
+            ["clients", "p50 ms", "p99 ms", "max ms", "server CPU ms", "client CPU ms"], rows,
+            caption=f"{machine_line(report)}; {size}",
+        )  # fmt: skip
         memory, grown = report["resident_mib"], max(0.0, report["grown_mib"])
         out += f"\nCPU times are per answer. Memory: {memory:,.0f} MiB; after "
         out += f"{report['requests']:,} answers {grown:.1f} MiB more.\n"
-    return out + "\n"
+    return out
 
 
 def completions(reports: list[Report]) -> str:
     """One line per run: seconds, and the precision of the first facts beside the baseline's."""
-    out = "\n| graph | model | machine | questions | seconds | of CPU | complete | `--within seen` "
-    out += "| frequency |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
-    for report, row in _rows(reports, "complete"):
-        ways = ("precision", "precision_seen", "frequency")
-        cells = [f"{row[way]['1000']:.3f}, {row[way]['10000']:.3f}" for way in ways]
-        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
-        out += f"| {row['questions']:,} | {row['seconds']:.3g} | {_cpu_seconds(row)} "
-        out += f"| {' | '.join(cells)} |\n"
-    return out + "\n"
+    rows = []
+    for report, row in rows_of(reports, "complete"):
+        ways = (row[way] for way in ("precision", "precision_seen", "frequency"))
+        rows.append([
+            row["data"], model_and_dim(row), report["machine"], row["questions"],
+            f"{row['seconds']:.3g}", _cpu_seconds(row),
+            *(f"{way['1000']:.3f}, {way['10000']:.3f}" for way in ways),
+        ])  # fmt: skip
+    headings = ["graph", "model", "machine", "questions", "seconds", "of CPU"]
+    headings += ["complete", "`--within seen`", "frequency"]
+    return markdown_table(headings, rows, align="lllr")
 
 
-def _cpu_seconds(row: Mapping[str, Any]) -> str:
+def _cpu_seconds(row: Row) -> str:
     return f"{row['cpu_seconds']:.3g}" if "cpu_seconds" in row else "not measured"
 
 
 def classifications(reports: list[Report]) -> str:
     """One line per run."""
-    out = "\n| graph | model | machine | facts | accuracy | F1 | AUC | ECE |\n"
-    out += "|---|---|---|--:|--:|--:|--:|--:|\n"
-    for report, row in _rows(reports, "classification"):
-        cells = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
-        out += f"| {row['data']} | {row['model']}, dim {row['dim']:,} | {report['machine']} "
-        out += f"| {row['facts']:,} | {' | '.join(cells)} |\n"
-    return out + "\n"
+    rows = []
+    for report, row in rows_of(reports, "classification"):
+        numbers = [f"{row[name]:.4f}" for name in ("accuracy", "f1", "auc", "ece")]
+        rows.append([row["data"], model_and_dim(row), report["machine"], row["facts"], *numbers])
+    headings = ["graph", "model", "machine", "facts", "accuracy", "F1", "AUC", "ECE"]
+    return markdown_table(headings, rows, align="lllr")
 
 
 def audits(reports: list[Report]) -> str:
     """One line per graph and kind of errors."""
-    out = (
-        "\n| graph | errors | planted | model | machine | seconds | of CPU | audit | degree "
-        "| frequency |\n"
-    )
-    out += "|---|---|--:|---|---|--:|--:|--:|--:|--:|\n"
-    for report, row in _rows(reports, "audit"):
+    rows = []
+    for report, row in rows_of(reports, "audit"):
         ways = (row[way] for way in ("audit", "degree", "frequency"))
-        cells = [f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways]
-        folds = f"{row['folds']} folds of {row['epochs']} epochs"
-        errors = row["errors"] + (f", seed {row['seed']}" if row.get("seed") else "")
-        out += f"| {row['data']} | {errors} | {row['planted']:,} of {row['facts']:,} "
-        out += f"| {row['model']}, dim {row['dim']:,}, {folds} | {report['machine']} "
-        out += f"| {row['seconds']:.0f} | {_cpu_seconds(row)} "
-        out += f"| {' | '.join(cells)} |\n"
-    return out + "\n"
+        rows.append([
+            row["data"],
+            row["errors"] + (f", seed {row['seed']}" if row.get("seed") else ""),
+            f"{row['planted']:,} of {row['facts']:,}",
+            f"{model_and_dim(row)}, {row['folds']} folds of {row['epochs']} epochs",
+            report["machine"], f"{row['seconds']:.0f}", _cpu_seconds(row),
+            *(f"{way['ap']:.3f}, {way['at_planted']:.3f}" for way in ways),
+        ])  # fmt: skip
+    headings = ["graph", "errors", "planted", "model", "machine", "seconds", "of CPU"]
+    return markdown_table([*headings, "audit", "degree", "frequency"], rows, align="llrllr")
 
 
 def graphs(reports: list[Report]) -> str:
     """One line per graph of benchmarks/graphs.py."""
-    rows = next(report["graphs"] for report in reports if "graphs" in report)
-    out = "\n| graph | content | entities | relations | train | valid | test | leaked by train |\n"
-    out += "|---|---|--:|--:|--:|--:|--:|--:|\n"
-    columns = ("entities", "relations", "train", "valid", "test")
-    for row in rows:
-        numbers = " | ".join(f"{row[column]:,}" for column in columns)
+    (found,) = (report["graphs"] for report in reports_of(reports, "graphs"))
+    counts = ["entities", "relations", "train", "valid", "test"]
+    rows = []
+    for row in found:
         leaked = f"{row['leaked'] / row['test']:.0%}"
-        out += f"| {row['name']} | {row['about'].rstrip('.')} | {numbers} | {leaked} |\n"
-    sources = dict.fromkeys(row["source"] for row in rows if ":" in row["source"])
-    return f"{out}\nSources: {'; '.join(sources)}.\n\n"
+        rows.append([row["name"], row["about"].rstrip("."), *(row[n] for n in counts), leaked])
+    sources = dict.fromkeys(row["source"] for row in found if ":" in row["source"])
+    out = markdown_table(["graph", "content", *counts, "leaked by train"], rows, align="llr")
+    return f"{out}\nSources: {'; '.join(sources)}.\n"
 
 
 def headline(reports: list[Report]) -> str:
     """One training step of allneg, PyKEEN and plain PyTorch, each from one run."""
-    out = "\n| | allneg | PyKEEN | plain PyTorch, in blocks |\n|---|---|---|---|\n"
-    names = {"l1": "TransE, L1", "modulus": "RotatE"}
-    machine = ""
-    for kernel, name in names.items():
+    lines, machine = [], ""
+    for kernel, name in {"l1": "TransE, L1", "modulus": "RotatE"}.items():
         for report in reports:
             if report.get("kernel") != kernel or not _has_ways(report, "PyKEEN", "captured"):
                 continue
             machine = report["machine"]
-            sizes = dict.fromkeys((row["b"], row["n"], row["dim"]) for row in report["rows"])
-            for size in list(sizes)[:2]:  # the others are in docs/kernels.md
-                rows = {
-                    row["way"]: row
-                    for row in report["rows"]
-                    if (row["b"], row["n"], row["dim"]) == size
-                }
+            sizes: dict[tuple[int, ...], dict[str, Row]] = {}
+            for row in report["rows"]:
+                sizes.setdefault((row["b"], row["n"], row["dim"]), {})[row["way"]] = row
+            for (b, n, dim), rows in [*sizes.items()][:2]:  # the others are in docs/kernels.md
                 mine = {**rows["engine"], "milliseconds": rows["captured"]["milliseconds"]}
                 others = [_compared(rows[way], mine) for way in ("PyKEEN", "reference")]
-                b, n, dim = size
                 what = f"{name}, {b:,} queries × {n:,} entities, dim {dim:,}"
-                out += f"| {what} | {_time_and_memory(mine)} | {' | '.join(others)} |\n"
-    return f"\nTime and extra memory of one training step on one {machine}:\n{out}\n"
+                lines.append([what, _time_and_memory(mine), *others])
+    caption = f"Time and extra memory of one training step on one {machine}"
+    headings = ["", "allneg", "PyKEEN", "plain PyTorch, in blocks"]
+    return markdown_table(headings, lines, caption=caption)
 
 
-def _compared(row: dict[str, Any], mine: dict[str, Any]) -> str:
+def _compared(row: Row, mine: Row) -> str:
     if "problem" in row:
         return str(row["problem"])
     slower = row["milliseconds"] / mine["milliseconds"]
@@ -207,7 +203,7 @@ def _compared(row: dict[str, Any], mine: dict[str, Any]) -> str:
     return f"{_time_and_memory(row)} ({slower:,.0f}× the time, {larger:,.0f}× the memory)"
 
 
-def _time_and_memory(row: dict[str, Any]) -> str:
+def _time_and_memory(row: Row) -> str:
     return f"{_short(row['milliseconds'])} ms, {row['extra_mib']:,.0f} MiB"
 
 
@@ -217,102 +213,93 @@ def _has_ways(report: Report, *ways: str) -> bool:
 
 def defaults(reports: list[Report]) -> str:
     """One table per run. On a GPU: one line per graph, one column per model."""
-    out = ""
-    for report in reports:
-        if "defaults" not in report:
-            continue
-        rows = report["rows"]
-        if not report["machine"].startswith("NVIDIA"):
-            out += _cpu_defaults(report)
-            continue
-        models = list(dict.fromkeys(row["model"] for row in rows))
-        n = report["at_once"]
-        at_once = f", up to {n} trainings at a time" if n > 1 else ""
-        out += f"\n{machine_line(report)}{at_once}; test MRR, ratio, seconds:\n\n"
-        out += "| graph | " + " | ".join(models) + " |\n" + "|---" * (1 + len(models)) + "|\n"
-        cells = {(row["graph"], row["model"]): _default_cell(row) for row in rows}
-        for graph in sorted({row["graph"] for row in rows}):
-            found = (cells.get((graph, model), "-") for model in models)
-            out += f"| {graph} | " + " | ".join(found) + " |\n"
-        ratios = {m: [r["ratio"] for r in rows if r["model"] == m and "ratio" in r] for m in models}
-        means = (f"{statistics.fmean(ratios[m]):.3f}" if ratios[m] else "-" for m in models)
-        out += "| mean ratio | " + " | ".join(means) + " |\n"
-    return (out or "\nNot measured yet.\n") + "\n"
+    found = reports_of(reports, "defaults")
+    return "".join(
+        _gpu_defaults(report) if "NVIDIA" in report["machine"] else _cpu_defaults(report)
+        for report in found
+    )
+
+
+def _gpu_defaults(report: Report) -> str:
+    rows, n = report["rows"], report["at_once"]
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    cells = {(row["graph"], row["model"]): _default_cell(row) for row in rows}
+    lines = [
+        [graph, *(cells.get((graph, model), "-") for model in models)]
+        for graph in sorted({row["graph"] for row in rows})
+    ]
+    ratios = {m: [r["ratio"] for r in rows if r["model"] == m and "ratio" in r] for m in models}
+    means = (f"{statistics.fmean(ratios[m]):.3f}" if ratios[m] else "-" for m in models)
+    at_once = f", up to {n} trainings at a time" if n > 1 else ""
+    caption = f"{machine_line(report, triton=True)}{at_once}; test MRR, ratio, seconds"
+    return markdown_table(["graph", *models], [*lines, ["mean ratio", *means]], caption=caption)
 
 
 def _cpu_defaults(report: Report) -> str:
     """One line per run, with the time that was forecast."""
-    out = f"\n{machine_line(report)}:\n\n"
-    out += "| graph | model | dim | epochs | test MRR | by frequency | forecast | took |\n"
-    out += "|---|---|--:|--:|--:|--:|---|--:|\n"
-    for row in report["rows"]:
-        out += f"| {row['graph']} | {row['model']} | {row['dim']} | {row['epochs']} "
-        out += f"| {row['mrr']:.3f} | {row['frequency_mrr']:.3f} | {row['forecast']} "
-        out += f"| {row['with_test'] / 60:.1f} min |\n"
-    return out
+    headings = ["graph", "model", "dim", "epochs", "test MRR", "by frequency", "forecast", "took"]
+    rows = (
+        [
+            *(row[name] for name in ("graph", "model", "dim", "epochs")),
+            f"{row['mrr']:.3f}", f"{row['frequency_mrr']:.3f}", row["forecast"],
+            f"{row['with_test'] / 60:.1f} min",
+        ]
+        for row in report["rows"]
+    )  # fmt: skip
+    return markdown_table(headings, rows, align="llrrrrlr", caption=machine_line(report))
 
 
 def tunings(reports: list[Report]) -> str:
     """One line per tuning; its first trial is the best. Old results have no counts."""
-    out = "\n| graph | machine | minutes | trials "
-    out += "| best trial | valid MRR | with counts | test MRR |\n"
-    out += "|---|---|--:|--:|---|--:|--:|--:|\n"
-    for report, row in _rows(reports, "tune"):
+    rows = []
+    for report, row in rows_of(reports, "tune"):
         best, note = row["trials"][0], f" ({row['note']})" if row["note"] else ""
-        settings = ", ".join(f"{k} {v}" for k, v in best["settings"].items())
-        out += f"| {row['graph']} | {report['machine']}{note} | {row['seconds'] / 60:.1f} "
-        counts = f"{row['valid_mrr']:.4f}" if len(row.get("members", ())) > 1 else ""
-        out += f"| {len(row['trials'])} | {settings} | {best['valid_mrr']:.4f} | {counts} "
-        out += f"| {row['mrr']:.4f} |\n"
-    return out + "\n"
+        rows.append([
+            row["graph"], f"{report['machine']}{note}", f"{row['seconds'] / 60:.1f}",
+            len(row["trials"]), ", ".join(f"{k} {v}" for k, v in best["settings"].items()),
+            f"{best['valid_mrr']:.4f}",
+            f"{row['valid_mrr']:.4f}" if len(row.get("members", ())) > 1 else "",
+            f"{row['mrr']:.4f}",
+        ])  # fmt: skip
+    headings = ["graph", "machine", "minutes", "trials", "best trial", "valid MRR", "with counts"]
+    return markdown_table([*headings, "test MRR"], rows, align="llrrlr")
 
 
 def filters(reports: list[Report]) -> str:
     """One column per graph."""
-    rows = [row for _, row in _rows(reports, "filter")]
-    out = "\n| `evaluation.filter` | " + " | ".join(row["graph"] for row in rows) + " |\n"
-    out += "|---" + "|--:" * len(rows) + "|\n"
-    out += '| `"seen"` | ' + " | ".join(f"{row['mrr']:.3f}" for row in rows) + " |\n"
-    return out + '| `"all"` | ' + " | ".join("1.000" for _ in rows) + " |\n\n"
+    found = [row for _, row in rows_of(reports, "filter")]
+    rows = [['`"seen"`', *(f"{row['mrr']:.3f}" for row in found)]]
+    rows += [['`"all"`', *("1.000" for _ in found)]]
+    return markdown_table(
+        ["`evaluation.filter`", *(row["graph"] for row in found)], rows, align="lr"
+    )
 
 
 def baselines(reports: list[Report]) -> str:
     """One column per graph."""
-    rows = [row for _, row in _rows(reports, "baselines")]
-    out = "\n| test MRR | " + " | ".join(row["graph"] for row in rows) + " |\n"
-    out += "|---" + "|--:" * len(rows) + "|\n"
-    for name in rows[0]["mrr"] if rows else ():
-        out += f"| `{name}` | " + " | ".join(f"{row['mrr'][name]:.3f}" for row in rows) + " |\n"
-    return out + "\n"
+    found = [row for _, row in rows_of(reports, "baselines")]
+    names = found[0]["mrr"] if found else ()
+    rows = [[f"`{name}`", *(f"{row['mrr'][name]:.3f}" for row in found)] for name in names]
+    return markdown_table(["test MRR", *(row["graph"] for row in found)], rows, align="lr")
 
 
-def _default_cell(row: dict[str, Any]) -> str:
+def _default_cell(row: Row) -> str:
     if "problem" in row:
         return str(row["problem"])
     ratio = f", {row['ratio']:.2f}" if "ratio" in row else ""
     return f"{row['mrr']:.3f}{ratio}, {row['seconds']:,.0f} s"
 
 
-def _rows(reports: list[Report], name: str) -> Iterator[tuple[Report, dict[str, Any]]]:
-    """The rows of all reports of one benchmark, each with its report."""
-    return ((report, row) for report in reports if name in report for row in report["rows"])
+def _by_size(caption: str, rows: list[Row], ways: list[str], sizes: dict[str, str]) -> str:
+    """One line per size and one column per way; `sizes` are keys and headings."""
+    cells: dict[tuple[object, ...], dict[str, str]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[key] for key in sizes), {})[row["way"]] = _cell(row)
+    lines = ([*size, *(found.get(way, "-") for way in ways)] for size, found in cells.items())
+    return markdown_table([*sizes.values(), *ways], lines, caption=caption)
 
 
-def _by_size(
-    rows: list[dict[str, Any]], ways: list[str], keys: tuple[str, ...], titles: tuple[str, ...]
-) -> str:
-    sizes = list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
-    cells = {(*(row[key] for key in keys), row["way"]): _cell(row) for row in rows}
-    out = "| " + " | ".join([*titles, *ways]) + " |\n" + "|---" * (len(keys) + len(ways)) + "|\n"
-    for size in sizes:
-        numbers = [f"{value:,}" if isinstance(value, int) else str(value) for value in size]
-        out += (
-            "| " + " | ".join([*numbers, *(cells.get((*size, way), "-") for way in ways)]) + " |\n"
-        )
-    return out
-
-
-def _cell(row: dict[str, Any]) -> str:
+def _cell(row: Row) -> str:
     if "problem" in row:
         return str(row["problem"])
     short = _short(row["milliseconds"])
@@ -324,8 +311,8 @@ def _short(milliseconds: float) -> str:
 
 
 TABLES: dict[str, Callable[[list[Report]], str]] = {
-    "l1": lambda reports: distances(reports, "l1"),
-    "modulus": lambda reports: distances(reports, "modulus"),
+    "l1": partial(distances, kernel="l1"),
+    "modulus": partial(distances, kernel="modulus"),
     "loss": losses,
     "service": service,
     "complete": completions,
