@@ -93,7 +93,7 @@ def _key(row: Row) -> tuple[Any, ...]:
 def _task(row: Row) -> list[str]:
     """The graph, the model and the facts per new entity, of all of them or of a few."""
     few = f", {row['added']} entities" if row.get("added") is not None else ""
-    return [row["data"], f"{row['model']}, dim {row['dim']}", f"{row['facts']}{few}"]
+    return [row["data"], model_and_dim(row), f"{row['facts']}{few}"]
 
 
 def _parts(reports: list[Report]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -32,7 +32,7 @@ def _rates(_: list[Report]) -> str:
          f"{rates.near / 1e9:.0f}", f"{rates.far / 1e9:g}", f"{rates.bytes / 1e9:.0f}"]
         for name, rates in RATES.items()
     )  # fmt: skip
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _measured(reports: list[Report]) -> str:
@@ -47,7 +47,7 @@ def _measured(reports: list[Report]) -> str:
         caption = f"{report['machine']}, {report['cores']} cores, one thread per process, "
         caption += f"torch {report['torch']}; {report['entities']:,} entities, "
         caption += f"W = {2 * report['dim']}, B = {report['batch_size']}"
-        out += _table([*headings, "bytes sent", "estimated"], rows, caption)
+        out += markdown_table([*headings, "bytes sent", "estimated"], rows, caption=caption)
     return out
 
 
@@ -66,7 +66,8 @@ def _steps(reports: list[Report]) -> str:
             cells += [f"{milliseconds:.2f}", f"{estimate.step_seconds * 1e3:.2f}"]
         rows.append([b, n, w, *cells])
     headings = ("B", "N", "W", "TF32, ms", "estimated", "BF16, ms", "estimated")
-    return _table(headings, rows, f"{machine_line(report)}, ComplEx-N3 with AdaGrad")
+    caption = f"{machine_line(report)}, ComplEx-N3 with AdaGrad"
+    return markdown_table(headings, rows, caption=caption)
 
 
 def _step(b: int, n: int, w: int, precision: str) -> Cost:
@@ -91,7 +92,7 @@ def _plan(_: list[Report], name: str) -> str:
     dim, size = recipe.model.dim, recipe.training.batch_size
     headings = ("mesh", "GB per device", "products", "memory", "rows", "batch", "other", "epoch")
     caption = f"ComplEx, dim {dim}, B = {size:,}, H200; milliseconds per step"
-    return _table(headings, rows, caption)
+    return markdown_table(headings, rows, caption=caption)
 
 
 def _sampling(_: list[Report]) -> str:
@@ -105,7 +106,7 @@ def _sampling(_: list[Report]) -> str:
         )
         rows.append([size, _time(exact), _time(few), f"{exact / few:.1f}"])
     headings = ("B", "epoch, all entities", f"epoch, {SAMPLE:,} shared negatives", "ratio")
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _recipe(name: str) -> Recipe:
@@ -116,11 +117,6 @@ def _time(seconds: float) -> str:
     if seconds >= 5400:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-def _table(headings: Iterable[str], rows: Iterable[Iterable[object]], caption: str = "") -> str:
-    """A table with blanks in the line below the headings."""
-    return markdown_table(headings, rows, caption=caption).replace("|---", "| --- ")
 
 
 # By the name between the markers of a page.

@@ -4,7 +4,7 @@ bench_ranking.py: one per machine, with a column for whatever differs between it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from table_text import Report, Row, machine_line, markdown_table, reports_of
@@ -65,11 +65,6 @@ def _queries(report: Report) -> dict[str, str]:
     return {"queries per epoch": f"{report['questions']:,}"}
 
 
-def _table(caption: str, titles: list[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table with two blanks for an empty heading."""
-    return markdown_table(titles, rows, caption=caption).replace("| |", "|  |")
-
-
 def _epochs(reports: list[Report]) -> str:
     """Seconds per epoch, and their ratio to the first line of the run."""
     out = ""
@@ -86,7 +81,7 @@ def _epochs(reports: list[Report]) -> str:
                     times = [f"{own:.3g}", factor(own / first)]
                     rows.append([*cells, "PyKEEN, its own grouped epoch", *times, "-"])
         titles = [*table.titles, "", "seconds per epoch", "relative time", "peak MiB"]
-        out += _table(table.caption, titles, rows)
+        out += markdown_table(titles, rows, caption=table.caption)
     return out
 
 
@@ -107,7 +102,7 @@ def _by_batch(reports: list[Report]) -> str:
                 times = factor(row["seconds"] / whole[row["precision"]])
                 rows.append([*cells, *_way(row), f"{row['seconds']:.3g}", times])
         titles = [*table.titles, *_WAY, "seconds per epoch", "relative time"]
-        out += _table(table.caption, titles, rows)
+        out += markdown_table(titles, rows, caption=table.caption)
     return out
 
 
@@ -134,7 +129,7 @@ def _curves(reports: list[Report]) -> str:
         titles = [*table.titles, *_WAY, "rate", *(f"{100 * share:.0f} %" for share in shares)]
         about = "seconds until valid has this share of the lowest best MRR of the graph"
         titles += ["best MRR", "epochs", "seconds"]
-        out += _table(f"{table.caption}; {about}", titles, rows)
+        out += markdown_table(titles, rows, caption=f"{table.caption}; {about}")
     return out
 
 
@@ -156,7 +151,7 @@ def _answer_limits(reports: list[Report]) -> str:
                 results = {row["most"] or 0: _mrr_and_seconds(row) for row in of_graph}
                 rows.append([graph, *cells, *(results.get(most, "-") for most in limits)])
         titles = ["graph", *table.titles, *(str(most or "not grouped") for most in limits)]
-        out += _table(table.caption, titles, rows)
+        out += markdown_table(titles, rows, caption=table.caption)
     return out
 
 
@@ -188,7 +183,7 @@ def _profiles(reports: list[Report]) -> str:
                 columns.append(of_kind)
         kinds = columns[0]
         rows = [[kind, *(f"{column[kind]:.0f}" for column in columns)] for kind in kinds]
-        out += _table(f"{table.caption}; µs per step", titles, rows)
+        out += markdown_table(titles, rows, caption=f"{table.caption}; µs per step")
     return out
 
 
@@ -204,7 +199,7 @@ def _rankings(reports: list[Report]) -> str:
                 rows.append([*cells, row["way"], *times])
         ranked = f"{table.runs[0][1]['rows'][0]['ranked']:,} queries ranked"
         titles = [*table.titles, "", "seconds", "relative time"]
-        out += _table(f"{table.caption}; {ranked}", titles, rows)
+        out += markdown_table(titles, rows, caption=f"{table.caption}; {ranked}")
     return out
 
 

@@ -26,8 +26,7 @@ def markdown_table(
         return ""
     sides = align.ljust(len(headings), align[-1])
     rule = "".join("|--:" if side == "r" else "|---" for side in sides) + "|\n"
-    head = _line(headings).replace("|  |", "| |")  # one blank for an empty heading
-    return "".join([f"\n{caption}:\n\n" if caption else "\n", head, rule, *lines])
+    return "".join([f"\n{caption}:\n\n" if caption else "\n", _line(headings), rule, *lines])
 
 
 def reports_of(reports: Iterable[Report], key: str) -> list[Report]:
