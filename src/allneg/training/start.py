@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.errors import RecipeError
+from allneg.errors import RecipeError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.grow import n_in_train
 from allneg.graph.queries import SIDES, Queries
@@ -51,8 +51,8 @@ def begin(
             raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
     if n_seen := n_in_train(graph, parent.graph):
         tell(
-            f"{n_seen:,} facts of valid and test are in train of {parent.folder}: its rows were "
-            "trained on them, so their ranks are too good"
+            f"{parent.folder} was trained on {counted(n_seen, 'fact')} of valid and test, whose "
+            "ranks are too good"
         )
     known = parent.graph.vocabulary.entity_ids
     is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
