@@ -242,6 +242,7 @@ def test_a_new_relation_gets_a_row_and_a_warning(toy_run: Run, tmp_path: Path) -
     assert child.graph.vocabulary.relations[3:] == ("likes",)
     assert "1 fact was in train already" in told.lines
     assert "relation 'likes' has only 1 fact; expect poor answers" in told.lines
+    assert not any(line.startswith("no row changes") for line in told.lines)
 
 
 def test_facts_of_known_names_change_no_row(toy_run: Run, tmp_path: Path) -> None:
@@ -299,6 +300,15 @@ def test_facts_are_not_judged_as_a_whole_graph(trained: Made, tmp_path: Path) ->
         "triples, which are removed; the names keep their ids (data.drop_unseen)",
     ]
     assert told.lines[2].startswith("2 new entities, 6 new relations and 6 new facts")
+
+
+def test_facts_of_a_relation_that_train_lacks_are_left_out_with_drop_unseen(
+    trained: Made, tmp_path: Path
+) -> None:
+    run = trained("training.epochs=1", "data.drop_unseen=true")
+    parts = {"train": FACTS, "test": [("Italy", "likes", "Spain")]}
+    child = run.extend(parts, out=tmp_path / "child", settings=SHORT)
+    assert child.graph.facts("test") == run.graph.facts("test")
 
 
 @pytest.mark.parametrize("touch", ["neighbors", "start", None])

@@ -138,8 +138,10 @@ def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> 
     part = replace(data, valid_share=0.0, test_share=0.0, drop_unseen=False)
     added, removed = (None if some is None else read_graph(some, part) for some in (facts, remove))
     growth = grow(graph, added, removed)
-    if not growth.graph.seen[graph.n_entities :].all():
-        growth = replace(growth, graph=without_unseen(growth.graph, data, keeps_ids=True))
+    grown = growth.graph
+    seen = grown.seen[graph.n_entities :], grown.seen_relations[graph.n_relations :]
+    if not np.concatenate(seen).all():
+        growth = replace(growth, graph=without_unseen(grown, data, keeps_ids=True))
     read = [note for some in (added, removed) if some is not None for note in some.notes]
     for note in (*(note for note in read if not _OF_A_GRAPH.search(note)), *growth.graph.notes):
         own.on_message(note)
@@ -156,7 +158,7 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
         f"{counted(n_facts, 'new fact')}; {counted(n_rows, 'entity')} of "
         f"{graph.n_entities:,} and {counted(int(relations.sum()), 'relation')} are trained"
     ]
-    if parent.touch == "new" and not n_rows and (n_facts or parent.removed):
+    if parent.touch == "new" and not (n_rows or relations.any()) and (n_facts or parent.removed):
         lines.append("no row changes; --touch neighbours trains the entities of these facts")
     count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
     few = [i for i in range(parent.relations, graph.n_relations) if count[i] < _FEW]
