@@ -36,7 +36,7 @@ from allneg.scoring.losses import LOSSES
 from allneg.scoring.negatives import NegativeSample
 from allneg.training import Callbacks, fit, partial
 from allneg.training.extend import extend
-from allneg.training.partial import PartialTrainer, SplitQueries
+from allneg.training.partial import PartialTrainer, SplitQueries, shares
 from allneg.training.start import place
 from allneg.training.trainer import Trainer
 from processes import start, stop_after
@@ -176,6 +176,18 @@ def test_a_fact_and_its_mirror_image_count_as_one_neighbour(tiny_graph: Graph) -
     place(trainer.model, trainer.tables, torch.arange(n) == n - 1, torch.tensor(new[:3]))
     rows = trainer.tables.entities.detach()
     assert torch.allclose(rows[n - 1], (rows[1] + rows[2]) / 2, atol=1e-5)
+
+
+def test_shares_are_those_of_a_count_also_with_many_names() -> None:
+    most = 1 << 31  # entities; their pairs and relations together exceed 64 bits
+    generator = torch.Generator().manual_seed(0)
+    facts = torch.randint(5, (60, 3), generator=generator)
+    facts[:, ::2] += most - 5
+    keys = [(r, min(h, t), max(h, t)) for h, r, t in facts.tolist()]
+    expected = [1 / keys.count(key) for key in keys]
+    assert len(set(expected)) > 1
+    assert torch.equal(shares(facts, most), torch.tensor(expected))
+    assert len(shares(facts[:0], most)) == 0
 
 
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:

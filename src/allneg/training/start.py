@@ -172,7 +172,7 @@ def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
     `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
     once one has its place.
     """
-    placed, entities, share = ~new, tables.entities.detach(), shares(facts)
+    placed, entities, share = ~new, tables.entities.detach(), shares(facts, len(new))
     both = joined(*(replace(Queries.of(facts, side), weight=share) for side in SIDES))
     for _ in range(_ROUNDS):
         wanted = both[~placed[both.answer] & placed[both.entity]]
