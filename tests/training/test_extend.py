@@ -428,6 +428,24 @@ def test_facts_that_the_rows_were_trained_on_are_noted(toy_run: Run, tmp_path: P
     assert expected in told.lines
 
 
+@pytest.mark.parametrize("model", ["complex", "transe"])
+def test_the_usual_dtype_of_a_program_changes_no_start(
+    trained: Made, tmp_path: Path, model: str
+) -> None:
+    run, made = trained(f"model.name={model}", "training.epochs=1"), list[Run]()
+    for dtype in (torch.float32, torch.float64):
+        out = tmp_path / str(dtype)
+        torch.set_default_dtype(dtype)
+        try:
+            made.append(run.extend(FACTS, out=out / "child", settings=SHORT))
+            facts = run.graph.facts("train")
+            made.append(allneg.train(facts, start=run, settings=SHORT, out=out / "warm"))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for usual, odd in zip(made[:2], made[2:], strict=True):
+        assert odd.tables().entities.equal(usual.tables().entities)
+
+
 @pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.3)])
 def test_a_warm_start_takes_half_of_the_epochs(
     toy_run: Run, optimizer: str, factor: float, quick: Callable[..., Recipe], tmp_path: Path

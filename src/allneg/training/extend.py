@@ -14,7 +14,7 @@ from allneg.graph.clean import without_unseen
 from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
-from allneg.hardware import find_device
+from allneg.hardware import find_device, torch_settings
 from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
@@ -103,7 +103,8 @@ def extend(
         own.on_message(f"{parent.folder} is not finished; its best weights so far are used")
     for line in _description(about, graph):
         own.on_message(line)
-    start = _start(parent, recipe, graph, about, own.on_message)
+    with torch_settings(recipe.hardware):
+        start = _start(parent, recipe, graph, about, own.on_message)
     # Rows that are not trained are saved now. Others are saved with the first checkpoint.
     saved = start if start.state.epoch else None
     child = Run.create(folder, recipe, graph, (*parent.parents, about), saved)

@@ -9,7 +9,7 @@ from typing import Any
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.read import check_source, read_graph, source_name
-from allneg.hardware import find_device
+from allneg.hardware import find_device, torch_settings
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
@@ -105,7 +105,8 @@ def train(
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
-                begin(folder, plan, graph, parent, own.on_message)
+                with torch_settings(plan.hardware):
+                    begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
         with in_background(first_product, plan.hardware):
