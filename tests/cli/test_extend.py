@@ -54,6 +54,18 @@ def test_info_tells_when_an_extension_cannot_be_continued(
     assert "`allneg resume" not in shown
 
 
+def test_the_printed_recipe_of_a_start_is_that_of_its_training(
+    allneg: Command, tiny_folder: Path, toy_run: Run, tmp_path: Path
+) -> None:
+    train = ("train", tiny_folder, "--from", toy_run.folder, "--json")
+    shown = allneg(*train, "--print-recipe").json["recipe"]
+    run = Run.open(allneg(*train, "--out", tmp_path / "run").json["run"])
+    assert shown == run.recipe.to_tables()
+    assert run.recipe.training.epochs < toy_run.recipe.training.epochs
+    packaged = allneg("train", "countries", "--from", "countries-demo", "--print-recipe")
+    assert packaged.code == 0
+
+
 def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
     facts, out = tmp_path / "new.tsv", tmp_path / "out"
     facts.write_text("Monaco\tin\tEurope\n")

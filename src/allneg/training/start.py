@@ -72,6 +72,13 @@ def begin(
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
 
 
+def start_recipe(parent: Run, model: str | None) -> Recipe | None:
+    """The recipe of a training from a run, if none is given; None if it names another model."""
+    if model not in (None, parent.recipe.model.name):
+        return None
+    return warm_recipe(original(parent.recipe, parent.parents))
+
+
 def warm_recipe(recipe: Recipe) -> Recipe:
     """The recipe for a training that begins with the rows of a run: half of its epochs."""
     every, epochs = recipe.evaluation.every, recipe.training.epochs

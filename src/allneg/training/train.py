@@ -17,7 +17,6 @@ from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
-from allneg.runs.parents import original
 from allneg.scoring import Shard
 from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
@@ -26,7 +25,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.start import begin, check_start, warm_recipe
+from allneg.training.start import begin, check_start, start_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 from allneg.training.warm_up import first_product, in_background
@@ -67,8 +66,8 @@ def train(
     own = combined(callbacks if watch is None else watch, progress, track)
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     parent = start if isinstance(start, Run | None) else Run.open(start)
-    if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
-        recipe = warm_recipe(original(parent.recipe, parent.parents))
+    if parent is not None and recipe is None:
+        recipe = start_recipe(parent, model)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     if parent is not None:
