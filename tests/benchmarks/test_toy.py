@@ -748,6 +748,38 @@ def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeyp
     assert cpu.startswith(f", 2 threads, torch 2; {synthetic}; dim 4; batch 5; µs per step:")
 
 
+def test_what_only_a_later_run_has_is_a_column(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import speed_tables
+
+    card = {"machine": "NVIDIA X", "torch": "2", "triton": "3", "dim": 4}
+    ranked = [
+        {**card, "ranking": True, "data": data, "entities": 9, "rows": [row]}
+        for data, row in (
+            ("a", {"way": "w", "seconds": 1.0, "ranked": 10}),
+            ("b", {"way": "w", "seconds": 2.0, "ranked": 20}),
+        )
+    ]
+    text = speed_tables.TABLES["ranking"](ranked)
+    assert "| graph | queries ranked |  | seconds | relative time |\n" in text
+    assert "| b (9 entities) | 20 | w | 2 | 1 |\n" in text
+    row = {"graph": "a", "most": None, "valid_mrr": 0.5, "seconds": 3}
+    limits = [
+        {
+            **card,
+            "max_answers": "complex",
+            "epochs": 1,
+            "answers": 2,
+            "settings": some,
+            "rows": [row],
+        }
+        for some in (["model.dim=4"], ["model.dim=4", "training.seed=1"])
+    ]
+    text = speed_tables.TABLES["answers"](limits)
+    assert "| graph | `training.seed` | not grouped |\n" in text
+    assert "| a | - | 0.5000, 3 s |\n| a | 1 | 0.5000, 3 s |\n" in text
+
+
 def test_a_second_run_of_distances_adds_only_its_own_ways(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import tables
