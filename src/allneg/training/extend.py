@@ -69,10 +69,8 @@ def extend(
     The other arguments are those of `train`; after the first checkpoint, `resume` continues a
     killed `extend`.
     """
-    own, parent = (
-        combined(callbacks, progress, track),
-        run if isinstance(run, Run) else Run.open(run),
-    )
+    own = combined(callbacks, progress, track)
+    parent = run if isinstance(run, Run) else Run.open(run)
     if facts is None and remove is None:
         raise UsageError("extend needs facts to add or to remove")
     if touch not in TOUCH or touch == "start":
