@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -724,6 +725,10 @@ def test_the_programs_of_the_gpu_jobs_exist():
     named = {word for job in jobs for word in job[2].split() if word.endswith(".py")}
     assert named
     assert all((ROOT / name).exists() for name in named)
+    waited = {name for job in jobs for name in re.findall(r"\bafter (\S+);", job[2])}
+    lanes, names = {job[0] for job in jobs}, {job[1] for job in jobs}
+    assert waited  # each is a job or a lane, not both; else a job waits for ever
+    assert waited <= lanes ^ names
 
 
 def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeypatch):
