@@ -37,11 +37,11 @@ def merged(reports: list[Report], about: Callable[[Report], dict[str, str]]) -> 
     order = sorted(reports, key=lambda r: ("NVIDIA" not in r["machine"], r.get("data") in _DATA))
     for line in dict.fromkeys(machine_line(report, triton=True) for report in order):
         runs = [(about(r), r) for r in order if machine_line(r, triton=True) == line]
-        first = runs[0][0]
-        titles = [t for t in first if len({facts[t] for facts, _ in runs}) > 1]
-        shared = [_fact(t, text) for t, text in first.items() if t not in titles]
-        caption = "; ".join([line, *shared])
-        yield Merged(caption, titles, [([facts[t] for t in titles], run) for facts, run in runs])
+        found = {t: {facts.get(t, "-") for facts, _ in runs} for facts, _ in runs for t in facts}
+        titles = [title for title, texts in found.items() if len(texts) > 1]
+        shared = [_fact(t, *texts) for t, texts in found.items() if t not in titles]
+        cells = [([facts.get(t, "-") for t in titles], run) for facts, run in runs]
+        yield Merged("; ".join([line, *shared]), titles, cells)
 
 
 def factor(times: float) -> str:
@@ -63,6 +63,10 @@ def _steps(report: Report) -> dict[str, str]:
 
 def _queries(report: Report) -> dict[str, str]:
     return {"queries per epoch": f"{report['questions']:,}"}
+
+
+def _ranked(report: Report) -> dict[str, str]:
+    return {"queries ranked": f"{report['rows'][0]['ranked']:,}"}
 
 
 def _epochs(reports: list[Report]) -> str:
@@ -190,16 +194,15 @@ def _profiles(reports: list[Report]) -> str:
 def _rankings(reports: list[Report]) -> str:
     """Seconds to rank test, and their ratio to the first line of the run."""
     out = ""
-    for table in merged(reports_of(reports, "ranking"), _task):
+    for table in merged(reports_of(reports, "ranking"), lambda r: _task(r) | _ranked(r)):
         rows = []
         for cells, report in table.runs:
             first = report["rows"][0]["seconds"]
             for row in report["rows"]:
                 times = [f"{row['seconds']:.3g}", factor(row["seconds"] / first)]
                 rows.append([*cells, row["way"], *times])
-        ranked = f"{table.runs[0][1]['rows'][0]['ranked']:,} queries ranked"
         titles = [*table.titles, "", "seconds", "relative time"]
-        out += markdown_table(titles, rows, caption=f"{table.caption}; {ranked}")
+        out += markdown_table(titles, rows, caption=table.caption)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -726,6 +727,10 @@ def test_the_programs_of_the_gpu_jobs_exist():
     named = {word for job in jobs for word in job[2].split() if word.endswith(".py")}
     assert named
     assert all((ROOT / name).exists() for name in named)
+    waited = {name for job in jobs for name in re.findall(r"\bafter (\S+);", job[2])}
+    lanes, names = {job[0] for job in jobs}, {job[1] for job in jobs}
+    assert waited  # each is a job or a lane, not both; else a job waits for ever
+    assert waited <= lanes ^ names
 
 
 def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeypatch):
@@ -748,6 +753,38 @@ def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeyp
     assert "|  | " + " | ".join(f"tf32, {head}" for head in heads) + " |\n" in gpu
     assert "| matrix products | 4 | 2 | 3 |\n" in gpu
     assert cpu.startswith(f", 2 threads, torch 2; {synthetic}; dim 4; batch 5; µs per step:")
+
+
+def test_what_only_a_later_run_has_is_a_column(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import speed_tables
+
+    card = {"machine": "NVIDIA X", "torch": "2", "triton": "3", "dim": 4}
+    ranked = [
+        {**card, "ranking": True, "data": data, "entities": 9, "rows": [row]}
+        for data, row in (
+            ("a", {"way": "w", "seconds": 1.0, "ranked": 10}),
+            ("b", {"way": "w", "seconds": 2.0, "ranked": 20}),
+        )
+    ]
+    text = speed_tables.TABLES["ranking"](ranked)
+    assert "| graph | queries ranked |  | seconds | relative time |\n" in text
+    assert "| b (9 entities) | 20 | w | 2 | 1 |\n" in text
+    row = {"graph": "a", "most": None, "valid_mrr": 0.5, "seconds": 3}
+    limits = [
+        {
+            **card,
+            "max_answers": "complex",
+            "epochs": 1,
+            "answers": 2,
+            "settings": some,
+            "rows": [row],
+        }
+        for some in (["model.dim=4"], ["model.dim=4", "training.seed=1"])
+    ]
+    text = speed_tables.TABLES["answers"](limits)
+    assert "| graph | `training.seed` | not grouped |\n" in text
+    assert "| a | - | 0.5000, 3 s |\n| a | 1 | 0.5000, 3 s |\n" in text
 
 
 def test_a_second_run_of_distances_adds_only_its_own_ways(monkeypatch):

@@ -42,7 +42,7 @@ def test_the_explorer_marks_new_entities(toy_run: Run, tmp_path: Path) -> None:
     assert [item.name for item in found if item.new] == ["Monaco"]
 
 
-def test_info_tells_when_an_extension_cannot_be_continued(
+def test_an_extension_that_cannot_be_continued_says_so(
     allneg: Command, toy_run: Run, tmp_path: Path
 ) -> None:
     child = toy_run.extend([("Monaco", "in", "Europe")], out=tmp_path / "cut")
@@ -52,6 +52,22 @@ def test_info_tells_when_an_extension_cannot_be_continued(
     shown = " ".join(allneg("info", child.folder).out.split())
     assert "stopped before its first checkpoint" in shown
     assert "`allneg resume" not in shown
+    for state in ("running", "failed", "interrupted"):
+        child.set_status(state)
+        used = allneg("neighbours", child.folder, "France")
+        assert "delete it and run `allneg extend` again" in used.err
+
+
+def test_the_printed_recipe_of_a_start_is_that_of_its_training(
+    allneg: Command, tiny_folder: Path, toy_run: Run, tmp_path: Path
+) -> None:
+    train = ("train", tiny_folder, "--from", toy_run.folder, "--json")
+    shown = allneg(*train, "--print-recipe").json["recipe"]
+    run = Run.open(allneg(*train, "--out", tmp_path / "run").json["run"])
+    assert shown == run.recipe.to_tables()
+    assert run.recipe.training.epochs < toy_run.recipe.training.epochs
+    packaged = allneg("train", "countries", "--from", "countries-demo", "--print-recipe")
+    assert packaged.code == 0
 
 
 def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:

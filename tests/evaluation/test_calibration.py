@@ -101,6 +101,13 @@ def test_the_better_method_on_the_other_half_is_chosen(method: str) -> None:
     assert Curve.fit(draw.binomial(n, rate, (2, 60)).astype(float), total, at).method == method
 
 
+def test_equal_scores_have_the_rate_of_all_answers() -> None:
+    right, total = np.array([[1.0], [0.0]]), np.array([[1000.0], [1000.0]])
+    curve = Curve.fit(right, total, np.array([5.0]))
+    assert curve.method == "platt"
+    assert curve(5.0) == pytest.approx(0.001, rel=0.2)  # 2 of 2,001, by Platt
+
+
 def test_a_larger_margin_is_never_less_likely(calibration: Calibration) -> None:
     for side in ("tail", "head"):
         found = calibration(side, np.linspace(-40, 5, 400)).tolist()

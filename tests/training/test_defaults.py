@@ -111,6 +111,25 @@ def test_the_speed_of_a_cpu_is_that_of_one_thread_without_other_processes() -> N
     assert defaults._score_seconds(Waits(), 6, "reference") < 0.01 / (n_queries * n_rows)
 
 
+def test_the_speed_of_a_cpu_is_measured_where_cpu_time_has_long_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waits(Dot):
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+            assert query.dtype is torch.float32
+            time.sleep(0.01)
+            return super().scores(query, rows)
+
+    monkeypatch.setattr(time, "thread_time", lambda: 1.0)
+    n_queries, n_rows = defaults._TIMED
+    torch.set_default_dtype(torch.float64)
+    try:
+        seconds = defaults._score_seconds(Waits(), 6, "reference")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert 0.005 < seconds * n_queries * n_rows < 1
+
+
 def test_a_cpu_asks_each_distinct_query_once_if_that_saves_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

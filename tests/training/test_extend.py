@@ -36,7 +36,7 @@ from allneg.scoring.losses import LOSSES
 from allneg.scoring.negatives import NegativeSample
 from allneg.training import Callbacks, fit, partial
 from allneg.training.extend import extend
-from allneg.training.partial import PartialTrainer, SplitQueries
+from allneg.training.partial import PartialTrainer, SplitQueries, shares
 from allneg.training.start import place
 from allneg.training.trainer import Trainer
 from processes import start, stop_after
@@ -178,6 +178,18 @@ def test_a_fact_and_its_mirror_image_count_as_one_neighbour(tiny_graph: Graph) -
     assert torch.allclose(rows[n - 1], (rows[1] + rows[2]) / 2, atol=1e-5)
 
 
+def test_shares_are_those_of_a_count_also_with_many_names() -> None:
+    most = 1 << 31  # entities; their pairs and relations together exceed 64 bits
+    generator = torch.Generator().manual_seed(0)
+    facts = torch.randint(5, (60, 3), generator=generator)
+    facts[:, ::2] += most - 5
+    keys = [(r, min(h, t), max(h, t)) for h, r, t in facts.tolist()]
+    expected = [1 / keys.count(key) for key in keys]
+    assert len(set(expected)) > 1
+    assert torch.equal(shares(facts, most), torch.tensor(expected))
+    assert len(shares(facts[:0], most)) == 0
+
+
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:
     facts = [*FACTS, ("Monaco", "near", "Andorra"), ("Monaco", "likes", "Andorra")]
     shuffled = random.Random(1).sample(facts, len(facts))
@@ -242,6 +254,7 @@ def test_a_new_relation_gets_a_row_and_a_warning(toy_run: Run, tmp_path: Path) -
     assert child.graph.vocabulary.relations[3:] == ("likes",)
     assert "1 fact was in train already" in told.lines
     assert "relation 'likes' has only 1 fact; expect poor answers" in told.lines
+    assert not any(line.startswith("no row changes") for line in told.lines)
 
 
 def test_facts_of_known_names_change_no_row(toy_run: Run, tmp_path: Path) -> None:
@@ -294,11 +307,20 @@ def test_facts_are_not_judged_as_a_whole_graph(trained: Made, tmp_path: Path) ->
         ("Italy", "in", "Earth"), ("Paris", "in", "France"),
     }  # fmt: skip
     assert told.lines[:2] == [
-        "1 of the new facts of test are also in train or valid",
+        "1 of the new facts of test is also in train or valid",
         "tiny: 1 entity and 0 relations are not in train; they occur in 0 valid and 1 test "
         "triples, which are removed; the names keep their ids (data.drop_unseen)",
     ]
     assert told.lines[2].startswith("2 new entities, 6 new relations and 6 new facts")
+
+
+def test_facts_of_a_relation_that_train_lacks_are_left_out_with_drop_unseen(
+    trained: Made, tmp_path: Path
+) -> None:
+    run = trained("training.epochs=1", "data.drop_unseen=true")
+    parts = {"train": FACTS, "test": [("Italy", "likes", "Spain")]}
+    child = run.extend(parts, out=tmp_path / "child", settings=SHORT)
+    assert child.graph.facts("test") == run.graph.facts("test")
 
 
 @pytest.mark.parametrize("touch", ["neighbors", "start", None])
@@ -400,8 +422,28 @@ def test_facts_that_the_rows_were_trained_on_are_noted(toy_run: Run, tmp_path: P
     told, known = Messages(), toy_run.graph.facts("train")
     parts = {"train": known[4:], "valid": [*known[:2], FACTS[0]], "test": [*known[2:4], FACTS[1]]}
     allneg.train(parts, start=toy_run, settings=SHORT, out=tmp_path / "warm", callbacks=told)
-    expected = f"4 facts of valid and test are in train of {toy_run.folder}: its rows were trained"
-    assert any(line.startswith(expected) for line in told.lines)
+    expected = (
+        f"{toy_run.folder} was trained on 4 facts of valid and test, whose ranks are too good"
+    )
+    assert expected in told.lines
+
+
+@pytest.mark.parametrize("model", ["complex", "transe"])
+def test_the_usual_dtype_of_a_program_changes_no_start(
+    trained: Made, tmp_path: Path, model: str
+) -> None:
+    run, made = trained(f"model.name={model}", "training.epochs=1"), list[Run]()
+    for dtype in (torch.float32, torch.float64):
+        out = tmp_path / str(dtype)
+        torch.set_default_dtype(dtype)
+        try:
+            made.append(run.extend(FACTS, out=out / "child", settings=SHORT))
+            facts = run.graph.facts("train")
+            made.append(allneg.train(facts, start=run, settings=SHORT, out=out / "warm"))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for usual, odd in zip(made[:2], made[2:], strict=True):
+        assert odd.tables().entities.equal(usual.tables().entities)
 
 
 @pytest.mark.parametrize("optimizer, factor", [("adagrad", 2), ("adam", 0.3)])

@@ -73,16 +73,19 @@ def train_command(
     """
     from allneg.cli.reports import print_run, training_progress
     from allneg.graph import read_graph
+    from allneg.runs import Run
+    from allneg.training.start import start_recipe
     from allneg.training.train import planned, train
 
     flags = {"hardware.device": device, "training.seed": seed, "hardware.mesh": mesh}
     flags |= {"data.keep_relations": keep, "data.weight": weight}
     given = options.with_flags(settings, flags)
     if print_recipe:
-        if start is not None and recipe is None and model is None:
-            recipe = str(start / "recipe.toml")
-        plan = planned(data, model=model, recipe=recipe, settings=given)
-        if recipe is None:
+        base: Recipe | str | None = recipe
+        if start is not None and recipe is None:
+            base = start_recipe(Run.open(start), model)
+        plan = planned(data, model=model, recipe=base, settings=given)
+        if base is None:
             graph = read_graph(data, plan.data)
             plan = planned(data, model=model, settings=given, graph=graph)
         if as_json:

@@ -124,7 +124,9 @@ def _platt(right: Numbers, total: Numbers, at: Numbers) -> Curve:
     n_right, n_wrong = right.sum(), (total - right).sum()
     aim = right * (n_right + 1) / (n_right + 2) + (total - right) / (n_wrong + 2)
     x = np.stack([at, np.ones_like(at)], 1)
-    slope, offset = logistic(x, aim / np.maximum(total, 1e-300), total, np.zeros(2), ridge=1e-9)
+    # Equal `at` leave the slope open: it stays 0.
+    centre = np.array([0.0, np.log((n_right + 1) / (n_wrong + 1))])
+    slope, offset = logistic(x, aim / np.maximum(total, 1e-300), total, centre, ridge=1e-9)
     edge = max(EDGE, float(abs(at).max()))
     corners = np.linspace(-edge, edge, 129)
     logits = np.clip(max(slope, 0.0) * corners + offset, -EDGE, EDGE)

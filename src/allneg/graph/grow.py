@@ -79,8 +79,8 @@ def _with(growth: Growth, other: Graph) -> Growth:
             verb = "was" if n_known == 1 else "were"
             notes.append(f"{counted(n_known, 'fact')} {verb} in {split} already")
         if n_both := int(np.isin(new[fresh], np.concatenate(elsewhere)).sum()):
-            where = " or ".join(others)
-            notes.append(f"{n_both:,} of the new facts of {split} are also in {where}")
+            verb, where = "is" if n_both == 1 else "are", " or ".join(others)
+            notes.append(f"{n_both:,} of the new facts of {split} {verb} also in {where}")
         if split == "train":
             weights = _weights(graph, other, fresh)
     graph = replace(graph, **splits, weights=weights, notes=tuple(notes))

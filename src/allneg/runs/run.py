@@ -191,7 +191,7 @@ class Run:
         state = self.live_status["state"]
         if state in _NO_WEIGHTS and not checkpoint.names(self.folder / "checkpoints"):
             raise RunError(f"{self.folder}: {_NO_WEIGHTS[state]}")
-        if state == "cut off" and self.is_lost:
+        if state in ("cut off", "failed", "interrupted") and self.is_lost:
             raise RunError(f"{self.folder}: {LOST}")
 
     def need_trainable(self, instead: str) -> None:

@@ -14,7 +14,7 @@ from allneg.graph.clean import without_unseen
 from allneg.graph.graph import Graph
 from allneg.graph.grow import Growth, grow
 from allneg.graph.read import read_graph
-from allneg.hardware import find_device
+from allneg.hardware import find_device, torch_settings
 from allneg.models import MODELS
 from allneg.recipe import Data, Mesh, Recipe
 from allneg.runs import Run, check_new, make_model, new_folder
@@ -69,10 +69,8 @@ def extend(
     The other arguments are those of `train`; after the first checkpoint, `resume` continues a
     killed `extend`.
     """
-    own, parent = (
-        combined(callbacks, progress, track),
-        run if isinstance(run, Run) else Run.open(run),
-    )
+    own = combined(callbacks, progress, track)
+    parent = run if isinstance(run, Run) else Run.open(run)
     if facts is None and remove is None:
         raise UsageError("extend needs facts to add or to remove")
     if touch not in TOUCH or touch == "start":
@@ -103,7 +101,8 @@ def extend(
         own.on_message(f"{parent.folder} is not finished; its best weights so far are used")
     for line in _description(about, graph):
         own.on_message(line)
-    start = _start(parent, recipe, graph, about, own.on_message)
+    with torch_settings(recipe.hardware):
+        start = _start(parent, recipe, graph, about, own.on_message)
     # Rows that are not trained are saved now. Others are saved with the first checkpoint.
     saved = start if start.state.epoch else None
     child = Run.create(folder, recipe, graph, (*parent.parents, about), saved)
@@ -138,8 +137,10 @@ def _read(graph: Graph, facts: Any, remove: Any, data: Data, own: Callbacks) -> 
     part = replace(data, valid_share=0.0, test_share=0.0, drop_unseen=False)
     added, removed = (None if some is None else read_graph(some, part) for some in (facts, remove))
     growth = grow(graph, added, removed)
-    if not growth.graph.seen[graph.n_entities :].all():
-        growth = replace(growth, graph=without_unseen(growth.graph, data, keeps_ids=True))
+    grown = growth.graph
+    seen = grown.seen[graph.n_entities :], grown.seen_relations[graph.n_relations :]
+    if not np.concatenate(seen).all():
+        growth = replace(growth, graph=without_unseen(grown, data, keeps_ids=True))
     read = [note for some in (added, removed) if some is not None for note in some.notes]
     for note in (*(note for note in read if not _OF_A_GRAPH.search(note)), *growth.graph.notes):
         own.on_message(note)
@@ -156,7 +157,7 @@ def _description(parent: Parent, graph: Graph) -> list[str]:
         f"{counted(n_facts, 'new fact')}; {counted(n_rows, 'entity')} of "
         f"{graph.n_entities:,} and {counted(int(relations.sum()), 'relation')} are trained"
     ]
-    if parent.touch == "new" and not n_rows and (n_facts or parent.removed):
+    if parent.touch == "new" and not (n_rows or relations.any()) and (n_facts or parent.removed):
         lines.append("no row changes; --touch neighbours trains the entities of these facts")
     count = np.bincount(graph.train[:, 1], minlength=graph.n_relations)
     few = [i for i in range(parent.relations, graph.n_relations) if count[i] < _FEW]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from allneg.errors import RecipeError
+from allneg.errors import RecipeError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.grow import n_in_train
 from allneg.graph.queries import SIDES, Queries
@@ -51,8 +51,8 @@ def begin(
             raise RecipeError(f"{parent.folder}: has none of the {kind} of {graph.name}")
     if n_seen := n_in_train(graph, parent.graph):
         tell(
-            f"{n_seen:,} facts of valid and test are in train of {parent.folder}: its rows were "
-            "trained on them, so their ranks are too good"
+            f"{parent.folder} was trained on {counted(n_seen, 'fact')} of valid and test, whose "
+            "ranks are too good"
         )
     known = parent.graph.vocabulary.entity_ids
     is_new = torch.tensor([name not in known for name in graph.vocabulary.entities])
@@ -70,6 +70,13 @@ def begin(
     changes = replaced(before, warm_recipe(before), recipe)
     about = Parent(parent.folder.resolve().name, parent.id, "start", replaced=changes)
     return Run.create(folder, recipe, graph, (*parent.parents, about), start)
+
+
+def start_recipe(parent: Run, model: str | None) -> Recipe | None:
+    """The recipe of a training from a run, if none is given; None if it names another model."""
+    if model not in (None, parent.recipe.model.name):
+        return None
+    return warm_recipe(original(parent.recipe, parent.parents))
 
 
 def warm_recipe(recipe: Recipe) -> Recipe:
@@ -172,7 +179,7 @@ def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
     `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
     once one has its place.
     """
-    placed, entities, share = ~new, tables.entities.detach(), shares(facts)
+    placed, entities, share = ~new, tables.entities.detach(), shares(facts, len(new))
     both = joined(*(replace(Queries.of(facts, side), weight=share) for side in SIDES))
     for _ in range(_ROUNDS):
         wanted = both[~placed[both.answer] & placed[both.entity]]

@@ -9,7 +9,7 @@ from typing import Any
 from allneg.errors import RecipeError, UsageError, counted
 from allneg.graph.graph import Graph
 from allneg.graph.read import check_source, read_graph, source_name
-from allneg.hardware import find_device
+from allneg.hardware import find_device, torch_settings
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
@@ -17,7 +17,6 @@ from allneg.recipes import find_recipe
 from allneg.runs import Run, check_new, make_model, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
-from allneg.runs.parents import original
 from allneg.scoring import Shard
 from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
@@ -26,7 +25,7 @@ from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
 from allneg.training.memory import check_memory
-from allneg.training.start import begin, check_start, warm_recipe
+from allneg.training.start import begin, check_start, start_recipe
 from allneg.training.trackers import tracker
 from allneg.training.trainer import check_weights
 from allneg.training.warm_up import first_product, in_background
@@ -67,8 +66,8 @@ def train(
     own = combined(callbacks if watch is None else watch, progress, track)
     settings = settings if isinstance(settings, str | Mapping) else list(settings)
     parent = start if isinstance(start, Run | None) else Run.open(start)
-    if parent is not None and recipe is None and model in (None, parent.recipe.model.name):
-        recipe = warm_recipe(original(parent.recipe, parent.parents))
+    if parent is not None and recipe is None:
+        recipe = start_recipe(parent, model)
     plan = planned(data, model=model, recipe=recipe, settings=settings)
     # Report what is missing or taken before anything is read or written.
     if parent is not None:
@@ -105,7 +104,8 @@ def train(
                 if out is None:
                     folder = new_folder(plan)  # another training may have taken the name
                 need_bytes(existing_parent(folder), mesh.rows * needed.saved)
-                begin(folder, plan, graph, parent, own.on_message)
+                with torch_settings(plan.hardware):
+                    begin(folder, plan, graph, parent, own.on_message)
             stack.enter_context(Run.open(folder).locked())
 
         with in_background(first_product, plan.hardware):
