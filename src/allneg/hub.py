@@ -16,7 +16,7 @@ from typing import Any
 from allneg import __version__
 from allneg.errors import AllnegError, DataError, RunError, UsageError, extra, printable
 from allneg.exports.model_card import model_card
-from allneg.paths import cache_folder, is_offline, locked, new_folder, remove
+from allneg.paths import cache_folder, complete_folder, is_offline, locked, remove
 from allneg.runs import Run, files
 from allneg.runs.copy import RUN_FILES, export
 from allneg.runs.verify import verify
@@ -81,7 +81,7 @@ def download(name: str) -> Path:
         raise DataError(f"{name}: the hub names no commit")
     with locked(cache, ".lock"):
         if not (cache / commit).exists():
-            with new_folder(cache / commit) as folder:
+            with complete_folder(cache / commit) as folder:
                 with _hub_errors(repository):
                     api.snapshot_download(
                         repository, revision=commit, local_dir=folder, allow_patterns=_FILES

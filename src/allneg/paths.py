@@ -59,7 +59,7 @@ def locked(folder: Path, lock: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def complete_folder(target: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `target` at the end: it appears complete or not at all.
 
     An earlier `target` is replaced. Only one process at a time may do this.

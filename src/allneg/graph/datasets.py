@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from allneg.errors import DataError, printable
 from allneg.graph.files import TripleFile, file_sha256, split_files
-from allneg.paths import cache_folder, is_offline, locked, new_folder
+from allneg.paths import cache_folder, complete_folder, is_offline, locked
 
 ORIGIN = (
     "https://raw.githubusercontent.com/DeepGraphLearning/KnowledgeGraphEmbedding/"
@@ -153,7 +153,7 @@ def _download(name: str, cache: Path) -> Path:
     with locked(cache, f".{name}.lock"):
         if target.is_dir() and not _problem(name, target):
             return target  # another process downloaded it
-        with new_folder(target) as folder:
+        with complete_folder(target) as folder:
             _download_files(name, url, folder)
             if problem := _problem(name, folder):
                 raise DataError(

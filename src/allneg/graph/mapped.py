@@ -21,7 +21,7 @@ import numpy.typing as npt
 from allneg.errors import DataError, RecipeError
 from allneg.graph.files import Files, file_sha256
 from allneg.graph.graph import SPLITS, Graph, Triples, Vocabulary
-from allneg.paths import TEMPORARY, cache_folder, locked, new_folder, remove, sync
+from allneg.paths import TEMPORARY, cache_folder, complete_folder, locked, remove, sync
 from allneg.recipe import Data
 
 ROWS = 1 << 18  # triples or names per step
@@ -208,7 +208,7 @@ def _key(name: str, files: Files, settings: Data) -> str:
 
 def _make(target: Path, read: Callable[[Path], Graph], key: Callable[[], str]) -> None:
     """Read the text and move the finished folder to `target`, or leave nothing."""
-    with new_folder(target) as folder:
+    with complete_folder(target) as folder:
         (folder / "work").mkdir()
         _write(folder, read(folder / "work"), target.name)
         if key() != target.name:

@@ -8,7 +8,7 @@ from typing import Any
 from allneg.errors import DataError, printable
 from allneg.graph.datasets import download
 from allneg.graph.files import file_sha256
-from allneg.paths import cache_folder, is_offline, locked, new_folder, sync
+from allneg.paths import cache_folder, complete_folder, is_offline, locked, sync
 
 _MANIFEST = "manifest.json"
 
@@ -53,7 +53,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _fetch(url: str, name: str, target: Path) -> None:
-    with new_folder(target) as folder:
+    with complete_folder(target) as folder:
         if url.startswith(("http://", "https://")):
             download(url, folder / name)
         else:
