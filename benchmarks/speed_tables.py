@@ -48,6 +48,11 @@ def factor(times: float) -> str:
     return f"{times:.0f}" if times >= 10 else f"{times:.2g}"
 
 
+def _times(seconds: float, first: float) -> list[str]:
+    """Seconds, and their ratio to those of the first line of a run."""
+    return [f"{seconds:.3g}", factor(seconds / first)]
+
+
 def _fact(title: str, text: str) -> str:
     return f"{title} {text}" if text[0].isdigit() else text
 
@@ -78,12 +83,10 @@ def _epochs(reports: list[Report]) -> str:
             first = report["rows"][0]["seconds"]
             for row in report["rows"]:
                 peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
-                times = [f"{row['seconds']:.3g}", factor(row["seconds"] / first)]
-                rows.append([*cells, row["way"], *times, peak])
+                rows.append([*cells, row["way"], *_times(row["seconds"], first), peak])
                 if row["way"] == "PyKEEN" and "seconds_timed" in row:
                     own = row["seconds_timed"]  # of its distinct queries, not scaled to all
-                    times = [f"{own:.3g}", factor(own / first)]
-                    rows.append([*cells, "PyKEEN, its own grouped epoch", *times, "-"])
+                    rows.append([*cells, "PyKEEN, its own grouped epoch", *_times(own, first), "-"])
         titles = [*table.titles, "", "seconds per epoch", "relative time", "peak MiB"]
         out += markdown_table(titles, rows, caption=table.caption)
     return out
@@ -199,8 +202,7 @@ def _rankings(reports: list[Report]) -> str:
         for cells, report in table.runs:
             first = report["rows"][0]["seconds"]
             for row in report["rows"]:
-                times = [f"{row['seconds']:.3g}", factor(row["seconds"] / first)]
-                rows.append([*cells, row["way"], *times])
+                rows.append([*cells, row["way"], *_times(row["seconds"], first)])
         titles = [*table.titles, "", "seconds", "relative time"]
         out += markdown_table(titles, rows, caption=table.caption)
     return out

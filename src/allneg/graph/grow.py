@@ -70,7 +70,7 @@ def _with(growth: Growth, other: Graph) -> Growth:
         if not len(facts):
             continue
         old = graph.split(split)
-        others = [other for other in SPLITS if other != split]
+        others = [name for name in SPLITS if name != split]
         known, new, *elsewhere = _keys([old, facts, *map(graph.split, others)], graph)
         order = np.lexsort(facts.T[::-1])
         fresh = order[~np.isin(new[order], known)]

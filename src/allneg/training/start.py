@@ -124,9 +124,8 @@ def check_start(parent: Run, recipe: Recipe) -> None:
 def inherited(parent: Run, recipe: Recipe, graph: Graph, first: int = 0) -> Checkpoint:
     """A start with the parent's best rows and optimizer state, matched by name; others are new.
 
-    The parent has all entities before `first`.
+    The parent has all entities before `first`, and fits the recipe: see `check_start`.
     """
-    check_start(parent, recipe)
     saved = parent.last()
     if saved is None:
         raise RecipeError(f"{parent.folder}: nothing is trained yet; choose a trained run")
