@@ -14,13 +14,12 @@ from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, load_tables, merged, parse_settings
 from allneg.recipes import find_recipe
-from allneg.runs import Run, check_new, make_model, new_folder
+from allneg.runs import Run, check_new, new_folder
 from allneg.runs.files import need_bytes
 from allneg.runs.folder import existing_parent, is_ours
 from allneg.scoring import Shard
 from allneg.training.callbacks import AllCallbacks, Callbacks, ProgressLines
 from allneg.training.defaults import default_recipe, model_settings
-from allneg.training.execution import ExecutionPlan
 from allneg.training.interrupt import interruptible
 from allneg.training.launch import is_rank_zero, join_processes, may_restart, n_processes
 from allneg.training.loop import run_training
@@ -98,7 +97,6 @@ def train(
                 check_weights(plan, graph)
                 Shard.of(graph.n_entities, world)
                 mesh = Mesh(world.rows.size, world.batch.size)
-                ExecutionPlan.decide(plan, make_model(plan), graph.n_entities, device, mesh)
                 needed = check_memory(plan, graph, device, mesh)
                 own.on_message(_describe(plan, graph, needed.peak))
                 if out is None:
