@@ -82,28 +82,28 @@ class Tables(nn.Module):
         The padding stays zero and reaches neither losses nor ranks nor files.
         """
         more = -len(self.shard) % multiple
-        return self._with_entities(
-            F.pad(self.entities.detach()[: len(self.shard)], (0, 0, 0, more))
-        )
+        entities = self.entities.detach()[: len(self.shard)]
+        return self.replaced({"entities": F.pad(entities, (0, 0, 0, more))})
 
     def on_host(self, device: torch.device) -> Tables:
         """The same tables in host memory, used on `device`."""
         entities = self.entities.detach()
         if device.type == "cuda":
             entities = entities.pin_memory()  # the device copies from it by itself
-        return self._with_entities(entities, device)
+        return self.replaced({"entities": entities}, device)
 
-    def _with_entities(self, entities: Tensor, device: torch.device | None = None) -> Tables:
-        shared = None if self.shared is None else self.shared.detach()
-        relations = self.relations.detach()
-        return Tables(entities, relations, self.shard, self.reciprocal, shared, device)
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Tables:
-        """Tables like these with other values, which are not copied."""
-        entities, relations, shared = map(tensors.get, ("entities", "relations", "shared"))
-        assert entities is not None
-        assert relations is not None
-        return Tables(entities, relations, self.shard, self.reciprocal, shared, self._device)
+    def replaced(self, tensors: Mapping[str, Tensor], device: torch.device | None = None) -> Tables:
+        """Tables like these with other values for some of them, which are not copied."""
+        own = {name: table.detach() for name, table in self.named_parameters()}
+        new = {**own, **tensors}
+        return Tables(
+            new["entities"],
+            new["relations"],
+            self.shard,
+            self.reciprocal,
+            new.get("shared"),
+            device or self._device,
+        )
 
     @property
     def device(self) -> torch.device:
