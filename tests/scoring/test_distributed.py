@@ -36,6 +36,18 @@ def test_a_shard_knows_which_rows_it_holds() -> None:
     assert shard.local(ids).max() <= 2  # a valid row, also for entities of other processes
 
 
+def test_other_processes_have_the_columns_of_other_entities() -> None:
+    whole, part = Shard.whole(9), Shard(3, 6, 9, World(rows=Group(1, 3)))
+    queries, ids = torch.tensor([0, 0, 1, 1]), torch.tensor([2, 3, 5, 6])
+    assert part.columns(ids).tolist() == [-1, 0, 2, -1]
+    assert [column.tolist() for column in part.held_pairs((queries, ids))] == [[0, 1], [0, 2]]
+    assert whole.columns(ids).equal(ids)
+    assert [column.tolist() for column in whole.held_pairs((queries, ids))] == [
+        queries.tolist(),
+        ids.tolist(),
+    ]
+
+
 def test_more_processes_than_entities_are_refused() -> None:
     world = World(rows=Group(0, 4), everyone=Group(0, 4))
     with pytest.raises(RecipeError, match="3 entities are too few for 4 processes"):

@@ -22,13 +22,9 @@ def count_without_scores(
 
     `rows` (n, W) are those of the shard. All answers must be known, and all scores finite.
     """
-    group, column = queries.group, queries.answer
+    group, column = queries.group, shard.columns(queries.answer)
     assert group is not None
-    of_query, filtered = known.pairs(queries)
-    if shard.rows.size > 1:
-        column = torch.where(shard.holds(column), column - shard.start, -1)
-        here = shard.holds(filtered)
-        of_query, filtered = of_query[here], filtered[here] - shard.start
+    of_query, filtered = shard.held_pairs(known.pairs(queries))
     query = query.to(rows.dtype).contiguous()
     pairs = torch.cat([group, of_query]), torch.cat([column, filtered])
     scores = pair_scores(query, rows, pairs)

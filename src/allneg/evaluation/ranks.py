@@ -216,12 +216,8 @@ def count_candidates(
     the shard are counted; the answer's score comes from the process that holds its row. With
     `queries.group`, all answers must be known: (B, n) -> (A, 2).
     """
-    query, filtered = known.pairs(queries)
-    column, group = queries.answer, queries.group
-    if shard.rows.size > 1:
-        column = torch.where(shard.holds(column), column - shard.start, -1)
-        here = shard.holds(filtered)
-        query, filtered = query[here], filtered[here] - shard.start
+    query, filtered = shard.held_pairs(known.pairs(queries))
+    column, group = shard.columns(queries.answer), queries.group
     if group is None:
         answer = mask_out(values, column, values.shape[1])
     else:

@@ -196,6 +196,17 @@ class Shard:
         """The entities' rows in this shard; for those it does not hold, any valid row."""
         return (ids - self.start).clamp(0, len(self) - 1)
 
+    def columns(self, ids: Tensor) -> Tensor:
+        """The entities' columns among the scores of this shard; -1 for those it does not hold."""
+        return torch.where(self.holds(ids), ids - self.start, -1) if self.is_part else ids
+
+    def held_pairs(self, pairs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Of pairs of a query and an entity, those with a column in this shard: query, column."""
+        if not self.is_part:
+            return pairs
+        here = self.holds(pairs[1])
+        return pairs[0][here], pairs[1][here] - self.start
+
 
 @contextlib.contextmanager
 def _lost_peer_named() -> Iterator[None]:

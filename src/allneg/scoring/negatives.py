@@ -109,11 +109,8 @@ def find_candidates(
 def _of_shard(
     rows: Tensor, shard: Shard, queries: Queries, masked: tuple[Tensor, Tensor] | None
 ) -> Candidates:
-    if masked is not None:
-        here = shard.holds(masked[1])
-        masked = masked[0][here], masked[1][here] - shard.start
-    target = _target(shard, queries.answer, queries.answer - shard.start)
-    return Candidates(rows, target, len(shard), masked)
+    masked = None if masked is None else shard.held_pairs(masked)
+    return Candidates(rows, shard.columns(queries.answer), len(shard), masked)
 
 
 def _per_query(
