@@ -27,7 +27,7 @@ from allneg.training.interrupt import interruptible
 from allneg.tuning.progress import search_lines
 from allneg.tuning.space import STATES, Space, Trial, TrialStatus, read_space
 from allneg.tuning.study import JOURNAL, Study, rungs, write_plot
-from allneg.tuning.trial_folder import TrialCallbacks, TrialFolder, data_hash
+from allneg.tuning.trial_folder import TrialCallbacks, TrialFolder
 
 SCHEMA_VERSION = 1
 _POLL_SECONDS = 0.5  # while other processes run the remaining trials
@@ -157,7 +157,7 @@ class Search:
         for trial in self.trials():
             folder = TrialFolder(self.out, trial)
             if (result := folder.result()) is not None:
-                folder.check_data(result.data, data_hash(graph))
+                folder.check_data(result.data, graph)
         return graph
 
     def run(

@@ -128,11 +128,12 @@ class TrialFolder:
                 disk.remove(self.folder)  # a process was killed while it made the run
             return Run.create(self.folder, self.trial.recipe, graph)
         run = Run.open(self.folder)
-        self.check_data(data_hash(run.graph), data_hash(graph))
+        self.check_data(data_hash(run.graph), graph)
         return run
 
-    def check_data(self, before: str | None, now: str) -> None:
-        if before != now:
+    def check_data(self, before: str | None, graph: Graph) -> None:
+        """Raise a `RunError` if the trial was trained on other data: `before` is their hash."""
+        if before != (now := data_hash(graph)):
             raise RunError(
                 f"{self.folder}: trained on other data ({before}, now {now}); choose another --out"
             )
