@@ -174,11 +174,10 @@ def test_relations_weigh_features_in_their_own_way() -> None:
 
 
 def test_one_answer_per_entity_is_counted_by_relation(tiny_graph: Graph) -> None:
-    head, relation, tail = tiny_graph.train.T
     names = tiny_graph.vocabulary.relations
-    of_heads = dict(zip(names, single_answers(relation, head, tiny_graph), strict=True))
+    of_heads = dict(zip(names, single_answers(tiny_graph, 0), strict=True))
     assert of_heads == pytest.approx({"borders": 1 / 3, "capital_of": 1.0, "in": 2 / 3})
-    assert single_answers(relation, tail, tiny_graph)[1] == 1.0
+    assert single_answers(tiny_graph, 2)[1] == 1.0
 
 
 def test_reasons_name_the_pattern_that_is_violated(toy_run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from allneg.evaluation.curves import Numbers
-from allneg.graph.graph import Graph, Triples
+from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES
 from allneg.predict.predictor import Predictor
 
@@ -13,9 +13,10 @@ _SINGLE = 0.95  # a relation of which so many have one answer is functional
 _SIMILAR = 5  # entities whose kind is compared
 
 
-def single_answers(relation: Triples, column: Triples, graph: Graph) -> Numbers:
+def single_answers(graph: Graph, column: int) -> Numbers:
     """The share of entities in a column of train that have one answer, by relation: (R,)."""
-    keys, counts = np.unique(relation * graph.n_entities + column, return_counts=True)
+    keys = graph.train[:, 1] * graph.n_entities + graph.train[:, column]
+    keys, counts = np.unique(keys, return_counts=True)
     of_relation = keys // graph.n_entities
     total = np.bincount(of_relation, minlength=graph.n_relations)
     single = np.bincount(of_relation[counts == 1], minlength=graph.n_relations)
@@ -27,8 +28,8 @@ class Reasons:
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor, self.graph = predictor, predictor.graph
-        head, relation, tail = self.graph.train.T
-        self.single = [single_answers(relation, column, self.graph) for column in (head, tail)]
+        relation = self.graph.train[:, 1]
+        self.single = [single_answers(self.graph, column) for column in (0, 2)]
         self.order = np.argsort(relation, kind="stable")
         self.starts = np.searchsorted(relation[self.order], np.arange(self.graph.n_relations + 1))
 
