@@ -255,16 +255,14 @@ class Completion:
         values[self.predictor.known["train"].pairs(queries)] = -torch.inf
         return values, values.logsumexp(1)
 
+    @torch.no_grad()
     def agree(self) -> None:
         """Score the heads of all pending facts, and keep the best facts."""
-        if self.pending:
-            triples, log_odds = map(torch.cat, zip(*self.pending, strict=True))
-            self.pending = []
-            self._agree(triples, log_odds)
-
-    @torch.no_grad()
-    def _agree(self, triples: Tensor, log_odds: Tensor) -> None:
-        """`log_odds` has the highest margin of any head instead of this one's."""
+        if not self.pending:
+            return
+        # These log-odds have the highest margin of any head instead of this one's.
+        triples, log_odds = map(torch.cat, zip(*self.pending, strict=True))
+        self.pending = []
         kept = log_odds >= self.needed - _SLACK  # more may be needed by now
         triples, log_odds = triples[kept], log_odds[kept]
         number = torch.searchsorted(self._relations, triples[:, 1].contiguous())
