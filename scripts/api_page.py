@@ -118,14 +118,13 @@ def _function(function: Any) -> str:
 
 def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
     """A class with its docstring, its fields and its methods."""
-    node = _node(kind)
-    assert isinstance(node, ast.ClassDef)
+    node = _class_node(kind)
     found = {
         name: f"- `{name}: {ast.unparse(item.annotation).removeprefix('parts.')}`"
         + (f": {comment}" if comment else "")
         for name, item, comment in fields_of(kind)
     }
-    for item in node.body:
+    for item in (item for one in _with_bases(kind) for item in _class_node(one).body):
         if isinstance(item, ast.FunctionDef):
             found[item.name] = f"- `{_member(item)}`" + _short(item)
     chosen = found if members is None else {name: found[name] for name in members}
@@ -134,11 +133,22 @@ def _class(kind: Any, members: tuple[str, ...] | None = None) -> str:
 
 def fields_of(kind: Any) -> Iterator[tuple[str, ast.AnnAssign, str]]:
     """The fields of a dataclass, each with the comment behind it."""
-    node, lines = _node(kind), inspect.getsource(kind).splitlines()
+    for one in _with_bases(kind):
+        lines = inspect.getsource(one).splitlines()
+        for item in _class_node(one).body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                yield item.target.id, item, lines[item.lineno - 1].partition("  # ")[2]
+
+
+def _with_bases(kind: Any) -> list[Any]:
+    """The bases of a class that are in the package, then the class."""
+    return [one for one in reversed(kind.__mro__) if one.__module__.startswith("allneg")]
+
+
+def _class_node(kind: Any) -> ast.ClassDef:
+    node = _node(kind)
     assert isinstance(node, ast.ClassDef)
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            yield item.target.id, item, lines[item.lineno - 1].partition("  # ")[2]
+    return node
 
 
 def _member(node: ast.FunctionDef) -> str:

@@ -18,9 +18,11 @@ from allneg.auditing.reasons import Reasons, single_answers
 from allneg.errors import DataError, UsageError
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.graph import triple_keys
-from allneg.predict.classify import Evidence, typed_negatives
+from allneg.predict.classify import typed_negatives
+from allneg.predict.evidence import Evidence
 from allneg.predict.lookup import Facts
-from allneg.predict.predictor import EntityVectors, Predictor, load
+from allneg.predict.predictor import Predictor, load
+from allneg.predict.scorer import EntityVectors
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training.callbacks import Callbacks

@@ -10,7 +10,7 @@ from allneg.evaluation.curves import logistic
 from allneg.graph import Graph
 from allneg.predict import agreement as module
 from allneg.predict.agreement import Agreement
-from allneg.predict.classify import Evidence
+from allneg.predict.evidence import Evidence
 from allneg.predict.predictor import load
 from allneg.runs import Run
 from brute_force import known_facts, make_predictor

@@ -14,16 +14,16 @@ from allneg.graph import Graph
 from allneg.models import MODELS
 from allneg.predict.classify import (
     Classifier,
-    Evidence,
     _best_threshold,
     _fit_curve,
+    accuracy_and_f1,
     agreed,
-    agreement,
     area_under_curve,
     calibration_error,
     classify,
     typed_negatives,
 )
+from allneg.predict.evidence import Evidence
 from allneg.predict.fact_files import ids_of
 from allneg.predict.predictor import load
 from allneg.runs import Run
@@ -97,7 +97,7 @@ def test_no_other_threshold_is_more_accurate(facts: list[tuple[int, bool]]) -> N
 def test_metrics_are_those_worked_out_by_hand() -> None:
     label = np.array([True, True, False, False])
     verdict = np.array([True, False, True, False])
-    assert agreement(verdict, label) == {"accuracy": 0.5, "f1": 0.5}
+    assert accuracy_and_f1(verdict, label) == {"accuracy": 0.5, "f1": 0.5}
     assert area_under_curve(np.array([3.0, 1.0, 1.0, 0.0]), label) == pytest.approx(3.5 / 4)
     assert area_under_curve(np.array([1.0]), label[:1]) is None
     probability = np.array([0.95, 0.95, 0.15, 0.05])

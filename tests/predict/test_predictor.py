@@ -242,7 +242,7 @@ def test_a_wrong_side_is_named(predictor: Predictor) -> None:
 def test_triples_are_scored_as_the_answers_of_tails(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MAX_NUMBERS", 5 * predictor.model.entity_width)
+    monkeypatch.setattr("allneg.predict.scorer._MAX_NUMBERS", 5 * predictor.model.entity_width)
     names = predictor.graph.vocabulary.entities
     triples = [("France", "in", name) for name in names]
     tails = {item.entity: item.score for item in predictor.tails("France", "in", k=12)}

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from allneg.models import MODELS
-from allneg.predict.predictor import EntityVectors
+from allneg.predict.scorer import EntityVectors
 from allneg.serve.loaded_run import LoadedRun, colours, has_tsne, pca, tsne
 
 

@@ -26,7 +26,8 @@ from allneg.errors import DataError, UsageError
 from allneg.evaluation.curves import Numbers, probability_of
 from allneg.graph.graph import Graph, Triples, Vocabulary
 from allneg.graph.read import read_graph
-from allneg.predict.classify import Evidence, typed_negatives
+from allneg.predict.classify import typed_negatives
+from allneg.predict.evidence import Evidence
 from allneg.predict.lookup import Facts
 from allneg.predict.predictor import Predictor
 from allneg.predict.results import Results

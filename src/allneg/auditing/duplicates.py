@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from allneg.graph.graph import Graph, Triples
-from allneg.predict.predictor import EntityVectors
+from allneg.predict.scorer import EntityVectors
 
 _SIMILARITY = 0.8  # shared facts divided by the facts of both
 _LEAST = 3  # shared facts

@@ -12,7 +12,7 @@ from allneg.auditing.reasons import single_answers
 from allneg.evaluation.curves import Numbers, logistic
 from allneg.graph.graph import Graph, Triples
 from allneg.predict.agreement import LOWEST
-from allneg.predict.classify import Evidence
+from allneg.predict.evidence import Evidence
 
 _ERRORS = 0.05  # the share of wrong facts that probabilities assume
 _RIDGE = 0.3  # holds the weights of a relation near those of all

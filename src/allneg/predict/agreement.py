@@ -12,7 +12,6 @@ answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,10 +21,8 @@ from allneg.errors import counted
 from allneg.evaluation.curves import Numbers, logistic, probability_of
 from allneg.graph.graph import Triples, even_sample
 from allneg.graph.queries import SIDES, Queries
-
-if TYPE_CHECKING:
-    from allneg.predict.classify import Evidence
-    from allneg.predict.predictor import Predictor
+from allneg.predict.evidence import Evidence
+from allneg.predict.scorer import Scorer
 
 LOWEST = -16.0  # lower margins count as this one
 _LEAST_SCORES, _MOST_SCORES = 1 << 26, {"cpu": 1 << 29, "cuda": 1 << 32}  # that a fit computes
@@ -59,20 +56,18 @@ class Agreement:
 
     @classmethod
     @torch.no_grad()
-    def fit(cls, predictor: Predictor) -> Agreement | None:
+    def fit(cls, scorer: Scorer) -> Agreement | None:
         """Learn from valid and train; None without valid."""
-        from allneg.predict.classify import Evidence
-
-        graph = predictor.graph
+        graph = scorer.graph
         if not len(graph.valid):
             return None
         n_scores = int(_SHARE * graph.n_entities**2 * graph.n_relations)
-        most = _MOST_SCORES.get(predictor.tables.device.type, 1 << 29)
+        most = _MOST_SCORES.get(scorer.tables.device.type, 1 << 29)
         budget = min(most, max(_LEAST_SCORES, n_scores)) // graph.n_entities  # queries
         true = graph.valid[even_sample(len(graph.valid), max(_LEAST, budget // 8))]
-        false, rates = _sample(predictor, max(_LEAST, budget * 3 // 32 // (_BEST + _DRAWN)))
+        false, rates = _sample(scorer, max(_LEAST, budget * 3 // 32 // (_BEST + _DRAWN)))
         facts = np.concatenate([true, false])
-        evidence, label = Evidence.of(predictor, facts), np.arange(len(facts)) < len(true)
+        evidence, label = Evidence.of(scorer, facts), np.arange(len(facts)) < len(true)
         stands_for = _stands_for(evidence, rates, graph.n_entities)
         weight = np.where(label, len(graph.valid) / len(true), stands_for)
         n_valid, n_train = (
@@ -103,12 +98,12 @@ def notes_on_few(**counts: int) -> list[str]:
     ]
 
 
-def _sample(predictor: Predictor, most: int) -> tuple[Triples, Numbers]:
+def _sample(scorer: Scorer, most: int) -> tuple[Triples, Numbers]:
     """New answers to `most` questions of each kind, and the share of questions that are asked.
 
     Kinds are sides and whether train has an answer: (n, 3), (2, 2).
     """
-    graph, train = predictor.graph, predictor.known["train"]
+    graph, train = scorer.graph, scorer.known["train"]
     total, rates, parts = graph.n_relations * graph.n_entities, np.zeros((2, 2)), []
     first = int(torch.searchsorted(train.keys, total))
     rng = np.random.default_rng(0)
@@ -122,8 +117,8 @@ def _sample(predictor: Predictor, most: int) -> tuple[Triples, Numbers]:
         for some in chosen.split(max(1, (1 << 22) // graph.n_entities)):
             relation, entity = some // graph.n_entities, some % graph.n_entities
             queries = Queries.for_side(SIDES[side], entity, relation, entity)
-            values = predictor.scores(queries)
-            for known in predictor.known.values():
+            values = scorer.scores(queries)
+            for known in scorer.known.values():
                 values[known.pairs(queries)] = -torch.inf
             best, answer = values.topk(min(_BEST, graph.n_entities), dim=1)
             values.scatter_(1, answer, -torch.inf)

@@ -18,8 +18,9 @@ from torch import Tensor
 from allneg.errors import DataError, UsageError
 from allneg.evaluation.within import Within
 from allneg.graph.queries import SIDES, Queries
-from allneg.predict.predictor import Predictor, check_count, check_finite
+from allneg.predict.predictor import Predictor, check_count
 from allneg.predict.question import CONSTANT, Link, Question
+from allneg.predict.scorer import check_finite
 
 NORMS, SCORES = ("product", "minimum"), ("calibrated", "softmax")
 _BLOCK = 1 << 24  # scores in memory at once

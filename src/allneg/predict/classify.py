@@ -20,60 +20,20 @@ import torch
 
 from allneg.errors import UsageError, counted
 from allneg.evaluation.calibration import reliability_table
-from allneg.evaluation.curves import Curve, Numbers, log_odds, probability_of
-from allneg.evaluation.ranks import PROTOCOLS, count_candidates
+from allneg.evaluation.curves import Curve, Numbers, probability_of
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.memory import fact_rows
-from allneg.graph.queries import SIDES, KnownAnswers, Queries
+from allneg.graph.queries import KnownAnswers, Queries
 from allneg.predict.agreement import notes_on_few
+from allneg.predict.evidence import Evidence
 from allneg.predict.fact_files import ids_of
-from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.predictor import Predictor
 from allneg.predict.results import Results
 
 Labels = npt.NDArray[np.bool_]
 
 LEAST = 10  # true and false facts of a relation that has its own threshold
-_BLOCK = 1 << 24  # scores in memory at once
 _TRIES = 100  # to replace an entity by another that gives no known fact
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Scores and ranks of n facts; column 0 by tail queries, column 1 by head queries."""
-
-    score: Numbers  # (n, 2)
-    margin: Numbers  # (n, 2): see allneg.evaluation.calibration
-    rank: Numbers  # (n, 2): among new answers; ties share the middle place
-    others: Numbers  # (n, 2): how many other answers train has
-
-    @property
-    def total(self) -> Numbers:
-        """The sum of both log-odds: (n,)."""
-        return np.asarray(log_odds(self.margin).sum(1))
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, predictor: Predictor, facts: Triples) -> Evidence:
-        graph, device = predictor.graph, predictor.tables.device
-        every = KnownAnswers.of_splits(graph, device=device)
-        protocol, shard = PROTOCOLS["allneg"], predictor.tables.shard
-        columns = []
-        for side in SIDES:
-            parts = [torch.zeros(0, 4, dtype=torch.float64)]
-            ids = torch.from_numpy(facts).to(device)
-            for block in ids.split(max(1, _BLOCK // graph.n_entities)):
-                queries = Queries.of(block, side)
-                values = predictor.scores(queries)
-                check_finite(values)
-                answer = values.gather(1, queries.answer.unsqueeze(1)).squeeze(1)
-                log_sum = predictor.log_sum_of_new(values, queries)
-                better, equal = count_candidates(values, queries, every, protocol, shard).unbind(1)
-                rank = 1 + better + equal / 2
-                others = predictor.n_others(queries)
-                found = (answer, answer - log_sum, rank, others)
-                parts.append(torch.stack([column.cpu().double() for column in found], 1))
-            columns.append(torch.cat(parts).numpy())
-        return cls(*np.stack(columns, axis=1).transpose(2, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -171,7 +131,7 @@ def classify(
             raise UsageError(f"{len(label):,} labels of {counted(len(named), 'fact')}")
         metrics = {"auc": area_under_curve(evidence.total, label)}
         if verdict is not None:
-            metrics = {**agreement(verdict, label), **metrics}
+            metrics = {**accuracy_and_f1(verdict, label), **metrics}
         if probability is not None:
             metrics["ece"] = calibration_error(probability, label)
     splits = predictor.splits_of(ids)
@@ -282,7 +242,7 @@ def _fit_curve(evidence: Numbers, label: Labels) -> Curve:
     return Curve.fit(right, total, at)
 
 
-def agreement(verdict: Labels, label: Labels) -> dict[str, float | None]:
+def accuracy_and_f1(verdict: Labels, label: Labels) -> dict[str, float | None]:
     """The share of right verdicts, and F1 of the true facts."""
     hits = int((verdict & label).sum())
     either = int(verdict.sum()) + int(label.sum())

@@ -32,8 +32,9 @@ from allneg.graph.graph import Triples
 from allneg.graph.queries import KnownAnswers, Queries
 from allneg.predict.agreement import LOWEST, Agreement
 from allneg.predict.new_facts import Found, NewFact
-from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.predictor import Predictor
 from allneg.predict.reach import Reach, SharpReach, is_sharper
+from allneg.predict.scorer import check_finite
 from allneg.runs import files, plain
 
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 28}  # scores in memory at once

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from allneg.graph.queries import Queries
 from allneg.kernels.attention import MOST_WIDTH, Negatives, attend, bit_mask, can_count
-from allneg.predict.predictor import Predictor, check_finite
+from allneg.predict.scorer import Scorer, check_finite
 from allneg.scoring.scores import query_vectors
 
 _SLACK = 1e-3  # for rounding
@@ -22,9 +22,9 @@ _MANY_SCORES, _QUESTIONS_PER_FACT = 1 << 36, 300
 class Reach:
     """An upper bound of the margins of all answers to a question."""
 
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.kernel = predictor, predictor.model.kernel
-        rows = predictor.tables.entities.detach()[: predictor.graph.n_entities]
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self.kernel = scorer, scorer.model.kernel
+        rows = scorer.tables.entities.detach()[: scorer.graph.n_entities]
         mean = rows.mean(0, keepdim=True)
         self.radius = torch.tensor(torch.inf)
         if self.kernel.name == "dot":
@@ -34,10 +34,10 @@ class Reach:
 
     def __call__(self, queries: Queries) -> Tensor:
         """(B,). Known answers of train are no candidates."""
-        n_all = self.predictor.graph.n_entities
-        n = n_all - self.predictor.known["train"].counts(queries)
+        n_all = self.scorer.graph.n_entities
+        n = n_all - self.scorer.known["train"].counts(queries)
         if self.kernel.name == "dot":
-            query = query_vectors(self.predictor.model, self.predictor.tables, queries)
+            query = query_vectors(self.scorer.model, self.scorer.tables, queries)
             # The mean of the candidates is up to (n_all - n) · radius / n from that of all rows.
             spread = query.norm(dim=1) * self.radius * n_all / n.clamp(min=1)
         else:
@@ -53,9 +53,9 @@ class SharpReach:
     whose rounding errors are bounded.
     """
 
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor = predictor
-        rows = predictor.tables.entities.detach()[: predictor.graph.n_entities]
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        rows = scorer.tables.entities.detach()[: scorer.graph.n_entities]
         self.rows = rows.bfloat16()
         self.longest: Tensor = rows.norm(dim=1).max()
 
@@ -64,9 +64,9 @@ class SharpReach:
         b, n = len(queries), len(self.rows)
         if not b:
             return self.longest.new_empty(0)
-        query = query_vectors(self.predictor.model, self.predictor.tables, queries)
+        query = query_vectors(self.scorer.model, self.scorer.tables, queries)
         # Answers of train are not in the sum of a margin. None that is left out is the best one.
-        in_train = self.predictor.known["train"].pairs(queries)
+        in_train = self.scorer.known["train"].pairs(queries)
         of_query = torch.cat([in_train[0], left_out[0] + b])
         pairs = (of_query * n + torch.cat([in_train[1], left_out[1]])).unique()
         bits = bit_mask((pairs // n, pairs % n), 2 * b, n)
@@ -79,9 +79,9 @@ class SharpReach:
         return bound.nan_to_num(-torch.inf)  # without a new answer
 
 
-def is_sharper(predictor: Predictor, n_questions: int, top: int) -> bool:
+def is_sharper(scorer: Scorer, n_questions: int, top: int) -> bool:
     """Whether `SharpReach` has a fast engine and probably saves more time than it takes."""
-    rows, n = predictor.tables.entities, predictor.graph.n_entities
+    rows, n = scorer.tables.entities, scorer.graph.n_entities
     many = n_questions * n >= _MANY_SCORES and n_questions >= _QUESTIONS_PER_FACT * top
-    narrow = predictor.model.kernel.name == "dot" and rows.shape[1] <= MOST_WIDTH
+    narrow = scorer.model.kernel.name == "dot" and rows.shape[1] <= MOST_WIDTH
     return many and narrow and can_count(rows[:1].bfloat16())
