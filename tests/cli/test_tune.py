@@ -75,7 +75,7 @@ def test_counts_are_named(
         found = combine(*runs, **more)
         return replace(found, weighting=replace(found.weighting, cross_fitted_mrr=1.0))
 
-    monkeypatch.setattr(sys.modules["allneg.tuning.tune"], "combine", better)
+    monkeypatch.setattr("allneg.tuning.best.combine", better)
     done = allneg(*tune, "-q")
     assert re.search(r"best trial: complex.*: valid MRR 0\.\d{4}\n", done.out), done.err
     assert re.search(r"with counts of facts: cross-fitted valid MRR 1\.0000, test", done.out)

@@ -76,7 +76,6 @@ def with_counts(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Run]]
     """A function that sets the cross-fitted MRR of ensembles; its list has the trials asked for."""
 
     def set_mrr(mrr: float) -> list[Run]:
-        tune = sys.modules["allneg.tuning.tune"]
         asked: list[Run] = []
 
         def combined(runs: list[Run], *more: Any, **named: Any) -> Combination:
@@ -84,7 +83,7 @@ def with_counts(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Run]]
             found = combine(runs, *more, **named)
             return replace(found, weighting=replace(found.weighting, cross_fitted_mrr=mrr))
 
-        monkeypatch.setattr(tune, "combine", combined)
+        monkeypatch.setattr("allneg.tuning.best.combine", combined)
         return asked
 
     return set_mrr

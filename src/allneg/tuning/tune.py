@@ -26,15 +26,13 @@ from allneg.hardware import find_device
 from allneg.kernels.engines import check_engine
 from allneg.models import MODELS
 from allneg.recipe import Mesh, Recipe, parse_settings
-from allneg.runs import Run, disk, free_folder, plain
+from allneg.runs import Run, free_folder, plain
 from allneg.runs.checkpoint import State
-from allneg.runs.copy import export
-from allneg.runs.ensemble import Combination, combine
-from allneg.runs.files import read_json, sync, write_errors, write_json, write_text
+from allneg.runs.files import read_json, write_errors, write_json, write_text
 from allneg.training.defaults import default_recipe
 from allneg.training.interrupt import interruptible
-from allneg.training.loop import fit
 from allneg.training.train import planned
+from allneg.tuning.best import BestRun
 from allneg.tuning.clock import Clock
 from allneg.tuning.halving import Halving, Job, Progress, first_share
 from allneg.tuning.neighbours import Neighbours
@@ -148,6 +146,7 @@ class Tuning:
             raise DataError(f"{self.graph.name}: valid has no triples; tuning selects by valid MRR")
         self.neighbours = Neighbours(self._open(), frozenset(self._settings(*self._given)))
         self.clock = Clock(out / "clock.json", now, start)
+        self.best = BestRun(out, self.device)
         self._known: dict[str, Trial] = {}  # by id
 
     @property
@@ -210,12 +209,12 @@ class Tuning:
         """
         with self._lock("best"):
             self._rewind()
-            best = self._halving().ranked()
-            if not best:
+            ranked = self._halving().ranked()
+            if not ranked:
                 raise self._failure()
-            status = best[0].status
-            if not self._is_made(status):
-                self._make_best(status)
+            status, counts = ranked[0].status, self._counting()
+            if not self.best.is_made_of(status, counts):
+                self.best.make(status, counts)
             write_text(self.out / "best.toml", status.trial.recipe.to_toml())
         self._write_results()
         return Run.open(self.out / "best")
@@ -233,7 +232,7 @@ class Tuning:
             "minutes": self.minutes,
             "seconds": self.clock.seconds,
             "selected_by": "valid MRR",
-            "best": self._best(),
+            "best": self.best.result(),
             "trials": [status.to_json() for status in self.statuses()],
         }
 
@@ -333,13 +332,6 @@ class Tuning:
             stack.enter_context(contextlib.suppress(Interrupted))
             folder.train(self.graph, lambda: poll() or until.is_reached or self.left <= 0, until)
 
-    def _is_made(self, status: TrialStatus) -> bool:
-        """Whether DIR/best is made of this trial, and with or without counts as asked for."""
-        if (made := self._best()) is None:
-            return False
-        is_same = (made["trial"], made["epochs"]) == (status.trial.id, status.epochs)
-        return is_same and self._counting() in (made.get("counts", "off"), "no time")
-
     def _counting(self) -> str:
         """Whether an ensemble with counts is tried: "off", "no time" or "tried"."""
         if not self.counts:
@@ -347,59 +339,6 @@ class Tuning:
         n_scores = 2 * len(self.graph.valid) * self.graph.n_entities
         seconds = n_scores / _SCORES_PER_SECOND.get(self.device.type, math.inf)
         return "tried" if seconds < 60 * self.minutes_left else "no time"
-
-    def _make_best(self, status: TrialStatus) -> None:
-        """Make DIR/best, a finished run, from a trial that may have stopped at a rung."""
-        new, best = self.out / ".best", self.out / "best"
-        with write_errors(new):
-            disk.remove(new)  # of a killed process
-        counts = self._counting()
-        about = {**status.to_json(), "counts": counts, "members": [status.trial.id]}
-        combination = self._combination(status) if counts == "tried" else None
-        if combination is None:
-            self._write_single(status, new)
-        else:
-            combination.write(new)
-            about["members"] = [member.name for member in combination.members]
-            about["valid_mrr"] = combination.weighting.cross_fitted_mrr
-        write_json(new / "result.json", about)
-        with write_errors(best):
-            disk.remove(best)
-            disk.rename(new, best)
-        sync(self.out)
-
-    def _combination(self, status: TrialStatus) -> Combination | None:
-        """The ensemble of a trial and counts; None unless it is better on valid.
-
-        Its weights are chosen by valid, too. So they are cross-fitted for the comparison.
-        """
-        run = Run.open(TrialFolder(self.out, status.trial).folder)
-        try:
-            found = combine([run], self.device, counts=True)
-        except (DataError, OutOfMemoryError):
-            return None
-        return found if found.weighting.cross_fitted_mrr > (status.valid_mrr or 0.0) else None
-
-    def _write_single(self, status: TrialStatus, new: Path) -> None:
-        """Write a trial as a finished run, and rank test with it."""
-        export(Run.open(TrialFolder(self.out, status.trial).folder), new)
-        run = Run.open(new)
-        if status.state != "finished":
-            run = run.with_settings({"training.epochs": status.epochs})
-            run.write_recipe()
-        fit(run)
-
-    def _best(self) -> dict[str, Any] | None:
-        """What DIR/best is, with its metrics on test; None if it is not made yet."""
-        best = self.out / "best"
-        if not plain.exists(best):
-            return None
-        report = Run.open(best).report
-        return {
-            **read_json(best / "result.json"),
-            "run": str(best),
-            report.protocol["split"]: report.metrics,
-        }
 
     def _failure(self) -> AllnegError:
         states = {at.state for at in self.statuses()}
