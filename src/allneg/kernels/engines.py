@@ -15,7 +15,7 @@ from allneg.kernels import compiler
 ENGINES = ("auto", "reference", "cpu", "compiled", "gpu")
 # Active requests of `using`; the last one counts. They apply to the whole process, because all
 # threads of a server must use the same engine, and they may end in any order.
-_requests: list[tuple[str]] = []
+_requests: dict[object, str] = {}
 
 
 def distance_engine(device: torch.device) -> ModuleType:
@@ -47,17 +47,17 @@ def using(name: str) -> Iterator[None]:
             f"hardware.engine: there is no engine {printable(name)}{close_names(name, ENGINES)}\n"
             f"choose one of: {', '.join(ENGINES)}"
         )
-    request = (name,)
-    _requests.append(request)
+    key = object()
+    _requests[key] = name
     try:
         yield
     finally:
-        del _requests[max(i for i, other in enumerate(_requests) if other is request)]
+        del _requests[key]
 
 
 def _choice(device: torch.device) -> tuple[str, str]:
     """The engine's name, and the reason for the choice."""
-    request = _requests[-1][0] if _requests else "auto"
+    request = next(reversed(_requests.values()), "auto")
     if request != "auto":
         check_engine(request, device)
         return request, "as requested"
