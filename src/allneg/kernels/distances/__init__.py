@@ -28,7 +28,7 @@ class Distance(Kernel):
 
     def scores(self, query: Tensor, rows: Tensor) -> Tensor:
         if rows.dim() == 3:
-            return -_size(query.unsqueeze(1) - rows, self.parts).sum(-1)
+            return -reference.moduli(query.unsqueeze(1) - rows, self.parts).sum(-1)
         query, rows, engine = self._prepared(query, rows)
         return engine.scores(query, rows, self.parts)
 
@@ -50,17 +50,10 @@ class Distance(Kernel):
 def _own_gradients(grad: Tensor, query: Tensor, rows: Tensor, parts: int) -> tuple[Tensor, Tensor]:
     """Gradients with each query's own rows: (B, K), (B, W), (B, K, W) -> (B, W), (B, K, W)."""
     pull = query.unsqueeze(1) - rows
-    size = _size(pull, parts)
+    size = reference.moduli(pull, parts)
     share = torch.where(size > 0, grad.unsqueeze(2) / size, 0.0)
     pull = (pull.unflatten(-1, (parts, -1)) * share.unsqueeze(2)).flatten(-2)
     return -pull.sum(1), pull
-
-
-def _size(difference: Tensor, parts: int) -> Tensor:
-    """Modulus of each coordinate: (…, parts · D) -> (…, D)."""
-    if parts == 1:
-        return difference.abs()
-    return torch.hypot(*difference.chunk(2, dim=-1))
 
 
 def fp32(rows: Tensor) -> Tensor:

@@ -24,10 +24,7 @@ def scores(query: Tensor, table: Tensor, parts: int) -> Tensor:
     """Minus the distances: (B, W), (N, W) -> (B, N); W is `parts` times the dimension."""
     out = query.new_empty(len(query), len(table))
     for some, rows in _blocks(query, table):
-        difference = query[some, None] - table[None, rows]
-        one = parts == 1
-        size = difference.abs() if one else torch.hypot(*difference.chunk(2, dim=-1))
-        out[some, rows] = -size.sum(-1)
+        out[some, rows] = -moduli(query[some, None] - table[None, rows], parts).sum(-1)
     return out
 
 
@@ -47,6 +44,11 @@ def gradients(grad: Tensor, query: Tensor, table: Tensor, parts: int) -> tuple[T
         d_query[some] -= pull.sum(1)
         d_table[rows] += pull.sum(0)
     return d_query, d_table
+
+
+def moduli(difference: Tensor, parts: int) -> Tensor:
+    """The modulus of each coordinate: (…, W) -> (…, W / parts)."""
+    return difference.abs() if parts == 1 else torch.hypot(*difference.chunk(2, dim=-1))
 
 
 def _blocks(query: Tensor, table: Tensor) -> Iterator[tuple[slice, slice]]:
