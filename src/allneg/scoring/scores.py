@@ -15,8 +15,8 @@ def scores(model: Model, tables: Tables, queries: Queries, packed: Tensor | None
     `packed` may replace the entity table (`allneg.kernels.packed`).
     """
     query = query_vectors(model, tables, queries)
-    table = tables.entities.detach() if packed is None else packed
-    blocks = [table] if packed is not None else all_rows(table, query.device)
+    entities = tables.entities.detach()
+    blocks = all_rows(entities, query.device) if packed is None else [packed]
     parts = [model.kernel.scores(query, rows) for rows in blocks]
     whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
     return whole[:, : len(tables.shard)]

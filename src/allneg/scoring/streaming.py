@@ -3,32 +3,27 @@
 import contextlib
 from collections.abc import Iterator
 from functools import cache
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 _BLOCK = 1 << 18  # rows
-Span: TypeAlias = tuple[int, int]  # first row, and the row after the last
 
 
 def stream(rows: Tensor, size: int, device: torch.device) -> Iterator[tuple[int, Tensor]]:
     """First rows of blocks of `size` rows, and the blocks on `device`, valid until the next.
 
-    They come through two buffers: the next span is copied while one is in use.
+    They come through two buffers: the next block is copied while one is in use.
     """
-    n = len(rows)
-    spans = [(start, min(start + size, n)) for start in range(0, n, size)]
-    buffers = [
-        torch.empty(min(size, n), rows.shape[1], dtype=rows.dtype, device=device) for _ in spans[:2]
-    ]
+    blocks = rows.split(size)
+    buffers = [torch.empty_like(blocks[0], device=device) for _ in blocks[:2]]
     try:
-        _send(buffers[0], rows, spans[0])
-        for number, (start, stop) in enumerate(spans):
-            _wait(device)  # for this span, and not yet for the next
-            if number + 1 < len(spans):
-                _send(buffers[(number + 1) % 2], rows, spans[number + 1])
-            yield start, buffers[number % 2][: stop - start]
+        _send(buffers[0], blocks[0])
+        for number, block in enumerate(blocks):
+            _wait(device)  # for this block, and not yet for the next
+            if number + 1 < len(blocks):
+                _send(buffers[(number + 1) % 2], blocks[number + 1])
+            yield number * size, buffers[number % 2][: len(block)]
     finally:
         _wait(device)  # a buffer must not be reused before its copy is done
 
@@ -80,15 +75,14 @@ def is_elsewhere(rows: Tensor, device: torch.device) -> bool:
     return rows.device.type != device.type
 
 
-def _send(buffer: Tensor, rows: Tensor, span: Span) -> None:
-    """Start to copy a span, once the earlier use of the buffer is done."""
-    start, stop = span
+def _send(buffer: Tensor, block: Tensor) -> None:
+    """Start to copy a block, once the earlier use of the buffer is done."""
     with contextlib.ExitStack() as stack:
         if buffer.device.type == "cuda":
             copies = _streams(buffer.device)[0]
             copies.wait_stream(torch.cuda.current_stream(buffer.device))
             stack.enter_context(torch.cuda.stream(copies))
-        buffer[: stop - start].copy_(rows[start:stop], non_blocking=True)
+        buffer[: len(block)].copy_(block, non_blocking=True)
 
 
 def _wait(device: torch.device) -> None:
