@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import mmap
 import os
 import signal
@@ -16,6 +17,7 @@ import torch
 from allneg.cli.reports import stop_signal
 from allneg.cli.workers import Worker
 from allneg.graph.mapped import map_triples, release
+from allneg.graph.vectors import read_vectors
 from allneg.hardware import memory
 from allneg.paths import sync
 
@@ -45,6 +47,20 @@ def test_folders_are_not_synced_on_windows(tmp_path: Path, monkeypatch: pytest.M
         sync(tmp_path)
         sync(file)
     assert flags == [os.O_RDWR]
+
+
+@pytest.mark.parametrize(
+    "name, text", [("a.vec", "1 2\nTomé 1 2\n"), ("a.csv", "name,0,1\nTomé,1,2\n")]
+)
+def test_vectors_are_utf8_where_other_files_are_not(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    usual = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")  # as Windows, which has code pages
+    try:
+        names, vectors = read_vectors(tmp_path / name)
+    finally:
+        locale.setlocale(locale.LC_CTYPE, usual)
+    assert (names, vectors.tolist()) == (["Tomé"], [[1.0, 2.0]])
 
 
 def test_workers_get_ctrl_c_from_the_console_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:

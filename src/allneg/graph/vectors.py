@@ -43,13 +43,13 @@ def _parquet(path: Path) -> tuple[list[str], Vectors]:
 
 def _csv(path: Path) -> tuple[list[str], Vectors]:
     """A header, then a name and its numbers per line."""
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         return _rows(list(csv.reader(file))[1:])
 
 
 def _word2vec(path: Path) -> tuple[list[str], Vectors]:
     """The two sizes, then a name without spaces and its numbers per line."""
-    lines = path.read_text().rstrip("\n").split("\n")
+    lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     return _rows(line.split(" ") for line in lines[1:])
 
 
