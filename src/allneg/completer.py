@@ -15,7 +15,7 @@ from allneg.errors import UsageError, close_names
 from allneg.evaluation import Report, evaluate
 from allneg.graph.memory import fact_rows
 from allneg.predict.predictor import Predictor
-from allneg.predict.questions import Question
+from allneg.predict.query_files import NamedQuery
 from allneg.training.train import train
 
 
@@ -82,7 +82,7 @@ class Completer:
             self.report_: Report | None = run.report if run.has_report else None
         return self
 
-    def predict(self, questions: Sequence[Question]) -> list[str]:
+    def predict(self, questions: Sequence[NamedQuery]) -> list[str]:
         """The best answer to each question (head, relation, tail), one of which is None."""
         return [found[0].answer for found in self._fitted.predict(questions, k=1)]
 

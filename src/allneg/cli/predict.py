@@ -15,7 +15,7 @@ from allneg.terminal import clean, note
 
 if TYPE_CHECKING:
     from allneg.graph.graph import Graph, Vocabulary
-    from allneg.predict.questions import Question
+    from allneg.predict.query_files import NamedQuery
     from allneg.predict.results import Prediction, RelationPrediction
 
 
@@ -58,13 +58,13 @@ def predict_command(
     """
     from allneg.cli.reports import open_predictor
     from allneg.evaluation import Within
-    from allneg.predict.questions import PARTS, read_questions
+    from allneg.predict.query_files import PARTS, read_query_file
 
     if (file is None) == ((head, relation, tail) == (None, None, None)):
         raise click.UsageError("give two of --head, --relation and --tail, or --queries")
     if file is None and (head, relation, tail).count(None) != 1:
         raise click.UsageError("give two of --head, --relation and --tail; the third is asked for")
-    asked = [] if file is None else read_questions(file)
+    asked = [] if file is None else read_query_file(file)
     predictor = open_predictor(run, device)
     questions = [(head, relation, tail)]
     if file is not None:
@@ -89,7 +89,7 @@ def predict_command(
         raise DataError(f"{file}: {n_bad} of {counted(len(asked), 'query')} not answered")
 
 
-def _good(asked: list[tuple[str, Question | str]], names: Vocabulary) -> Iterator[Question]:
+def _good(asked: list[tuple[str, NamedQuery | str]], names: Vocabulary) -> Iterator[NamedQuery]:
     """The questions that can be answered; what is wrong with the others is printed."""
     for where, question in asked:
         if isinstance(question, str):
@@ -109,7 +109,7 @@ def _good(asked: list[tuple[str, Question | str]], names: Vocabulary) -> Iterato
 
 
 def _print_table(
-    question: Question, answers: Sequence[Prediction | RelationPrediction], graph: Graph
+    question: NamedQuery, answers: Sequence[Prediction | RelationPrediction], graph: Graph
 ) -> None:
     rows = [
         (i, graph.shown(a.answer), a.score, a.share, a.calibrated, _known(a.known))

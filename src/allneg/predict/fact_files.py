@@ -19,7 +19,7 @@ from allneg.graph.files import TripleFile, split_files
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.lines import split_line
 from allneg.graph.memory import fact_rows
-from allneg.predict.questions import read_errors
+from allneg.predict.query_files import read_errors
 from allneg.recipe import Data
 from allneg.runs import files
 

@@ -24,7 +24,7 @@ from allneg.hardware import device_errors, find_device
 from allneg.hub import local_folder
 from allneg.kernels.packed import packed
 from allneg.predict.agreement import Agreement
-from allneg.predict.questions import Question
+from allneg.predict.query_files import NamedQuery
 from allneg.predict.results import Answers, Neighbour, Prediction, RelationPrediction, Results
 from allneg.predict.scorer import Scorer, check_finite
 from allneg.runs import Run
@@ -95,7 +95,7 @@ class Predictor(Scorer):
 
     def predict(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[NamedQuery],
         k: int = 10,
         new: bool = False,
         within: Within | None = None,

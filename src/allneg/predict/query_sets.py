@@ -18,8 +18,8 @@ from allneg.evaluation.report import metrics_of
 from allneg.graph.graph import Vocabulary
 from allneg.kernels.fused import count_ranks
 from allneg.predict.ask import Search
+from allneg.predict.query_files import read_errors
 from allneg.predict.question import Question
-from allneg.predict.questions import read_errors
 from allneg.runs.files import parse_json
 
 _EXPECTED = "expected a JSON object with shape, question, and lists of easy and hard answers"

@@ -14,7 +14,7 @@ import torch
 from allneg.errors import DataError, printable
 from allneg.evaluation.within import Within
 from allneg.predict.complete import Completion
-from allneg.predict.questions import read_errors, read_text
+from allneg.predict.query_files import read_errors, read_text
 from allneg.serve import schemas
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError

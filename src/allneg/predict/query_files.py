@@ -1,4 +1,4 @@
-"""Files of questions: triples of names in which one name is missing."""
+"""Files of queries: triples of names in which one name is missing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from allneg.errors import DataError, extra, printable
 from allneg.graph.blocks import USUAL_NAMES
 
 # Head, relation and tail; None is what is asked for.
-Question: TypeAlias = tuple[str | None, str | None, str | None]
+NamedQuery: TypeAlias = tuple[str | None, str | None, str | None]
 PARTS = ("head", "relation", "tail")
 _LETTERS = "hrt"
 _EXPECTED = "expected head, relation and tail, with ? or nothing for one of them"
 
 
-def read_questions(path: Path) -> list[tuple[str, Question | str]]:
-    """Where each question of a file is, with the question or what is wrong with it.
+def read_query_file(path: Path) -> list[tuple[str, NamedQuery | str]]:
+    """Where each query of a file is, with the query or what is wrong with it.
 
     The suffix gives the format: .csv, .json, .jsonl, .parquet, or else lines with tabs. Lines may
     begin with a header, in any order; without one, the columns are head, relation, tail.
@@ -30,7 +30,7 @@ def read_questions(path: Path) -> list[tuple[str, Question | str]]:
         found = list(read(path))
     if not found:
         raise DataError(f"{path}: no queries; write head, relation, tail per line, with tabs")
-    return [(f"{path.name}:{number}", question) for number, question in found]
+    return [(f"{path.name}:{number}", query) for number, query in found]
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def read_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: not UTF-8 (byte {error.start:,})") from None
 
 
-_Numbered: TypeAlias = Iterator[tuple[int, Question | str]]  # by line or row
+_Numbered: TypeAlias = Iterator[tuple[int, NamedQuery | str]]  # by line or row
 
 
 def _tabs(path: Path) -> _Numbered:
@@ -71,7 +71,7 @@ def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
             yield number, f"{_EXPECTED}; found {printable(line)}"
         else:
             named = dict(zip(columns, fields, strict=True))
-            yield number, _question(named, line)
+            yield number, _query(named, line)
 
 
 def _json(path: Path) -> _Numbered:
@@ -115,11 +115,11 @@ def _objects(items: Iterable[Any]) -> _Numbered:
             yield number, f"{_EXPECTED}; found {printable(str(item))}"
             continue
         named = {USUAL_NAMES.get(str(key).lower(), ""): value for key, value in item.items()}
-        yield number, _question(named, str(item))
+        yield number, _query(named, str(item))
 
 
-def _question(named: Mapping[str, Any], found: str) -> Question | str:
-    """The question with these names by h, r and t, or what is wrong with it."""
+def _query(named: Mapping[str, Any], found: str) -> NamedQuery | str:
+    """The query with these names by h, r and t, or what is wrong with it."""
     names = [named.get(letter) for letter in _LETTERS]
     names = [None if name in ("", "?") else name for name in names]
     if names.count(None) != 1 or not all(isinstance(name, str | None) for name in names):
