@@ -153,7 +153,7 @@ def judge(
     if len(facts) < 2 * folds:
         raise DataError(f"{graph.name}: too few facts for {folds} folds: {len(facts)}")
     fold = np.random.default_rng(0).permutation(np.arange(len(facts)) % folds)
-    runs, rank, said, made, of_made = [], np.zeros((len(facts), 2)), [], [], []
+    runs, rank, right, made, of_made = [], np.zeros((len(facts), 2)), [], [], []
     began = time.monotonic()
     for k in range(folds):
         left = f"; about {(time.monotonic() - began) / k * (folds - k):.0f} s left" if k else ""
@@ -166,13 +166,13 @@ def judge(
         predictor = _of_fold(run, facts[fold == k])
         evidence = Evidence.of(predictor, predictor.graph.valid)
         rank[fold == k] = evidence.rank
-        said.append(features(predictor.graph, predictor.graph.valid, evidence))
+        right.append(features(predictor.graph, predictor.graph.valid, evidence))
         some = predictor.graph.valid[:: max(1, len(facts) // _MADE)]
         for typed in (True, False):
             wrong = typed_negatives(predictor.graph, some, typed=typed)
             made.append(features(predictor.graph, wrong, Evidence.of(predictor, wrong)))
             of_made.append(wrong[:, 1])
-    x = np.concatenate(said)[np.argsort(np.argsort(fold, kind="stable"))]
+    x = np.concatenate(right)[np.argsort(np.argsort(fold, kind="stable"))]
     found = log_odds(x, facts[:, 1], np.concatenate(made), np.concatenate(of_made))
     return Judged(graph.vocabulary, facts, runs, fold, rank, found)
 

@@ -34,10 +34,10 @@ def duplicates(graph: Graph, facts: Triples) -> list[Duplicate]:
     n, names = graph.n_entities, graph.vocabulary
     # A fact of an entity is its side, the relation and the other entity.
     owner = np.concatenate([head, tail])
-    said = np.concatenate([relation * n + tail, (relation + graph.n_relations) * n + head])
+    item = np.concatenate([relation * n + tail, (relation + graph.n_relations) * n + head])
     found = [
         Duplicate("entities", names.entities[a], names.entities[b], similarity, shared)
-        for a, b, similarity, shared in _similar(owner, said)
+        for a, b, similarity, shared in _similar(owner, item)
     ]
     # Relation r + R is the inverse of r; one of two equal pairs of relations is enough.
     owner = np.concatenate([relation, relation + graph.n_relations])
@@ -68,7 +68,7 @@ def alike(models: Iterable[EntityVectors], graph: Graph, facts: Triples) -> list
     pairs = [
         Duplicate(
             "entities by vectors", names[a], names[b],
-            sum(cosines) / len(cosines), float(len(_said(facts, a) & _said(facts, b))),
+            sum(cosines) / len(cosines), float(len(_facts_of(facts, a) & _facts_of(facts, b))),
         )
         for (a, b), cosines in found.items()
         if 2 * len(cosines) > n_models
@@ -76,7 +76,7 @@ def alike(models: Iterable[EntityVectors], graph: Graph, facts: Triples) -> list
     return sorted(pairs, key=lambda pair: -pair.similarity)
 
 
-def _said(facts: Triples, entity: int) -> set[tuple[int, int, int]]:
+def _facts_of(facts: Triples, entity: int) -> set[tuple[int, int, int]]:
     """The facts of an entity: its side, the relation and the other entity."""
     rows = ((column, facts[facts[:, column] == entity]) for column in (0, 2))
     return {(column, r, (h, t)[column == 0]) for column, some in rows for h, r, t in some.tolist()}
@@ -98,17 +98,17 @@ def _mutual(vectors: EntityVectors) -> list[tuple[int, int, float]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _similar(owner: Triples, said: Triples) -> list[tuple[int, int, float, float]]:
-    """Pairs of owners (a < b) that say almost the same: a, b, similarity, what they share.
+def _similar(owner: Triples, item: Triples) -> list[tuple[int, int, float, float]]:
+    """Pairs of owners (a < b) with almost the same items: a, b, similarity, what they share.
 
     What n owners share counts 1 / (n - 1) for each pair; at least 1 is needed. So towns of which
     only the country is known are not the same.
     """
     total = np.bincount(owner)
-    order = np.lexsort((owner, said))
-    owner, said = owner[order], said[order]
-    starts = np.flatnonzero(np.append(True, said[1:] != said[:-1]))
-    sizes = np.diff(np.append(starts, len(said)))
+    order = np.lexsort((owner, item))
+    owner, item = owner[order], item[order]
+    starts = np.flatnonzero(np.append(True, item[1:] != item[:-1]))
+    sizes = np.diff(np.append(starts, len(item)))
     keys, rarity = [], []
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _CROWD)]).tolist():
         members = owner[starts[sizes == size][:, None] + np.arange(size)]

@@ -1,4 +1,4 @@
-"""What is said for and against a fact, and how probable it makes the fact.
+"""What supports or contradicts a fact, and how probable the fact is.
 
 A logistic regression weighs it. Each relation has weights of its own, held near those of all
 relations: the fact in the other direction means much for `similar_to`, and nothing for `part_of`.
@@ -21,7 +21,7 @@ _BLOCK = 1 << 13  # facts whose paths are counted at once
 
 
 def features(graph: Graph, facts: Triples, evidence: Evidence) -> Numbers:
-    """What is said for and against facts: (n, F). Other facts are those of the graph's train."""
+    """What supports or contradicts facts: (n, F). Other facts are those of the graph's train."""
     n, head, tail = graph.n_entities, graph.train[:, 0], graph.train[:, 2]
     columns = [*np.clip(evidence.margin, LOWEST, 0).T, *np.log(evidence.rank).T]
     columns += [*np.log1p(evidence.others).T, *(evidence.others == 0).T]

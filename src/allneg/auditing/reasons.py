@@ -40,13 +40,13 @@ class Reasons:
         names, link = self.graph.vocabulary.entities, self.graph.vocabulary.relations[relation]
         facts = self.graph.train[self.order[self.starts[relation] : self.starts[relation + 1]]]
         ends = (head, tail)
-        said = []
+        reasons = []
         for i, side in enumerate(SIDES):  # the given entity is column 2 · i, the answer the other
             given, answer = ends[i], ends[1 - i]
             others = facts[(facts[:, 2 * i] == given) & (facts[:, 2 - 2 * i] != answer)]
             if len(others) and self.single[i][relation] >= _SINGLE:
                 share = f"{self.single[i][relation]:.0%} of all have one {side}"
-                said.append(
+                reasons.append(
                     f"{names[given]} has another {side}, {names[others[0, 2 - 2 * i]]}: {share}"
                 )
             seen = np.unique(facts[:, 2 - 2 * i])
@@ -54,7 +54,7 @@ class Reasons:
                 similar = [e for e, _ in self.predictor.vectors.nearest(answer, _SIMILAR)]
                 kind = [names[e] for e in similar if e in seen]
                 more = f"but the similar {kind[0]} is" if kind else "nor are entities like it"
-                said.append(f"{names[answer]} is never the {side} of {link} elsewhere, {more}")
+                reasons.append(f"{names[answer]} is never the {side} of {link} elsewhere, {more}")
         i = int(head_rank > tail_rank)
         side, given = SIDES[i], ends[i]
         query = (side, names[given], link)
@@ -62,13 +62,13 @@ class Reasons:
         found = self.predictor.answers([query], 2, new=True)[0].predictions
         best = [answer for answer in found if has_loops or answer.entity != names[given]]
         if not best:
-            return "", "; ".join(said)
+            return "", "; ".join(reasons)
         expected = best[0].entity
         near = facts[facts[:, 2 - 2 * i] == self.graph.vocabulary.entity(expected)][:, 2 * i]
         if len(near):
             like = self.predictor.vectors.similarities(given, near.tolist())
             other = names[near[int(np.argmax(like))]]
             triple = (other, link, expected) if i == 0 else (expected, link, other)
-            said.append(f"a similar fact is {' '.join(triple)}")
-        said = said or [f"rank {tail_rank:g} of its tail, {head_rank:g} of its head"]
-        return f"{side}: {expected}", "; ".join(said)
+            reasons.append(f"a similar fact is {' '.join(triple)}")
+        reasons = reasons or [f"rank {tail_rank:g} of its tail, {head_rank:g} of its head"]
+        return f"{side}: {expected}", "; ".join(reasons)

@@ -182,7 +182,7 @@ def score_command(
     predictor = open_predictor(run, device)
     for given in (facts, false):
         if given is not None:
-            ids_of(predictor.graph, given.rows, given.places)
+            ids_of(predictor.graph, given.rows, given.locations)
     found = classify(predictor, facts.rows, facts.labels, None if false is None else false.rows)
     for line in found.notes:
         note(line)

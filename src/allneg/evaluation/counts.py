@@ -40,12 +40,12 @@ def count_facts(graph: Graph, most: int) -> tuple[Counts, Tables]:
     chosen = order[(weights > 0)[order]]
     if not len(chosen):
         raise DataError(f"{graph.name}: no relation has mostly one fact per head or per tail")
-    place = np.full(n_sides, -1)
-    place[chosen] = np.arange(len(chosen))
-    is_kept = place[side] >= 0
+    coordinate = np.full(n_sides, -1)
+    coordinate[chosen] = np.arange(len(chosen))
+    is_kept = coordinate[side] >= 0
     rows = torch.zeros(size, 2 * len(chosen))
     rows[:, : len(chosen)] = 1.0
-    rows[entity[is_kept], len(chosen) + place[side[is_kept]]] = -1.0
+    rows[entity[is_kept], len(chosen) + coordinate[side[is_kept]]] = -1.0
     relations = torch.zeros(n_sides, len(chosen))
     relations[chosen, np.arange(len(chosen))] = torch.from_numpy(weights[chosen]).float()
     tables = Tables(rows, relations, Shard.whole(size), reciprocal=True)

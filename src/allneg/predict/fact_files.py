@@ -39,7 +39,7 @@ class GivenFacts:
     """The facts in a file, in their order."""
 
     rows: list[Fact]
-    places: list[str]  # of each, for messages
+    locations: list[str]  # of each, for messages
     labels: list[bool] | None = None  # None if the file has none
 
 
@@ -63,19 +63,19 @@ def fact_ids(graph: Graph, facts: Any) -> Triples:
     """The ids of facts in a list, a data frame or the file of a path: (n, 3)."""
     if isinstance(facts, str | os.PathLike):
         given = read_facts(Path(facts))
-        return ids_of(graph, given.rows, given.places)
+        return ids_of(graph, given.rows, given.locations)
     return ids_of(graph, fact_rows(facts))
 
 
-def ids_of(graph: Graph, facts: Sequence[Fact], places: Sequence[str] | None = None) -> Triples:
-    """The ids of facts; a `DataError` that gives the place of a fact with an unknown name."""
+def ids_of(graph: Graph, facts: Sequence[Fact], locations: Sequence[str] | None = None) -> Triples:
+    """The ids of facts; a `DataError` that gives the location of a fact with an unknown name."""
     names, ids = graph.vocabulary, np.empty((len(facts), 3), dtype=np.int64)
     for number, (head, relation, tail) in enumerate(facts):
         try:
             ids[number] = names.entity(head), names.relation(relation), names.entity(tail)
         except DataError as unknown:
-            place = f"fact {number + 1:,}" if places is None else places[number]
-            raise DataError(f"{place}: {unknown}") from None
+            location = f"fact {number + 1:,}" if locations is None else locations[number]
+            raise DataError(f"{location}: {unknown}") from None
     return ids
 
 
@@ -91,23 +91,23 @@ def _from_lines(file: TripleFile) -> GivenFacts:
         if number == 1 and sorted(letters) == ["h", "r", "t"]:  # the names of columns
             order = [letters.index(letter) for letter in "hrt"]
             continue
-        width, place = width or len(values), f"{name}:{number}"
+        width, where = width or len(values), f"{name}:{number}"
         is_like_first = len(values) == width and "" not in values[:3]
         if not is_like_first or width < 3 or (width > 4 and not _PROBABILITY.fullmatch(values[3])):
             raise DataError(
-                f"{place}: expected head, relation, tail, and in all lines or none a label or the "
+                f"{where}: expected head, relation, tail, and in all lines or none a label or the "
                 f"numbers of `allneg complete`, separated by {by}; found {printable(line)}"
             )
         head, relation, tail = (values[column] for column in order)
         given.rows.append((head, relation, tail))
-        given.places.append(place)
+        given.locations.append(where)
         if width == 4:
             if (label := values[3].lower()) not in _LABELS:
                 raise DataError(
-                    f"{place}: the label is {printable(values[3])}; write 1, 0, true or false"
+                    f"{where}: the label is {printable(values[3])}; write 1, 0, true or false"
                 )
             labels.append(_LABELS[label])
-    return GivenFacts(given.rows, given.places, labels or None)
+    return GivenFacts(given.rows, given.locations, labels or None)
 
 
 def _from_blocks(file: TripleFile) -> GivenFacts:

@@ -125,8 +125,8 @@ class World:
         data = text.encode()
         length = self.max(len(data))
         padded = torch.frombuffer(bytearray(data.ljust(length, b"\0") or b"\0"), dtype=torch.uint8)
-        texts = self.everyone.all_gather(padded)
-        return [each.numpy().tobytes().rstrip(b"\0").decode() for each in texts]
+        rows = self.everyone.all_gather(padded)
+        return [row.numpy().tobytes().rstrip(b"\0").decode() for row in rows]
 
     def raise_together(self, work: Callable[[], T]) -> T:
         """What `work` returns; an error in one process is raised in all of them."""
