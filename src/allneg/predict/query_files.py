@@ -58,7 +58,7 @@ def _commas(path: Path) -> _Numbered:
 def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
     """Lines of fields. Only a line feed ends a line: a name may contain other line ends."""
     columns: Sequence[str] = _LETTERS
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             fields = split(line.removesuffix("\r"))
         except csv.Error as error:
@@ -77,14 +77,14 @@ def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
 def _json(path: Path) -> _Numbered:
     """A list of objects with the keys head, relation and tail."""
     try:
-        items = json.loads(read_text(path))
+        items = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from None
     yield from _objects(items if isinstance(items, list) else [items])
 
 
 def _json_lines(path: Path) -> _Numbered:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             item = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -128,11 +128,12 @@ def _query(named: Mapping[str, Any], found: str) -> NamedQuery | str:
     return head, relation, tail
 
 
-def _lines(path: Path) -> list[str]:
-    text = read_text(path)
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file; none if it is empty."""
+    text = _text(path)
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def read_text(path: Path) -> str:
+def _text(path: Path) -> str:
     """The text of a UTF-8 file, which may begin with a byte order mark."""
     return path.read_bytes().decode().removeprefix("\ufeff")

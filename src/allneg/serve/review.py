@@ -14,7 +14,7 @@ import torch
 from allneg.errors import DataError, printable
 from allneg.evaluation.within import Within
 from allneg.predict.complete import Completion
-from allneg.predict.query_files import read_errors, read_text
+from allneg.predict.query_files import read_errors, read_lines
 from allneg.serve import schemas
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.server import ApiError
@@ -81,9 +81,9 @@ def suspicious(
 def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
     """The facts in a .tsv or .jsonl file of `allneg audit`."""
     with read_errors(path):
-        text = read_text(path)
+        lines = read_lines(path)
     found = []
-    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
+    for number, line in enumerate(lines, 1):
         try:
             if path.suffix == ".jsonl":
                 row = json.loads(line)
