@@ -104,7 +104,6 @@ class Predictor(Scorer):
 
         A missing head or tail is answered by entities, a missing relation by relations.
         """
-        check_count(k)
         found: dict[int, Results[Prediction] | Results[RelationPrediction]] = {}
         asked: dict[int, tuple[Side, str, str]] = {}
         for number, (head, relation, tail) in enumerate(rows_of_three(questions)):
