@@ -243,6 +243,8 @@ CURVE = {"method": "platt", "log_odds": [0.0, 1.0], "rate": [0.1, 0.2]}
         {"tail": {**CURVE, "log_odds": [1.0, 1.0]}},
         {"tail": {**CURVE, "log_odds": [], "rate": []}},
         {"head": {}},
+        {"head": {name: CURVE[name] for name in ("log_odds", "rate")}},
+        {"reliability": {"bins": []}},
         {"queries": "many"},
         {"reliability": {"split": "\x1b[2J", "bins": []}},
         {"reliability": {"split": "test", "bins": [{}]}},

@@ -105,10 +105,13 @@ class Calibration:
 
     @classmethod
     def from_json(cls, content: Any) -> Calibration:
-        """The calibration that `to_json` gave; a `TypeError` or `KeyError` if it is none."""
+        """The calibration that `to_json` gave; a `TypeError` if it is none.
+
+        What `numbers_of` gives must be checked before.
+        """
         curves = {side: Curve.from_json(content[side]) for side in SIDES}
         reliability = content["reliability"]
-        if reliability["split"] not in SPLITS or len(reliability["bins"]) > N_BINS:
+        if reliability.get("split") not in SPLITS or len(reliability["bins"]) > N_BINS:
             raise TypeError("not a reliability table")
         return cls(curves, content["queries"], reliability)
 

@@ -59,7 +59,7 @@ class Curve:
         """The curve that `to_json` gave; a `TypeError` if it is none. Numbers must be finite."""
         log_odds, rate = np.array(content["log_odds"], float), np.array(content["rate"], float)
         if not (
-            content["method"] in METHODS
+            content.get("method") in METHODS
             and log_odds.ndim == 1
             and log_odds.shape == rate.shape
             and 0 < len(rate) <= _MOST_CORNERS
