@@ -134,6 +134,9 @@ def test_a_report_with_baselines_survives_json(graph: Graph) -> None:
     content["baselines"]["rules"]["by_relation"]["r4"]["head"] = "high"
     with pytest.raises(TypeError, match="not a report"):
         Report.from_json(content)
+    del content["baselines"]["rules"]["by_relation"]["r4"]
+    with pytest.raises(TypeError, match="not a report: 'r4'"):
+        Report.from_json(content)
     del content["baselines"]  # as in a file of an earlier version
     assert Report.from_json(content) == replace(report, baselines={})
     assert Report.from_json(content).best_baseline("r4", "head") is None

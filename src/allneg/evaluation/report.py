@@ -158,7 +158,8 @@ class Report:
             numbers = [table[name] for table in tables for name in ("mrr", "mr", "count")]
             numbers += [table["hits"][k] for table in tables for k in ("1", "3", "10")]
             numbers += [content["candidates"], *map(content["unseen"].get, ("triples", "dropped"))]
-            mrrs = (mrr for table in baselines for mrr in table["by_relation"].values())
+            names = content["by_relation"]
+            mrrs = (table["by_relation"][name] for table in baselines for name in names)
             numbers += [mrr[name] for mrr in mrrs for name in ("mrr", *_COLUMNS)]
             if content["calibration"]:
                 numbers += Calibration.numbers_of(content["calibration"])
