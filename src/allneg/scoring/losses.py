@@ -125,7 +125,7 @@ class SmoothedSoftmax(Softmax):
     def reduce(self, scores: Tensor) -> Tensor:
         counts = scores > -torch.inf
         total = scores.masked_fill(~counts, 0.0).sum(1)
-        return torch.stack([scores.logsumexp(1), total, counts.sum(1)])
+        return torch.cat([super().reduce(scores), torch.stack([total, counts.sum(1)])])
 
     def merge_negatives(self, states: Tensor) -> Tensor:
         return torch.cat([states[:, :1].logsumexp(0), states[:, 1:].sum(0)])
