@@ -129,7 +129,7 @@ class Completion:
     ) -> bool:
         """Search to the end, or until a signal; `on_block` is called between blocks.
 
-        Whether the search is done. Nothing is pending afterwards.
+        Returns whether the search is done; then nothing is pending.
         """
         if not self.is_ready and not self._prepare(on_block, stopped_by):
             return False
