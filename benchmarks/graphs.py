@@ -28,7 +28,7 @@ from typing import Any
 import graph_sources
 from graph_sources import Facts
 
-from allneg.graph import SPLITS, read_graph
+from allneg.graph import read_graph
 from allneg.graph.check import check, graph_hashes
 from allneg.graph.split_file import split_file
 from allneg.paths import remove
@@ -99,10 +99,7 @@ class Cut:
 
     def facts(self, folder: Path) -> Facts:
         """All splits together."""
-        graph = read_graph(self.name)
-        entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
-        rows = [row for split in SPLITS for row in graph.split(split).tolist()]
-        facts = [(entities[h], relations[r], entities[t]) for h, r, t in rows]
+        facts = read_graph(self.name).facts()
         chosen = self.chosen(facts)
         yield from (fact for fact in facts if fact[0] in chosen and fact[2] in chosen)
 

@@ -1,4 +1,4 @@
-"""Graphs written to files, and the published datasets if present."""
+"""Graphs written to files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 
 from allneg.graph import Graph, read_graph
 from allneg.recipe import Data
-
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture
@@ -29,11 +27,3 @@ def read(tmp_path: Path) -> Callable[..., Graph]:
         return read_graph(folder, Data(**settings))  # type: ignore[arg-type]
 
     return written_and_read
-
-
-@pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> Path:
-    if not (SHARED / "wn18rr.tar.xz").exists():
-        pytest.skip("the published datasets are not next to the repository (../shared/data)")
-    monkeypatch.setenv("ALLNEG_DATA", str(SHARED))
-    return SHARED

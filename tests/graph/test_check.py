@@ -160,7 +160,7 @@ def test_hashes_change_with_any_id_or_name(read: Read) -> None:
     assert [key for key in first if first[key] != other[key]] == ["train"]
 
 
-@pytest.mark.usefixtures("published")
+@pytest.mark.usefixtures("shared_data")
 def test_the_published_datasets_show_their_known_leaks() -> None:
     wn18, wn18rr = (check(read_graph(name)) for name in ("wn18", "wn18rr"))
     # Dettmers et al. (2018): 94 % of WN18's test by an inverse rule; none inverse in WN18RR.

@@ -354,9 +354,9 @@ def test_content_is_known_by_git_blob_or_by_characters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["fb15k", "wn18", "fb15k-237", "wn18rr"])
 def test_the_hashes_of_content_are_those_of_the_published_archives(
-    name: str, published: Path
+    name: str, shared_data: Path
 ) -> None:
-    path = published / f"{name}.tar.xz"
+    path = shared_data / f"{name}.tar.xz"
     assert file_sha256(path) == DATASETS[name].archive_sha256
     with split_files(path) as members:
         for split, content in DATASETS[name].files.items():

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from allneg.errors import DataError
-from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph import SPLITS, read_graph
 from allneg.graph.check import graph_hashes
 from allneg.graph.files import FORMATS
 from allneg.recipe import Data
@@ -28,11 +28,6 @@ Triple = tuple[str, str, str]
 COLUMNS = ("head", "relation", "tail")
 SPACE = "https://countries.example/"
 RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
-
-
-def names_of(graph: Graph, split: str = "train") -> list[Triple]:
-    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
-    return [(entities[h], relations[r], entities[t]) for h, r, t in graph.split(split).tolist()]
 
 
 def as_iris(triples: list[Triple]) -> list[Triple]:
@@ -142,7 +137,7 @@ OBJECTS: dict[str, Callable[[list[Triple]], Any]] = {
 @pytest.fixture(scope="module")
 def countries() -> dict[str, list[Triple]]:
     graph = read_graph("countries")
-    return {split: as_iris(names_of(graph, split)) for split in SPLITS}
+    return {split: as_iris(graph.facts(split)) for split in SPLITS}
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +203,7 @@ def test_neo4j_files_are_one_graph_with_labels(
         header = (":START_ID", "since:int", ":END_ID", ":TYPE")
         csv.writer(file).writerows([header, *rows])
     graph = read_graph(tmp_path, Data(valid_share=0, test_share=0))
-    assert names_of(graph) == countries["train"]
+    assert graph.facts("train") == countries["train"]
     assert graph.labels == labels_of(countries["train"])
     write_tsv(tmp_path.parent / "same.tsv", countries["train"])
     same = read_graph(tmp_path.parent / "same.tsv", Data(valid_share=0, test_share=0))
@@ -249,7 +244,7 @@ def test_awkward_names_are_kept_exactly_by_every_reader(tmp_path: Path, kind: st
         graph = read_graph(tmp_path / f"all.{kind}", how)
     else:
         graph = read_graph(OBJECTS[kind](triples), how)
-    assert names_of(graph) == triples
+    assert graph.facts("train") == triples
 
 
 @pytest.mark.battery(9)
@@ -270,7 +265,7 @@ def test_awkward_iris_and_literals_are_kept_exactly_by_every_reader_of_rdf(
     else:
         (tmp_path / f"all.{suffix}").write_text(text)
     how = Data(valid_share=0, test_share=0, keep_literals=True)
-    tails = [tail for _, _, tail in names_of(read_graph(tmp_path / f"all.{suffix}", how))]
+    tails = [tail for _, _, tail in read_graph(tmp_path / f"all.{suffix}", how).facts("train")]
     expected = [f'"{text}"@en' for text in texts if text != "\\u00e9"]
     assert tails == [*expected, '"5"^^<http://www.w3.org/2001/XMLSchema#int>']
     entities = read_graph(tmp_path / f"all.{suffix}", how).vocabulary.entities
@@ -297,7 +292,7 @@ def test_bad_rows_are_refused_or_counted_alike(tmp_path: Path, kind: str, fault:
     with pytest.raises(DataError, match=rf":2: expected head, relation, tail; found {reason}"):
         read_graph(source)
     graph = read_graph(source, Data(skip_bad_lines=1))
-    assert names_of(graph) == [("a", "r", "b")]
+    assert graph.facts("train") == [("a", "r", "b")]
     assert any(f"(data.skip_bad_lines): 1 (found {reason}: 1)" in note for note in graph.notes)
 
 
@@ -308,13 +303,13 @@ def test_bytes_that_are_not_utf8_are_bad_rows_of_parquet(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"all\.parquet:2: .*found bytes"):
         read_graph(tmp_path / "all.parquet")
     graph = read_graph(tmp_path / "all.parquet", Data(skip_bad_lines=1))
-    assert names_of(graph) == [("a", "a", "a")]
+    assert graph.facts("train") == [("a", "a", "a")]
 
 
 def test_whole_numbers_are_names_and_other_numbers_are_refused() -> None:
     ids = np.array([[0, 0, 1], [1, 0, 20]])
-    assert names_of(read_graph(ids)) == [("0", "0", "1"), ("1", "0", "20")]
-    assert names_of(read_graph(pd.DataFrame(ids))) == [("0", "0", "1"), ("1", "0", "20")]
+    assert read_graph(ids).facts("train") == [("0", "0", "1"), ("1", "0", "20")]
+    assert read_graph(pd.DataFrame(ids)).facts("train") == [("0", "0", "1"), ("1", "0", "20")]
     with pytest.raises(DataError, match="convert it to text first"):
         read_graph(pd.DataFrame(ids / 2))
     with pytest.raises(DataError, match="found float as first field"):

@@ -262,7 +262,7 @@ def test_the_packaged_datasets_are_read_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["fb15k", "wn18", "fb15k-237", "wn18rr"])
-@pytest.mark.usefixtures("published")
+@pytest.mark.usefixtures("shared_data")
 def test_the_published_datasets_have_their_published_sizes(name: str) -> None:
     graph, known = read_graph(name), DATASETS[name]
     assert (graph.n_entities, graph.n_relations) == (known.n_entities, known.n_relations)
@@ -270,12 +270,11 @@ def test_the_published_datasets_have_their_published_sizes(name: str) -> None:
         assert len(graph.split(split)) == known.files[split].lines
 
 
-@pytest.mark.usefixtures("published")
-def test_ids_equal_those_of_a_plain_loop_on_a_published_dataset(published: Path) -> None:
+def test_ids_equal_those_of_a_plain_loop_on_a_published_dataset(shared_data: Path) -> None:
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     graph = read_graph("wn18rr")
-    with tarfile.open(published / "wn18rr.tar.xz") as tar:
+    with tarfile.open(shared_data / "wn18rr.tar.xz") as tar:
         for split in SPLITS:
             member = tar.extractfile(f"{split}.txt")
             assert member is not None

@@ -31,11 +31,6 @@ WHOLE = Data(valid_share=0, test_share=0)
 Triples = list[tuple[str, str, str]]
 
 
-def names_of(graph: Graph, split: str = "train") -> Triples:
-    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
-    return [(entities[h], relations[r], entities[t]) for h, r, t in graph.split(split).tolist()]
-
-
 def write_table(path: Path, **columns: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
@@ -53,7 +48,7 @@ ROWS = b"".join(b"e%d\tlinks\te%d\n" % (i, i + 1) for i in range(12))
 
 def test_an_unusual_header_is_pointed_out_and_not_learned(read: Read) -> None:
     graph = read(b"from_node\tkind\tto_node\n" + ROWS)
-    assert names_of(graph) == names_of(read(ROWS))
+    assert graph.facts("train") == read(ROWS).facts("train")
     (note,) = [note for note in graph.notes if "data.header=false" in note]
     assert r"looks like names of columns ('from_node\tkind\tto_node')" in note
     assert len(read(b"from_node\tkind\tto_node\n" + ROWS, header=False).train) == 13
@@ -66,22 +61,22 @@ def test_a_first_triple_with_a_name_that_occurs_again_is_no_header(read: Read) -
 
 def test_a_header_can_be_announced(read: Read) -> None:
     graph = read(b"x\ty\tz\na\tr\tb\n", header=True)
-    assert names_of(graph) == [("a", "r", "b")]
+    assert graph.facts("train") == [("a", "r", "b")]
     assert any("read as head, relation and tail" in note for note in graph.notes)
 
 
 def test_columns_are_found_by_their_usual_names_among_others(read: Read) -> None:
     text = b"id,object,note,subject,predicate\n1,b,,a,r\n2,c,x,b,r\n"
-    assert names_of(read(text, ending="csv")) == [("a", "r", "b"), ("b", "r", "c")]
+    assert read(text, ending="csv").facts("train") == [("a", "r", "b"), ("b", "r", "c")]
 
 
 def test_columns_can_be_named(tmp_path: Path, read: Read) -> None:
     text = b"when,who,what,whom\n1,a,r,b\n2,b,r,c\n"
     expected = [("a", "r", "b"), ("b", "r", "c")]
-    assert names_of(read(text, ending="csv", columns="who,what,whom")) == expected
+    assert read(text, ending="csv", columns="who,what,whom").facts("train") == expected
     columns = {"when": [1, 2], "who": ["a", "b"], "what": ["r", "r"], "whom": ["b", "c"]}
     path = write_table(tmp_path / "all.parquet", **columns)
-    assert names_of(whole(path, columns="who,what,whom")) == expected
+    assert whole(path, columns="who,what,whom").facts("train") == expected
     with pytest.raises(DataError, match=r"which of the columns 'when', 'who', 'what', 'whom'"):
         whole(path)
     with pytest.raises(DataError, match=r"'wo' is not among the columns .*close names: 'who'"):
@@ -92,7 +87,7 @@ def test_columns_can_be_named(tmp_path: Path, read: Read) -> None:
 
 def test_three_columns_of_other_names_are_read_in_order_and_noted(tmp_path: Path) -> None:
     graph = whole(write_table(tmp_path / "all.parquet", x=["a"], y=["r"], z=["b"]))
-    assert names_of(graph) == [("a", "r", "b")]
+    assert graph.facts("train") == [("a", "r", "b")]
     assert any(
         "columns 'x', 'y', 'z' are read as head, relation and tail" in n for n in graph.notes
     )
@@ -128,7 +123,7 @@ def test_weights_are_read_and_follow_their_triples(tmp_path: Path, kind: str) ->
     weights = {(h, r, t): weight for h, r, t, weight in rows}
     assert graph.weights is not None
     assert len(graph.train) < 40 == sum(map(len, (graph.train, graph.valid, graph.test)))
-    assert graph.weights.tolist() == [weights[triple] for triple in names_of(graph)]
+    assert graph.weights.tolist() == [weights[triple] for triple in graph.facts("train")]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "x", "nan", "inf", ""])
@@ -166,7 +161,7 @@ def test_what_rdf_loses_is_counted_by_reason(tmp_path: Path, ending: str) -> Non
     path, data = tmp_path / f"all.{ending}", N_TRIPLES.encode()
     path.write_bytes(gzip.compress(data) if ending == "nt.gz" else data)
     graph = whole(path)
-    assert names_of(graph) == [
+    assert graph.facts("train") == [
         ("http://x/a", "http://x/r", "http://x/b"),
         ("http://x/b", "http://x/s", "http://x/c"),
     ]
@@ -190,7 +185,7 @@ def test_what_rdf_loses_is_counted_by_reason(tmp_path: Path, ending: str) -> Non
 @pytest.mark.parametrize("ending", ["nt", "ttl"])
 def test_what_rdf_loses_can_be_kept(tmp_path: Path, ending: str, setting: str, fact: Any) -> None:
     (tmp_path / f"all.{ending}").write_text(N_TRIPLES)
-    found = names_of(whole(tmp_path / f"all.{ending}", **{setting: True}))
+    found = whole(tmp_path / f"all.{ending}", **{setting: True}).facts("train")
     assert any(one[0].startswith(fact[0]) and one[1:] == fact[1:] for one in found)
 
 
@@ -244,7 +239,7 @@ def test_relations_of_any_format_are_filtered(tmp_path: Path) -> None:
     path = write_table(tmp_path / "all.parquet", **columns)
     for source in (path, columns, list(zip(*columns.values(), strict=True))):
         graph = whole(source, keep_relations="s")
-        assert names_of(graph) == [("b", "s", "c")]
+        assert graph.facts("train") == [("b", "s", "c")]
         assert any("than data.keep_relations: 1" in note for note in graph.notes)
     with pytest.raises(DataError, match=r"has no triples of data.keep_relations; give at least"):
         whole(path, keep_relations="other")
@@ -263,7 +258,7 @@ def test_a_folder_of_parts_is_one_graph_in_natural_order(tmp_path: Path) -> None
         write_table(folder / f"part.{number}.parquet", **part((f"a{number}", "r", "b")))
     (folder / "_SUCCESS").touch()
     graph = whole(folder)
-    assert [head for head, _, _ in names_of(graph)] == ["a0", "a1", "a2", "a10"]
+    assert [head for head, _, _ in graph.facts("train")] == ["a0", "a1", "a2", "a10"]
 
 
 def test_a_split_may_be_a_folder_of_parts(tmp_path: Path) -> None:
@@ -354,7 +349,7 @@ def test_a_url_is_fetched_once_and_checked(home: Path, monkeypatch: pytest.Monke
     memory = fsspec.filesystem("memory")
     memory.pipe("/facts.tsv", b"a\tr\tb\nb\tr\tc\n")
     graph = read_graph("memory://facts.tsv", WHOLE)
-    assert names_of(graph) == [("a", "r", "b"), ("b", "r", "c")]
+    assert graph.facts("train") == [("a", "r", "b"), ("b", "r", "c")]
     assert graph.name == "facts.tsv"
     memory.rm("/facts.tsv")
     monkeypatch.setenv("ALLNEG_OFFLINE", "1")
@@ -374,7 +369,7 @@ def test_a_url_may_be_a_folder_of_parts(tmp_path: Path) -> None:
         path = tmp_path / "facts" / "train" / f"part-{number}.parquet"
         write_table(path, **part((f"a{number}", "r", "b")))
     graph = read_graph(f"file://{tmp_path}/facts")
-    assert [head for head, _, _ in names_of(graph)] == ["a0", "a1"]
+    assert [head for head, _, _ in graph.facts("train")] == ["a0", "a1"]
 
 
 @pytest.mark.usefixtures("home")
@@ -524,7 +519,7 @@ def test_the_pages_queries_for_duckdb_write_folders_that_are_read(
         for query in queries:
             connection.execute(query)
     expected = [("a", "s", "007"), ("b", "r", "007"), ("b", "r", "a")]
-    assert sorted(names_of(whole("facts"))) == expected
+    assert sorted(whole("facts").facts("train")) == expected
     numbered = whole("numbered")
-    assert sorted(names_of(numbered)) == expected
+    assert sorted(numbered.facts("train")) == expected
     assert list(numbered.vocabulary.entities) == ["007", "a", "b"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allneg.errors import DataError, UsageError
-from allneg.graph import SPLITS, Graph, read_graph
+from allneg.graph import SPLITS, read_graph
 from allneg.graph.check import graph_hashes
 from allneg.graph.split_file import split_file
 from allneg.recipe import Data
@@ -32,11 +32,6 @@ def some_rows(n_rows: int, n_entities: int) -> list[tuple[str, str, str]]:
     ]
 
 
-def named(graph: Graph, split: str) -> list[tuple[str, str, str]]:
-    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
-    return [(entities[h], relations[r], entities[t]) for h, r, t in graph.split(split).tolist()]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_every_name_occurs_in_train(tmp_path: Path, seed: int) -> None:
     path = write(tmp_path / "facts.tsv", some_rows(400, 60))
@@ -48,16 +43,16 @@ def test_every_name_occurs_in_train(tmp_path: Path, seed: int) -> None:
 def test_no_triple_is_lost_or_in_two_splits(tmp_path: Path) -> None:
     rows = some_rows(400, 60)
     graph = read_graph(write(tmp_path / "facts.tsv", rows))
-    together = [row for split in SPLITS for row in named(graph, split)]
+    together = [row for split in SPLITS for row in graph.facts(split)]
     assert sorted(together) == sorted(set(rows))
     assert graph.facts() == together
-    assert graph.facts("test", "train") == named(graph, "test") + named(graph, "train")
+    assert graph.facts("test", "train") == graph.facts("test") + graph.facts("train")
 
 
 def test_copies_of_a_triple_stay_together(tmp_path: Path) -> None:
     rows = some_rows(400, 60) * 2
     graph = read_graph(write(tmp_path / "facts.tsv", rows), Data(keep_duplicates=True))
-    splits = [set(named(graph, split)) for split in SPLITS]
+    splits = [set(graph.facts(split)) for split in SPLITS]
     assert sum(len(graph.split(split)) for split in SPLITS) == 800
     assert sum(map(len, splits)) == len(set(rows)) == len(set.union(*splits))
 
@@ -66,7 +61,7 @@ def test_splits_keep_the_file_order_and_ids_follow_first_appearance(tmp_path: Pa
     rows = list(dict.fromkeys(some_rows(400, 60)))
     graph = read_graph(write(tmp_path / "facts.tsv", rows))
     for split in SPLITS:
-        indices = [rows.index(row) for row in named(graph, split)]
+        indices = [rows.index(row) for row in graph.facts(split)]
         assert indices == sorted(indices)
     order = list(dict.fromkeys(graph.train[:, [0, 2]].reshape(-1).tolist()))
     assert order == list(range(graph.n_entities))
@@ -75,7 +70,7 @@ def test_splits_keep_the_file_order_and_ids_follow_first_appearance(tmp_path: Pa
 
 def test_the_seed_decides(tmp_path: Path) -> None:
     path = write(tmp_path / "facts.tsv", some_rows(400, 60))
-    tests = [named(read_graph(path, Data(split_seed=seed)), "test") for seed in (3, 3, 4)]
+    tests = [read_graph(path, Data(split_seed=seed)).facts("test") for seed in (3, 3, 4)]
     assert tests[0] == tests[1] != tests[2]
 
 
@@ -101,7 +96,7 @@ def test_appended_lines_move_no_earlier_triple(tmp_path: Path, keep: bool) -> No
         for lines in (rows, rows + new)
     )
     for split in SPLITS:
-        assert set(named(before, split)) <= set(named(after, split))
+        assert set(before.facts(split)) <= set(after.facts(split))
 
 
 def test_a_larger_share_only_adds(tmp_path: Path) -> None:
@@ -109,7 +104,7 @@ def test_a_larger_share_only_adds(tmp_path: Path) -> None:
     small = read_graph(path, Data(valid_share=0.1, test_share=0.1))
     large = read_graph(path, Data(valid_share=0.3, test_share=0.2))
     for split in ("valid", "test"):
-        assert set(named(small, split)) < set(named(large, split))
+        assert set(small.facts(split)) < set(large.facts(split))
 
 
 def test_the_first_triple_of_a_name_is_in_train_and_noted(tmp_path: Path) -> None:
@@ -143,7 +138,7 @@ def test_the_hash_is_that_of_every_version(tmp_path: Path) -> None:
         split = "test" if u < 0.2 else "valid" if u >= 0.9 else "train"
         expected["train" if set(row) - seen else split].append(row)
         seen.update(row)
-    assert {split: named(graph, split) for split in SPLITS} == expected
+    assert {split: graph.facts(split) for split in SPLITS} == expected
     assert [len(rows) for rows in expected.values()] == [225, 33, 65]
 
 
