@@ -14,6 +14,7 @@ import torch
 from allneg.graph import Graph
 from allneg.graph.datasets import PACKAGED
 from allneg.graph.graph import Vocabulary
+from allneg.predict.predictor import Predictor, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import fit
@@ -124,6 +125,12 @@ def toy_run(
     run = Run.create(folder, quick("training.epochs=30"), tiny_graph)
     fit(run)
     return run
+
+
+@pytest.fixture(scope="session")
+def predictor(toy_run: Run) -> Predictor:
+    """The best weights of `toy_run`, for reading only."""
+    return load(toy_run.folder, device="cpu")
 
 
 @pytest.fixture

@@ -21,10 +21,9 @@ from allneg.graph.graph import triple_keys
 from allneg.predict.classify import typed_negatives
 from allneg.predict.evidence import Evidence
 from allneg.predict.lookup import Facts
-from allneg.predict.predictor import Predictor, load
+from allneg.predict.predictor import Predictor
 from allneg.predict.scorer import EntityVectors
 from allneg.recipe import Recipe
-from allneg.runs import Run
 from allneg.training.callbacks import Callbacks
 from brute_force import make_predictor
 
@@ -182,8 +181,7 @@ def test_one_answer_per_entity_is_counted_by_relation(tiny_graph: Graph) -> None
     assert single_answers(tiny_graph, 2)[1] == 1.0
 
 
-def test_reasons_name_the_pattern_that_is_violated(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_reasons_name_the_pattern_that_is_violated(predictor: Predictor) -> None:
     names = predictor.graph.vocabulary
     reasons = Reasons(predictor)
 

@@ -23,11 +23,6 @@ from allneg.training import fit
 
 
 @pytest.fixture(scope="module")
-def predictor(toy_run) -> Predictor:
-    return load(toy_run.folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
 def calibration(predictor: Predictor) -> Calibration:
     assert predictor.calibration is not None
     return predictor.calibration
@@ -197,8 +192,7 @@ def test_the_run_stores_what_is_learned_on_demand(toy_copy: Run, toy_run: Run) -
     )
 
 
-def test_an_answer_has_the_rate_of_its_side(toy_run: Run, calibration: Calibration) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_an_answer_has_the_rate_of_its_side(predictor: Predictor, calibration: Calibration) -> None:
     for side in ("tail", "head"):
         answers = predictor.answers([(side, "France", "in")], 12)[0]  # type: ignore[list-item]
         margins = [a.score - answers.logsumexp for a in answers.predictions]

@@ -14,7 +14,7 @@ from allneg.evaluation.ranks import rank
 from allneg.graph import Graph
 from allneg.graph.queries import SIDES, Queries
 from allneg.models import MODELS
-from allneg.predict.predictor import load
+from allneg.predict.predictor import Predictor
 from allneg.runs import Run
 from brute_force import known_facts, make_predictor
 
@@ -123,8 +123,7 @@ def test_a_restricted_ranking_is_a_protocol_of_its_own(toy_run: Run) -> None:
     assert ranking.protocol != rules
 
 
-def test_predictions_within_a_set_keep_their_numbers(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_predictions_within_a_set_keep_their_numbers(predictor: Predictor) -> None:
     within = Within.parse("type=in:Europe", predictor.graph)
     for side in SIDES:
         query = [(side, "France", "borders")]

@@ -11,8 +11,7 @@ from allneg.graph import Graph
 from allneg.predict import agreement as module
 from allneg.predict.agreement import Agreement
 from allneg.predict.evidence import Evidence
-from allneg.predict.predictor import load
-from allneg.runs import Run
+from allneg.predict.predictor import Predictor
 from brute_force import known_facts, make_predictor
 
 ALONE = np.array([0.3, 0.7])
@@ -44,12 +43,11 @@ def test_the_regression_finds_the_weights_of_many_data() -> None:
 
 @pytest.mark.parametrize("most", [20, 200])
 def test_a_sample_stands_for_all_new_facts(
-    toy_run: Run, most: int, monkeypatch: pytest.MonkeyPatch
+    predictor: Predictor, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By kind: a tail is among the best few or not, and train answers its question or not."""
     monkeypatch.setattr(module, "_BEST", 2)
     monkeypatch.setattr(module, "_DRAWN", 4)
-    predictor = load(toy_run.folder, "cpu")
     graph, known = predictor.graph, known_facts(predictor.graph)
     n, r = graph.n_entities, graph.n_relations
     every = [(h, k, t) for h in range(n) for k in range(r) for t in range(n)]
@@ -66,8 +64,7 @@ def test_a_sample_stands_for_all_new_facts(
     assert np.bincount(kinds(sample), weight, 4) == pytest.approx(counted, rel=0.3, abs=10)
 
 
-def test_facts_of_valid_are_more_probable_than_other_new_ones(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_facts_of_valid_are_more_probable_than_other_new_ones(predictor: Predictor) -> None:
     agreement = predictor.agreement
     assert agreement is not None
     assert (agreement.margin >= 0).all()

@@ -42,11 +42,6 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def predictor(toy_run: Run) -> Predictor:
-    return load(toy_run.folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
 def tied(toy_run: Run) -> Predictor:
     """The last half of the entities have the same scores."""
     predictor = replace(load(toy_run.folder, device="cpu"), packed=None)

@@ -25,8 +25,7 @@ from allneg.predict.classify import (
 )
 from allneg.predict.evidence import Evidence
 from allneg.predict.fact_files import ids_of
-from allneg.predict.predictor import load
-from allneg.runs import Run
+from allneg.predict.predictor import Predictor
 from brute_force import known_facts, make_predictor, margins, probabilities
 
 
@@ -125,8 +124,7 @@ def test_rare_relations_share_a_threshold(monkeypatch: pytest.MonkeyPatch) -> No
             assert own.threshold[r] == pytest.approx(few.threshold[r])
 
 
-def test_facts_get_score_probability_ranks_and_verdict(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_facts_get_score_probability_ranks_and_verdict(predictor: Predictor) -> None:
     facts = [("France", "borders", "Spain"), ("Rome", "capital_of", "Italy")]
     found = classify(predictor, [*facts, ("Earth", "borders", "Paris")], [True, True, False])
     assert [fact.known for fact in found.triples] == ["train", "test", None]
@@ -157,8 +155,7 @@ def test_probabilities_of_separate_groups_are_calibrated(seed: int) -> None:
     assert error < 0.03
 
 
-def test_given_negatives_fit_probabilities(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_given_negatives_fit_probabilities(predictor: Predictor) -> None:
     false = [("Earth", "borders", "Paris"), ("Paris", "borders", "Earth")]
     facts = [*false, ("Italy", "in", "Europe"), ("Italy", "borders", "France")]
     found = classify(predictor, facts, [False, False, True, True], false)
@@ -194,8 +191,7 @@ def test_no_facts_have_no_verdicts() -> None:
     assert classify(make_predictor("complex", 1), [], []).triples == []
 
 
-def test_a_data_frame_is_judged_as_a_list_is(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_a_data_frame_is_judged_as_a_list_is(predictor: Predictor) -> None:
     facts = [("Rome", "capital_of", "Italy"), ("Earth", "borders", "Paris")]
     frame = pd.DataFrame(facts, columns=["subject", "predicate", "object"])
     frame = frame[["object", "subject", "predicate"]]  # columns are found by name
@@ -205,8 +201,7 @@ def test_a_data_frame_is_judged_as_a_list_is(toy_run: Run) -> None:
     assert found.triples.to_pandas()["tail"].tolist() == ["Italy", "Paris"]
 
 
-def test_wrong_arguments_are_named(toy_run: Run) -> None:
-    predictor = load(toy_run.folder, "cpu")
+def test_wrong_arguments_are_named(predictor: Predictor) -> None:
     fact = ("Rome", "capital_of", "Italy")
     with pytest.raises(UsageError, match="2 labels of 1 fact"):
         predictor.classify([fact], [True, False])

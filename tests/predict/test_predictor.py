@@ -23,11 +23,6 @@ from allneg.runs import Run
 from allneg.scoring import Shard, Tables, scores
 
 
-@pytest.fixture(scope="module")
-def predictor(toy_run: Run) -> Predictor:
-    return load(toy_run.folder, device="cpu")
-
-
 def test_tails_are_the_scores_of_every_entity_best_first(predictor: Predictor) -> None:
     names = predictor.graph.vocabulary
     found = predictor.tails("Spain", "borders", k=12)
@@ -137,7 +132,7 @@ def test_asking_changes_no_weights(predictor: Predictor) -> None:
     assert not predictor.tables.entities.requires_grad
 
 
-def test_a_diverged_model_has_no_answers(predictor: Predictor, toy_run: Run) -> None:
+def test_a_diverged_model_has_no_answers(toy_run: Run) -> None:
     broken = load(toy_run.folder, device="cpu")
     broken.tables.entities[0, 0] = torch.nan
     with pytest.raises(Diverged, match="not finite"):

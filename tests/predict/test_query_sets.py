@@ -11,9 +11,8 @@ import pytest
 
 from allneg.errors import DataError
 from allneg.predict.ask import Search
-from allneg.predict.predictor import Predictor, load
+from allneg.predict.predictor import Predictor
 from allneg.predict.query_sets import evaluate_queries, read_queries
-from allneg.runs import Run
 
 LINES = [
     {"shape": "1p", "question": "?x : in(?x, Europe)", "easy": ["France", "Spain"],
@@ -22,11 +21,6 @@ LINES = [
     {"shape": "2p", "question": "?x : in(Rome, ?y), in(?y, ?x)", "easy": [], "hard": ["Europe"]},
     {"shape": "2p", "question": "?x : in(Paris, ?y), in(?y, ?x)", "easy": ["Europe"], "hard": []},
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def predictor(toy_run: Run) -> Predictor:
-    return load(toy_run.folder, device="cpu")
 
 
 @pytest.fixture
