@@ -128,6 +128,6 @@ def stop_after(steps: int) -> Callable[[], int]:
     def stopped_by() -> int:
         nonlocal left
         left -= 1
-        return signal.SIGTERM if left == 0 else 0
+        return signal.SIGTERM if left <= 0 else 0
 
     return stopped_by

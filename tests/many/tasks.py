@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import math
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import Generator
 
+import processes
 from allneg.errors import Diverged, Interrupted, ResourceError
 from allneg.evaluation import PROTOCOLS
 from allneg.evaluation.ranks import rank
@@ -79,13 +79,8 @@ def trained(world: World, folder: Path, epochs: int | None, stop_after: int | No
     if epochs is not None:
         queries, size = 2 * len(run.graph.train), run.recipe.training.batch_size
         stop_after = epochs * math.ceil(queries / size)
-    left = stop_after if stop_after is not None and world.rank == world.size - 1 else -1
-
-    def stopped_by() -> int:
-        nonlocal left
-        left -= 1
-        return signal.SIGTERM if left == 0 else 0
-
+    is_stopped = stop_after is not None and world.rank == world.size - 1
+    stopped_by = processes.stop_after(stop_after) if is_stopped else lambda: 0
     try:
         run_training(run, stopped_by=stopped_by, world=world)
     except Interrupted:

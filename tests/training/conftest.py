@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.training import Callbacks, fit
 from allneg.training.execution import ExecutionPlan
+from processes import stop_after
 
 Made = Callable[..., Run]
 
@@ -49,15 +49,8 @@ def stop() -> Callable[[Run, int], None]:
     """Train so many steps more, then send a signal."""
 
     def train_until(run: Run, steps: int) -> None:
-        left = steps
-
-        def stopped_by() -> int:
-            nonlocal left
-            left -= 1
-            return signal.SIGTERM if left == 0 else 0
-
         with pytest.raises(Interrupted) as caught:
-            fit(run, stopped_by=stopped_by)
+            fit(run, stopped_by=stop_after(steps))
         assert caught.value.exit_code == 143
         assert run.status["state"] == "interrupted"
 

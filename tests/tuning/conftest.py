@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +55,18 @@ def make_search(make_space: Callable[..., Space], tmp_path: Path) -> Callable[..
         return Search(make_space(searched, *settings), tmp_path / out, n_trials, halving)
 
     return make
+
+
+@pytest.fixture
+def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The splits that training ranks from now on."""
+    loop = sys.modules["allneg.training.loop"]
+    splits: list[str] = []
+    evaluate = loop.evaluate
+
+    def recorded(*arguments: Any, **more: Any) -> Any:
+        splits.append(arguments[3])
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(loop, "evaluate", recorded)
+    return splits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from allneg.runs import Run
 from allneg.tuning import Search, TrialFolder
 from allneg.tuning import search as module
 from allneg.tuning.trial_folder import data_hash
+from processes import stop_after
 
 MakeSearch = Callable[..., Search]
 ONE, TWO = '"model.dim" = [2]', '"model.dim" = [2, 3]'
@@ -43,19 +43,11 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_trials_are_ordinary_runs_and_test_is_never_ranked(
-    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+    make_search: MakeSearch, ranked: list[str]
 ) -> None:
-    fit = sys.modules["allneg.training.loop"]
-    splits, evaluate = [], fit.evaluate
-
-    def recorded(*arguments: Any, **more: Any) -> Any:
-        splits.append(arguments[3])
-        return evaluate(*arguments, **more)
-
-    monkeypatch.setattr(fit, "evaluate", recorded)
     search = make_search()
     search.run()
-    assert set(splits) == {"valid"}
+    assert set(ranked) == {"valid"}
     trials = json.loads((search.out / "results.json").read_text())["trials"]
     mrrs = [trial["valid_mrr"] for trial in trials]
     assert mrrs == sorted(mrrs, reverse=True)
@@ -124,15 +116,9 @@ def test_a_search_continues_after_a_trial_that_is_too_large(make_search: MakeSea
 
 @pytest.mark.battery(36)
 def test_a_search_that_was_stopped_continues_from_the_checkpoint(make_search: MakeSearch) -> None:
-    search, left = make_search(), 50  # steps; a trial takes 30
-
-    def stopped_by() -> int:
-        nonlocal left
-        left -= 1
-        return signal.SIGTERM if left < 0 else 0
-
+    search = make_search()
     with pytest.raises(Interrupted, match="run the same command to continue") as caught:
-        search.run(stopped_by)
+        search.run(stop_after(51))  # a trial takes 30 steps
     assert caught.value.exit_code == 143
     statuses = search.statuses()
     assert [status.state for status in statuses] == ["finished", "paused", *["waiting"] * 4]

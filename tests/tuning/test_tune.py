@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +22,7 @@ from allneg.runs.verify import verify
 from allneg.tuning import TrialFolder, Tuning, tune
 from allneg.tuning.halving import Job
 from allneg.tuning.progress import TuningLines
-from processes import start_command, wait_until
+from processes import start_command, stop_after, wait_until
 
 # A space of five trials, the multiples of regularizer.weight, with rungs at 2 and 6 of 18 epochs.
 FEW = (
@@ -54,21 +53,6 @@ class Seconds:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The splits that training ranks from now on."""
-    loop = sys.modules["allneg.training.loop"]
-    splits: list[str] = []
-    evaluate = loop.evaluate
-
-    def recorded(*arguments: Any, **more: Any) -> Any:
-        splits.append(arguments[3])
-        return evaluate(*arguments, **more)
-
-    monkeypatch.setattr(loop, "evaluate", recorded)
-    return splits
 
 
 @pytest.fixture
@@ -372,17 +356,11 @@ def test_dropped_trials_have_no_weights(make_tuning: MakeTuning) -> None:
 
 
 def test_an_interrupted_tuning_is_saved(make_tuning: MakeTuning) -> None:
-    tuning, left = make_tuning(), 6
-
-    def stopped_by() -> int:
-        nonlocal left
-        left -= 1
-        return signal.SIGTERM if left < 0 else 0
-
+    tuning = make_tuning()
     with pytest.raises(
         Interrupted, match=r"the same command with --out .*/out continues"
     ) as caught:
-        tuning.run(stopped_by)
+        tuning.run(stop_after(7))
     assert caught.value.exit_code == 143
     tuning.run()
     assert set(map(len, epochs_of(tuning).values())) == {18}
