@@ -33,6 +33,24 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
 
 
+@pytest.fixture(autouse=True)
+def programs(monkeypatch):
+    """The modules of benchmarks/ can be imported."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+@pytest.fixture
+def measured(home, tmp_path):
+    """`measured("bench_l1.py --toy", "--ways", ways)`: run a benchmark; its result file."""
+
+    def run(words, *more):
+        out = tmp_path / "result.json"
+        _run(*words.split(), *map(str, more), "--out", str(out), home=home)
+        return json.loads(out.read_text())
+
+    return run
+
+
 def _run(program: str, *options: str, home: Path) -> None:
     path = ROOT / "benchmarks" / program
     with pytest.MonkeyPatch.context() as patch:
@@ -43,12 +61,9 @@ def _run(program: str, *options: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel, other", [("l1", "torch.cdist"), ("modulus", "reference")])
-def test_a_distance_benchmark_measures_and_names_the_machine(kernel, other, home, tmp_path):
-    out = tmp_path / "result.json"
+def test_a_distance_benchmark_measures_and_names_the_machine(measured, kernel, other):
     ways = f"engine,{other}" + (",compiled" if find_compiler() else "")
-    _run(f"bench_{kernel}.py", "--toy", "--device", "cpu", "--seconds", "0.01",
-         "--ways", ways, "--out", str(out), home=home)  # fmt: skip
-    report = json.loads(out.read_text())
+    report = measured(f"bench_{kernel}.py --toy --device cpu --seconds 0.01", "--ways", ways)
     assert report["kernel"] == kernel
     assert report["machine"]
     assert [row["way"] for row in report["rows"]] == ways.split(",")
@@ -56,17 +71,14 @@ def test_a_distance_benchmark_measures_and_names_the_machine(kernel, other, home
 
 
 @needs_triton
-def test_the_benchmark_of_attention_checks_and_measures(home, tmp_path, monkeypatch):
+def test_the_benchmark_of_attention_checks_and_measures(measured, monkeypatch):
     gpu = interpreted("allneg.kernels.attention.gpu")
     interpreted("allneg.kernels.fused.gpu")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(gpu, "_MOST_QUERIES", 16)  # as many as a toy tile has
     for name in ("ATTEND", "GRADIENTS"):
         monkeypatch.setattr(gpu, name, dict(getattr(gpu, name)))  # the benchmark changes them
-    out = tmp_path / "result.json"
-    _run("bench_fused_softmax.py", "--toy", "--device", "cpu", "--seconds", "0.01",
-         "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured("bench_fused_softmax.py --toy --device cpu --seconds 0.01")["rows"]
     assert [row["precision"] for row in rows] == ["bf16", "tf32"]
     for row in rows:
         assert row["step_ms"] > 0 < row["stored_ms"]
@@ -76,17 +88,14 @@ def test_the_benchmark_of_attention_checks_and_measures(home, tmp_path, monkeypa
 
 
 @needs_triton
-def test_the_benchmark_of_large_rankings_checks_and_measures(home, tmp_path, monkeypatch):
+def test_the_benchmark_of_large_rankings_checks_and_measures(measured, monkeypatch):
     gpu = interpreted("allneg.kernels.attention.gpu")
     interpreted("allneg.kernels.fused.gpu")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     small = gpu.Tile(16, 32, 4, 2, chunk=32)
     monkeypatch.setattr(gpu, "COUNT", {2: {}, 4: {}})
     monkeypatch.setattr(gpu, "CHUNKED", {2: small, 4: small})
-    out = tmp_path / "result.json"
-    _run("bench_rank_large.py", "--toy", "--device", "cpu", "--seconds", "0.01",
-         "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured("bench_rank_large.py --toy --device cpu --seconds 0.01")["rows"]
     assert [row["precision"] for row in rows] == ["bf16", "tf32"]
     for row in rows:
         assert row["exact"]
@@ -97,13 +106,10 @@ def test_the_benchmark_of_large_rankings_checks_and_measures(home, tmp_path, mon
 
 
 @needs_triton
-def test_the_benchmark_of_adagrad_in_a_product_runs_every_tile(home, tmp_path, monkeypatch):
+def test_the_benchmark_of_adagrad_in_a_product_runs_every_tile(measured, monkeypatch):
     interpreted("allneg.kernels.fused.gpu")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    out = tmp_path / "result.json"
-    _run("bench_product_adagrad.py", "--toy", "--device", "cpu", "--seconds", "0.01",
-         "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured("bench_product_adagrad.py --toy --device cpu --seconds 0.01")["rows"]
     own = [row for row in rows if row["way"] in ("triton", "fused")]
     assert len(own) == 12
     assert all(row["milliseconds"] > 0 for row in own)
@@ -122,8 +128,7 @@ def test_instructions_of_a_compiled_loop_are_counted(tmp_path):
 
 
 @needs_triton
-def test_packed_words_hold_neighbouring_coordinates(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_packed_words_hold_neighbouring_coordinates():
     from bench_half_distances import packed
 
     rows = torch.tensor([[1.0, 2.0, 3.0, 5.0, 6.0, 7.0]])
@@ -134,8 +139,7 @@ def test_packed_words_hold_neighbouring_coordinates(monkeypatch):
     assert quarters.tolist() == [[0, 10, 20, 40, 50, 60, 0, 0]]
 
 
-def test_the_tables_of_the_pages_are_those_of_the_results(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_tables_of_the_pages_are_those_of_the_results():
     import tables
 
     reports, found = tables.read_reports(), set()
@@ -146,8 +150,7 @@ def test_the_tables_of_the_pages_are_those_of_the_results(monkeypatch):
     assert found == set(tables.TABLES)
 
 
-def test_the_readmes_ratios_are_those_of_one_run(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_readmes_ratios_are_those_of_one_run():
     import tables
 
     size = {"b": 10, "n": 2000, "dim": 3}
@@ -169,11 +172,9 @@ def test_the_readmes_ratios_are_those_of_one_run(monkeypatch):
 @pytest.mark.parametrize(
     "program, key", [("bench_epoch.py", "epoch"), ("bench_ranking.py", "ranking")]
 )
-def test_a_loop_benchmark_measures_every_way(program, key, home, tmp_path):
-    out = tmp_path / "result.json"
-    _run(program, "--device", "cpu", "--made-up", "40,3,300", "--dim", "4", "--batch", "50",
-         "--ways", "allneg float32,kbc's loop", "--out", str(out), home=home)  # fmt: skip
-    report = json.loads(out.read_text())
+def test_a_loop_benchmark_measures_every_way(measured, program, key):
+    words = f"{program} --device cpu --made-up 40,3,300 --dim 4 --batch 50"
+    report = measured(words, "--ways", "allneg float32,kbc's loop")
     assert key in report
     assert report["entities"] == 40
     assert [row["way"] for row in report["rows"]] == ["allneg float32", "kbc's loop"]
@@ -198,24 +199,22 @@ def test_the_benchmark_of_extend_measures_every_way_once(home, tmp_path, tiny_fo
     assert [row["epochs"] for row in rows[:3]] == [1, 3, 1]
 
 
-def test_the_benchmark_of_extend_adds_a_few_entities(home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_extend.py", "--models", "complex", "--ways", "extend", "--facts", "3", "--entities",
-         "2", "--device", "cpu", "--set", "model.dim=2", "--set", "training.epochs=1",
-         "--extend-set", "training.epochs=1", "--out", str(out), home=home)  # fmt: skip
-    (row,) = json.loads(out.read_text())["rows"]
+def test_the_benchmark_of_extend_adds_a_few_entities(measured):
+    (row,) = measured(
+        "bench_extend.py --models complex --ways extend --facts 3 --entities 2 --device cpu "
+        "--set model.dim=2 --set training.epochs=1 --extend-set training.epochs=1"
+    )["rows"]
     assert (row["added"], row["entities"], row["given"]) == (2, 2, 6)
     assert row["ranked"]
     assert row["old_rows_unchanged"]
 
 
-def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_folder):
-    out, labels = tmp_path / "result.json", tmp_path / "labels.tsv"
+def test_the_benchmark_of_features_trains_with_and_without(measured, tmp_path, tiny_folder):
+    labels = tmp_path / "labels.tsv"
     labels.write_text("France\tthe French Republic\nSpain\tKingdom of Spain\n")
-    _run("bench_features.py", str(tiny_folder), str(labels), "--seeds", "0", "--device", "cpu",
-         "--set", "model.dim=4", "--set", "training.epochs=2", "--out", str(out),
-         home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    small = "--set model.dim=4 --set training.epochs=2"
+    words = f"bench_features.py --seeds 0 --device cpu {small}"
+    rows = measured(words, tiny_folder, labels)["rows"]
     assert [row["features"] for row in rows] == [False, True]
     assert all(0 < row["rare"] <= 1 for row in rows)
     assert rows[0]["rare"] != rows[1]["rare"]
@@ -223,20 +222,19 @@ def test_the_benchmark_of_features_trains_with_and_without(home, tmp_path, tiny_
 
 @pytest.mark.usefixtures("quick_data")
 @pytest.mark.parametrize("more, key", [([], "seconds"), (["--train", "0.01"], "best")])
-def test_grouped_queries_are_measured_beside_single_ones(more, key, home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_grouped.py", "--device", "cpu", "--data", "countries", "--dim", "4", "--steps", "2",
-         "--precisions", "float32", *more, "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+def test_grouped_queries_are_measured_beside_single_ones(measured, more, key):
+    rows = measured(
+        "bench_grouped.py --device cpu --data countries --dim 4 --steps 2 --precisions float32",
+        *more,
+    )["rows"]
     assert [row["grouped"] for row in rows] == [False, True, True, True]
     assert all(row[key] > 0 for row in rows)
 
 
-def test_limits_of_answers_are_measured_beside_single_queries(home, tmp_path, tiny_folder):
-    out = tmp_path / "result.json"
-    _run("bench_max_answers.py", str(tiny_folder), "--answers", "1,2", "--epochs", "1",
-         "--set", "model.dim=4", "--device", "cpu", "--out", str(out), home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+def test_limits_of_answers_are_measured_beside_single_queries(measured, tiny_folder):
+    rows = measured(
+        "bench_max_answers.py --answers 1,2 --epochs 1 --set model.dim=4 --device cpu", tiny_folder
+    )["rows"]
     assert [row["most"] for row in rows] == [None, 1, 2]
     assert rows[0]["batch"] == rows[1]["batch"] > rows[2]["batch"]
     assert all(0 < row["valid_mrr"] <= 1 for row in rows)
@@ -244,7 +242,6 @@ def test_limits_of_answers_are_measured_beside_single_queries(home, tmp_path, ti
 
 @pytest.mark.usefixtures("quick_data")
 def test_a_speedrun_measures_both_ways(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import speedrun
 
     def in_this_process(command):
@@ -275,11 +272,11 @@ def test_the_profile_of_a_cpu_counts_every_kind_of_work(tmp_path):
     assert report["floor"]["float32"] > 0
 
 
-def test_the_phases_of_a_start_add_up_to_all_seconds(home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_startup.py", "--data", "countries", "--device", "cpu", "--turns", "1", "--set",
-         "training.epochs=1", "--set", "model.dim=4", "--out", str(out), home=home)  # fmt: skip
-    (row,) = json.loads(out.read_text())["rows"]
+def test_the_phases_of_a_start_add_up_to_all_seconds(measured):
+    (row,) = measured(
+        "bench_startup.py --data countries --device cpu --turns 1 --set training.epochs=1 "
+        "--set model.dim=4"
+    )["rows"]
     phases = row["phases"]
     assert sum(phases.values()) == pytest.approx(row["seconds"], abs=0.05)
     assert min(phases[name] for name in ("import torch", "training", "first 8 steps")) > 0
@@ -292,25 +289,19 @@ def test_the_recipes_of_the_speedrun_are_recipes(name):
     assert recipe.data.name == name
 
 
-def test_the_loss_benchmark_measures_every_kernel_and_way(home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_loss.py", "--toy", "--device", "cpu", "--seconds", "0.01", "--out", str(out),
-         home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+def test_the_loss_benchmark_measures_every_kernel_and_way(measured):
+    rows = measured("bench_loss.py --toy --device cpu --seconds 0.01")["rows"]
     kernels, ways = ("dot", "l1", "modulus"), ("streamed", "one block", "plain")
     assert [(row["kernel"], row["way"]) for row in rows] == [(k, w) for k in kernels for w in ways]
 
 
-def test_the_scaling_benchmark_has_a_floor_for_every_size(home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_scaling.py", "--toy", "--device", "cpu", "--out", str(out), home=home)
-    rows = json.loads(out.read_text())["rows"]
+def test_the_scaling_benchmark_has_a_floor_for_every_size(measured):
+    rows = measured("bench_scaling.py --toy --device cpu")["rows"]
     assert {row["axis"] for row in rows} == {"b", "n", "w"}
     assert all(row["milliseconds"] > 0 and row["floor"] > 0 for row in rows)
 
 
-def test_kbcs_loop_takes_the_same_step_as_ours(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_kbcs_loop_takes_the_same_step_as_ours():
     import loops
 
     graph = loops.made_up(30, 2, 400)
@@ -327,8 +318,7 @@ def test_kbcs_loop_takes_the_same_step_as_ours(monkeypatch):
     assert same.float().mean() > 0.99
 
 
-def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way():
     import tables
 
     size = {"b": 1, "n": 2000, "dim": 3}
@@ -347,7 +337,6 @@ def test_a_table_has_a_line_for_each_size_and_a_column_for_each_way(monkeypatch)
 def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_path, monkeypatch):
     out = tmp_path / "result.json"
     forks()  # its processes start fast
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.setattr(sys, "argv", ["bench_mesh.py", "--toy", "--steps", "1", "--out", str(out)])
     import bench_mesh  # its processes find it by this name
 
@@ -360,27 +349,22 @@ def test_the_mesh_benchmark_sends_the_bytes_that_the_cost_model_predicts(tmp_pat
 
 
 @pytest.mark.parametrize("ids", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_the_large_benchmark_reads_plans_and_trains(ids, home, tmp_path):
-    out = tmp_path / "result.json"
+def test_the_large_benchmark_reads_plans_and_trains(measured, ids, tmp_path):
     more = ["--ids"] if ids else ["--work", str(tmp_path)]
-    _run("bench_large.py", "--toy", "--device", "cpu", "--out", str(out), *more, home=home)
-    report = json.loads(out.read_text())
+    report = measured("bench_large.py --toy --device cpu", *more)
     assert report["large"]["entities"] == 2000
     assert ids or report["first"]["entities"] == report["cached"]["entities"] == 2000
     assert all(row["seconds_a_million_questions"] > 0 for row in report["rows"])
     assert all(row["planned_bytes"] > 0 for row in report["rows"])
 
 
-def test_the_reading_benchmark_reads_text_and_parquet(home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_reading.py", "--toy", "--out", str(out), home=home)
-    rows = json.loads(out.read_text())["rows"]
+def test_the_reading_benchmark_reads_text_and_parquet(measured):
+    rows = measured("bench_reading.py --toy")["rows"]
     assert len(rows) == 3
     assert {(row["entities"], row["triples"]) for row in rows} == {(2000, 7973)}
 
 
-def test_the_page_of_large_graphs_names_every_machine(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_page_of_large_graphs_names_every_machine():
     import tables
 
     page = (ROOT / "docs" / "large-graphs.md").read_text()
@@ -389,8 +373,7 @@ def test_the_page_of_large_graphs_names_every_machine(monkeypatch):
     assert all(f"{report['machine']}" in page for report in found)
 
 
-def test_a_made_up_graph_is_the_same_as_text_and_as_ids(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_a_made_up_graph_is_the_same_as_text_and_as_ids(tmp_path):
     import large_graph
 
     from allneg.graph import SPLITS, read_graph
@@ -411,29 +394,26 @@ def test_a_made_up_graph_is_the_same_as_text_and_as_ids(monkeypatch, tmp_path):
     assert degrees[-1] > 30
 
 
-def test_the_sweep_of_defaults_scores_candidates_by_valid(tiny_folder, tmp_path):
+def test_the_sweep_of_defaults_scores_candidates_by_valid(measured, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "graphs" / "tiny")
-    space, out = tmp_path / "space.toml", tmp_path / "result.json"
+    space = tmp_path / "space.toml"
     space.write_text(
         '[complex]\ngraphs = ["tiny"]\n[complex.shared]\n"training.epochs" = 1\n"model.dim" = 4\n'
         '[complex.candidates]\n"a" = {}\n"b" = { "regularizer.weight" = { n3 = 2.0 } }\n'
     )
-    _run("sweep_defaults.py", str(tmp_path / "graphs"), str(space), "--out", str(out),
-         home=tmp_path)  # fmt: skip
-    trials = json.loads(out.read_text())["trials"]
+    trials = measured("sweep_defaults.py", tmp_path / "graphs", space)["trials"]
     assert [trial["candidate"] for trial in trials] == ["a", "b"]
     assert all(0 < trial["valid_mrr"] <= 1 for trial in trials)
 
 
-def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
+def test_the_benchmark_of_defaults_trains_each_model(measured, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "graphs" / "tiny")
     shutil.copytree(tiny_folder, tmp_path / "graphs" / "umls")  # a graph of the sweep
-    out = tmp_path / "result.json"
-    _run("bench_defaults.py", str(tmp_path / "graphs"), "--models", "complex,transe",
-         "--only", "umls:transe,tiny,umls:transe", "--set", "training.epochs=60",
-         "--set", "evaluation.patience=60", "--device", "cpu", "--out", str(out),
-         home=tmp_path)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured(
+        "bench_defaults.py --models complex,transe --only umls:transe,tiny,umls:transe "
+        "--set training.epochs=60 --set evaluation.patience=60 --device cpu",
+        tmp_path / "graphs",
+    )["rows"]
     cells = ("umls", "transe"), ("tiny", "complex"), ("tiny", "transe")
     assert [(row["graph"], row["model"]) for row in rows] == list(cells)
     for row in rows:
@@ -445,22 +425,18 @@ def test_the_benchmark_of_defaults_trains_each_model(tiny_folder, tmp_path):
     assert "ratio" not in rows[1]
 
 
-def test_the_benchmark_of_complete_counts_held_out_facts(toy_run, home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_complete.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
-    (row,) = json.loads(out.read_text())["rows"]
+def test_the_benchmark_of_complete_counts_held_out_facts(measured, toy_run):
+    (row,) = measured("bench_complete.py --device cpu", toy_run.folder)["rows"]
     assert (row["data"], row["questions"], row["held_out"], row["sharp"]) == ("tiny", 36, 5, False)
     # All new facts are found, so all held-out ones are among them.
     assert row["precision"] == {"1000": 5 / 1000, "10000": 5 / 10_000}
     assert min(row["seconds"], row["cpu_seconds"]) >= 0
 
 
-def test_the_benchmark_of_bounds_finds_the_same_facts(toy_run, home, tmp_path, monkeypatch):
-    out, run = tmp_path / "result.json", str(toy_run.folder)
+def test_the_benchmark_of_bounds_finds_the_same_facts(measured, toy_run, monkeypatch):
     for name in ("attend", "bit_mask"):  # the benchmark changes them
         monkeypatch.setattr(reach, name, getattr(reach, name))
-    _run("bench_complete_bounds.py", run, "--every", "1", "--out", str(out), home=home)
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured("bench_complete_bounds.py --every 1", toy_run.folder)["rows"]
     assert [row["top"] for row in rows] == [1, 1]
     for row in rows:
         assert row["same"]
@@ -468,8 +444,7 @@ def test_the_benchmark_of_bounds_finds_the_same_facts(toy_run, home, tmp_path, m
         assert row["plain_heads"] == 1 >= row["sharp_heads"]
 
 
-def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph):
     import bench_complete
 
     train = tiny_graph.train.tolist()
@@ -487,10 +462,8 @@ def test_the_frequency_baseline_is_that_of_brute_force(tiny_graph, monkeypatch):
         assert not any(fact in train for fact in found.tolist())
 
 
-def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path):
-    out = tmp_path / "result.json"
-    _run("bench_classify.py", str(toy_run.folder), "--device", "cpu", "--out", str(out), home=home)
-    (row,) = json.loads(out.read_text())["rows"]
+def test_the_benchmark_of_classification_makes_its_facts(measured, toy_run, home, tmp_path):
+    (row,) = measured("bench_classify.py --device cpu", toy_run.folder)["rows"]
     assert row["facts"] == 6
     assert 0 <= row["accuracy"] <= 1
     assert row.keys() >= {"f1", "auc", "ece"}
@@ -500,28 +473,23 @@ def test_the_benchmark_of_classification_makes_its_facts(toy_run, home, tmp_path
     assert [line[-1] for line in lines] == list("111000")
 
 
-def test_the_benchmark_of_audit_plants_errors(tiny_folder, home, tmp_path):
-    out = tmp_path / "result.json"
+def test_the_benchmark_of_audit_plants_errors(measured, tiny_folder):
     small = ("--folds", "2", "--set", "model.dim=4", "--set", "training.epochs=1")
-    _run("bench_audit.py", str(tiny_folder), "--device", "cpu", *small, "--out", str(out),
-         home=home)  # fmt: skip
-    rows = json.loads(out.read_text())["rows"]
+    rows = measured("bench_audit.py --device cpu", tiny_folder, *small)["rows"]
     assert [row["errors"] for row in rows] == ["random", "typed"]
     for row in rows:
         assert (row["facts"], row["planted"]) == (25, 1)
         assert all(0 < row[way]["ap"] <= 1 for way in ("audit", "degree", "frequency"))
 
 
-def test_another_seed_plants_other_errors(tiny_graph, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_another_seed_plants_other_errors(tiny_graph):
     import bench_audit
 
     found = {bench_audit.planted(tiny_graph, True, seed)[1].tobytes() for seed in (0, 0, 1, 2)}
     assert len(found) > 1
 
 
-def test_the_scores_of_the_audit_benchmark_are_those_by_hand(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_scores_of_the_audit_benchmark_are_those_by_hand():
     import bench_audit
 
     wrong = np.array([True, False, True, False])
@@ -529,8 +497,7 @@ def test_the_scores_of_the_audit_benchmark_are_those_by_hand(monkeypatch):
     assert found == {"ap": pytest.approx((1 + 2 / 3) / 2), "at_planted": 0.5}
 
 
-def test_made_questions_have_the_answers_of_brute_force(tiny_graph, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_made_questions_have_the_answers_of_brute_force(tiny_graph):
     import make_queries
 
     def answers(question, facts):
@@ -578,9 +545,7 @@ def test_wrong_options_of_made_questions_are_explained(options, code, message, h
     assert (end.value.code, message in capsys.readouterr().err) == (code, True)
 
 
-def test_the_benchmark_of_questions_reads_what_was_made(
-    tiny_folder, toy_run, home, tmp_path, monkeypatch
-):
+def test_the_benchmark_of_questions_reads_what_was_made(tiny_folder, toy_run, home, tmp_path):
     made, out = tmp_path / "made.jsonl", tmp_path / "result.json"
     _run("make_queries.py", str(tiny_folder), "--out", str(made), "--count", "3",
          "--shapes", "3p,up", home=home)  # fmt: skip
@@ -598,7 +563,6 @@ def test_the_benchmark_of_questions_reads_what_was_made(
     alone = json.loads(out.read_text())
     (one,) = alone["rows"]
     assert (one["beam"], one["shape"], one["turns"]) == (2, "3p", 50)
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import tables
     from ask_tables import TABLES
 
@@ -649,7 +613,6 @@ def test_the_benchmark_of_questions_reads_what_was_made(
 
 
 def test_the_benchmark_of_questions_looks_at_each_question_once(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import bench_ask
 
     looks = []
@@ -673,14 +636,13 @@ def test_the_benchmark_of_questions_looks_at_each_question_once(monkeypatch):
     assert groups == of_shape + 2 * [some[:2] for some in of_shape]
 
 
-def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(home, tmp_path):
+def test_the_best_mrr_with_the_filter_seen_counts_answers_in_test(measured, tmp_path):
     graph = tmp_path / "graph"
     graph.mkdir()
     (graph / "train.tsv").write_text("a\tr\tb\nc\tr\td\ne\tr\tf\n")
     (graph / "valid.tsv").write_text("a\tr\tc\n")
     (graph / "test.tsv").write_text("a\tr\td\na\tr\te\n")
-    _run("bench_filter.py", str(graph), "--out", str(tmp_path / "out.json"), home=home)
-    (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
+    (row,) = measured("bench_filter.py", graph)["rows"]
     # (a, r, ?) has two answers in test: ranks 1, 2 and 3. (?, r, c) has none.
     assert row == {"graph": "graph", "mrr": round(((1 + 1 / 2 + 1 / 3) / 3 + 1) / 2, 5)}
 
@@ -729,8 +691,7 @@ def test_the_programs_of_the_gpu_jobs_exist():
     assert waited <= lanes ^ names
 
 
-def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it():
     import speed_tables
 
     card = {"machine": "NVIDIA X", "torch": "2", "triton": "3", "threads": 1, "profile": True}
@@ -751,8 +712,7 @@ def test_runs_that_differ_in_one_size_are_one_table_with_a_column_for_it(monkeyp
     assert cpu.startswith(f", 2 threads, torch 2; {synthetic}; dim 4; batch 5; µs per step:")
 
 
-def test_what_only_a_later_run_has_is_a_column(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_what_only_a_later_run_has_is_a_column():
     import speed_tables
 
     card = {"machine": "NVIDIA X", "torch": "2", "triton": "3", "dim": 4}
@@ -783,8 +743,7 @@ def test_what_only_a_later_run_has_is_a_column(monkeypatch):
     assert "| a | - | 0.5000, 3 s |\n| a | 1 | 0.5000, 3 s |\n" in text
 
 
-def test_a_second_run_of_distances_adds_only_its_own_ways(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_a_second_run_of_distances_adds_only_its_own_ways():
     import tables
 
     card = {"kernel": "l1", "machine": "NVIDIA X", "torch": "2", "triton": "3"}
