@@ -16,7 +16,8 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # the processes of tests compile eac
 import pytest
 
 gc.disable()  # until all tests are collected: nothing of it is garbage
-sys.path.append(str(Path(__file__).parent))  # for interpreter and naive_losses
+TESTS = Path(__file__).parent
+sys.path += [str(TESTS), str(TESTS.with_name("scripts"))]  # for interpreter, build_site and others
 sys.dont_write_bytecode = False  # workers keep rewritten tests for the next time
 os.fsync = lambda handle: None  # no power is cut here; a training waits for a disk 30 times
 

@@ -14,11 +14,7 @@ QUICK = {"model.dim": 4, "training.batch_size": 8, "training.epochs": 6, "hardwa
 
 @pytest.fixture(scope="module")
 def triples(tiny_graph: Graph) -> list[tuple[str, str, str]]:
-    names = tiny_graph.vocabulary
-    return [
-        (names.entities[h], names.relations[r], names.entities[t])
-        for h, r, t in tiny_graph.train.tolist()
-    ]
+    return tiny_graph.facts("train")
 
 
 @pytest.fixture(scope="module")

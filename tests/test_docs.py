@@ -407,7 +407,6 @@ def test_a_training_step_stays_short(model: str, monkeypatch: pytest.MonkeyPatch
     """At most 12 files, 45 functions and 450 lines; CONTRIBUTING.md shows what the program says."""
     if softmax.library() is None:
         pytest.skip("there is no C compiler, so a step takes another path")
-    monkeypatch.syspath_prepend(ROOT / "scripts")
     import step_trace
 
     quick = {**step_trace.SETTINGS, "training.batch_size": 4000}
@@ -495,7 +494,6 @@ def test_the_numbers_on_negatives_are_those_of_the_results() -> None:
 @pytest.mark.usefixtures("quick_training")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_the_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
     monkeypatch.setenv("MPLBACKEND", "agg")
     import notebooks
 
@@ -505,15 +503,13 @@ def test_the_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(notebooks.images(content)) == figures > 0, "run: make notebooks"
 
 
-def test_the_page_of_the_api_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
+def test_the_page_of_the_api_is_up_to_date() -> None:
     import api_page
 
     assert api_page.page() == TEXTS["docs/api.md"], "run: python scripts/api_page.py"
 
 
-def test_the_pages_of_commands_and_settings_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
+def test_the_pages_of_commands_and_settings_are_up_to_date() -> None:
     import reference_pages
 
     advice = "run: python scripts/reference_pages.py"
@@ -527,8 +523,7 @@ def test_the_pages_of_commands_and_settings_are_up_to_date(monkeypatch: pytest.M
     assert not without_docstring, "describe these parts in src/allneg/recipe/parts.py"
 
 
-def test_every_page_is_in_the_navigation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
+def test_every_page_is_in_the_navigation() -> None:
     import build_site
     import notebooks
 
@@ -537,8 +532,7 @@ def test_every_page_is_in_the_navigation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sorted(named) == sorted([*build_site.sources(), *notebooks.pages(), *made])
 
 
-def test_the_table_of_default_settings_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
+def test_the_table_of_default_settings_is_up_to_date() -> None:
     import defaults_table
 
     text = TEXTS["docs/models.md"]

@@ -109,11 +109,7 @@ def test_search_runs_all_trials_with_progress(
 
 
 def test_search_takes_triples_in_memory(space: Path, tiny_graph: Graph, tmp_path: Path) -> None:
-    names = tiny_graph.vocabulary
-    triples = [
-        (names.entities[head], names.relations[relation], names.entities[tail])
-        for head, relation, tail in tiny_graph.train.tolist()
-    ]
+    triples = tiny_graph.facts("train")
     settings = {"data.valid_share": 0.2, "training.epochs": 1}
     found = allneg.search(space, triples, out=tmp_path / "search", settings=settings)
     assert [status.state for status in found.statuses()] == ["finished"] * 2

@@ -33,7 +33,6 @@ def test_the_card_has_use_results_protocol_data_and_limits(toy_run: Run) -> None
 def test_the_script_writes_cards_of_result_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
     import model_cards
 
     monkeypatch.setattr("sys.argv", ["", "--out", str(tmp_path)])

@@ -68,12 +68,7 @@ def test_facts_of_valid_are_more_probable_than_other_new_ones(predictor: Predict
     agreement = predictor.agreement
     assert agreement is not None
     assert (agreement.margin >= 0).all()
-    names = predictor.graph.vocabulary
-    named = [
-        (names.entities[h], names.relations[r], names.entities[t])
-        for h, r, t in predictor.graph.valid.tolist()
-    ]
-    true = predictor.classify(named).triples
+    true = predictor.classify(predictor.graph.facts("valid")).triples
     others = [fact.probability for fact in predictor.complete()]
     assert np.mean([fact.probability or 0.0 for fact in true]) > 2 * np.mean(others)
 
