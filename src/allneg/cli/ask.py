@@ -12,9 +12,7 @@ from allneg.cli.output import echo, json_document, table
 @click.command()
 @options.run
 @click.argument("question")
-@click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of answers."
-)
+@options.top("answers", 10)
 @options.search
 @options.device
 @options.as_json

@@ -17,17 +17,13 @@ _SHOWN = 10  # rows of a printed table
 
 @click.command()
 @click.argument("data")
-@click.option("--model", metavar="NAME", help="Model, such as complex; a wrong name lists all.")
-@click.option(
-    "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
-)
+@options.model
+@options.recipe
 @options.settings
 @click.option(
     "--folds", type=click.IntRange(2), default=4, show_default=True, help="Number of folds."
 )
-@click.option(
-    "--top", type=click.IntRange(1), default=1000, show_default=True, help="Number of facts."
-)
+@options.top("facts", 1000)
 @click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
 @options.device_setting
 @options.as_json

@@ -32,9 +32,7 @@ _SHOWN = 40  # facts in a printed table
     "--relation", "relations", multiple=True, metavar="NAME", help="Only these. May be repeated."
 )
 @options.within
-@click.option(
-    "--top", type=click.IntRange(1), default=10_000, show_default=True, help="Number of facts."
-)
+@options.top("facts", 10_000)
 @click.option(
     "--min-probability",
     type=click.FloatRange(0, 1, max_open=True),

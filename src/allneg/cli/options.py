@@ -20,6 +20,13 @@ settings = click.option(
     metavar="PART.FIELD=VALUE",
     help="Change a setting of the recipe, such as model.dim=200. May be repeated.",
 )
+model = click.option(
+    "--model", metavar="NAME", help="Model, such as complex; a wrong name lists all."
+)
+recipe = click.option(
+    "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
+)
+seed = click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
 keep = click.option(
     "--keep", metavar="RELATIONS", help="Read only these relations of DATA, such as P31,P279."
 )
@@ -97,6 +104,12 @@ def search(command: F) -> F:
         show_default=True,
         help="Number of entities to follow per variable.",
     )(command)
+
+
+def top(what: str, default: int) -> Callable[[F], F]:
+    number = click.IntRange(1)
+    about = f"Number of {what}."
+    return click.option("--top", type=number, default=default, show_default=True, help=about)
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")

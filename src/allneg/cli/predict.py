@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     help="A file of queries with the columns or keys head, relation, tail and ? for one of them: "
     ".csv, .json, .jsonl, .parquet, or lines separated by tabs.",
 )
-@click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of answers."
-)
+@options.top("answers", 10)
 @click.option("--new", is_flag=True, help="Leave out known facts.")
 @options.within
 @options.device
@@ -130,9 +128,7 @@ def _known(split: str | None) -> str:
 @click.command()
 @options.any_run
 @click.argument("name")
-@click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, help="Number of entities."
-)
+@options.top("entities", 10)
 @options.device
 @options.as_json
 def neighbours_command(run: Path, name: str, top: int, device: str, as_json: bool) -> None:

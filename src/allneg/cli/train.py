@@ -31,15 +31,13 @@ UNSET = {
 
 @click.command()
 @click.argument("data")
-@click.option("--model", metavar="NAME", help="Model, such as complex; a wrong name lists all.")
-@click.option(
-    "--recipe", metavar="FILE|NAME", help="A file, or a shipped recipe such as wn18rr/rotate."
-)
+@options.model
+@options.recipe
 @click.option("--from", "start", type=options.PATH, metavar="RUN", help="Start from its weights.")
 @options.keep
 @options.weight
 @options.settings
-@click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
+@options.seed
 @options.device_setting
 @options.mesh
 @click.option("--out", type=options.PATH, help="The folder of the run; it must not exist.")

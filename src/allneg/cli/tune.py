@@ -53,7 +53,7 @@ _COLUMNS = ("model", "differs from the defaults in", "valid MRR#", "epochs#", "s
 @options.keep
 @options.weight
 @options.settings
-@click.option("--seed", type=int, help="Seed of initial values, shuffling and sampling.")
+@options.seed
 @options.device_setting
 @options.as_json
 @options.quiet
