@@ -35,6 +35,7 @@ from allneg.cli.runs import info_command
 from allneg.errors import AllnegError
 from allneg.exports.export import export
 from allneg.graph.graph import Graph, Vocabulary
+from allneg.paths import remove
 from allneg.recipe import Recipe
 from allneg.runs import Run, plain
 from allneg.runs.about import about_hash
@@ -131,19 +132,12 @@ class Fuzzer:
         return digest.hexdigest()
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _read(path: Path) -> bytes:
     return plain.read(path, _LARGEST)
 
 
 def _write(path: Path, content: bytes) -> None:
-    _remove(path)
+    remove(path)
     path.write_bytes(content)
 
 
@@ -167,27 +161,27 @@ def _link(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
     targets = list(fuzzer.canary.rglob("*"))
     copy = fuzzer.templates[0] / path.relative_to(fuzzer.folder)
     targets += [fuzzer.canary, copy, Path("/dev/zero"), Path("/dev/null"), path, Path("nowhere")]
-    _remove(path)
+    remove(path)
     path.symlink_to(rng.choice(sorted(targets)))
 
 
 def _hard_link(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
-    _remove(path)
+    remove(path)
     path.hardlink_to(fuzzer.canary / "notes.txt")
 
 
 def _pipe(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
-    _remove(path)
+    remove(path)
     os.mkfifo(path)
 
 
 def _folder(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
-    _remove(path)
+    remove(path)
     path.mkdir()
 
 
 def _missing(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
-    _remove(path)
+    remove(path)
 
 
 def _sparse(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
@@ -201,7 +195,7 @@ def _swap(path: Path, rng: random.Random, fuzzer: Fuzzer) -> None:
     if rng.random() < 0.3:
         source = rng.choice(fuzzer.templates) / rng.choice(fuzzer.files)
     content = source.read_bytes() if source.is_file() else None
-    _remove(path)
+    remove(path)
     if content is None:
         shutil.copytree(source, path)
     else:
@@ -289,7 +283,7 @@ def forge(folder: Path) -> None:
     about["files"] = {name: _checksum(folder / name) for name in about["files"]}
     _write(folder / "run.json", json.dumps(about).encode())
     for path in plain.entries(folder / "checkpoints"):
-        if plain.is_folder(path) and path.name.startswith("epoch-"):
+        if path.is_dir() and not path.is_symlink() and path.name.startswith("epoch-"):
             names = [entry.name for entry in path.iterdir() if entry.name != "manifest.json"]
             manifest = {name: _checksum(path / name) for name in names}
             _write(

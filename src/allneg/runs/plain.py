@@ -31,10 +31,6 @@ def is_utf8(path: Path) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in str(path))
 
 
-def is_folder(path: Path) -> bool:
-    return exists(path) and stat.S_ISDIR(path.lstat().st_mode)
-
-
 def check_file(path: Path) -> os.stat_result:
     """The size and times of a plain file; an `OSError` if `path` is anything else."""
     return _check(path, stat.S_IFREG, "a plain file")
