@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,9 +22,17 @@ _OUT_OF_MEMORY = (
 )  # fmt: skip
 
 
-# The settings that `prepare` changes: threads, deterministic, TF32, default dtype, whether freed
-# memory is kept, and the precision that products on a CPU may have.
-_State: TypeAlias = tuple[int, bool, bool, torch.dtype, bool, str]
+class _State(NamedTuple):
+    """The settings that `prepare` changes."""
+
+    threads: int
+    deterministic: bool
+    tf32: bool
+    dtype: torch.dtype
+    keeps_memory: bool  # whether freed memory is kept
+    products: str  # the precision that products on a CPU may have
+
+
 _LOCK = threading.Lock()
 _SAVED: list[_State] = []  # the first state, once per open `torch_settings`
 _MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # of glibc's mallopt
@@ -41,7 +49,7 @@ def prepare(settings: Hardware) -> torch.device:
     tf32 = settings.precision != "float32"
     is_cpu = device.type == "cpu"
     products = "bf16" if is_cpu and onednn_is_faster() else _onednn().fp32_precision
-    _apply(threads, settings.deterministic, tf32, dtype, is_cpu, products)
+    _apply(_State(threads, settings.deterministic, tf32, dtype, is_cpu, products))
     return device
 
 
@@ -61,11 +69,11 @@ def torch_settings(settings: Hardware) -> Iterator[torch.device]:
         with _LOCK:
             saved = _SAVED.pop()
             if not _SAVED:
-                _apply(*saved)
+                _apply(saved)
 
 
 def _current() -> _State:
-    return (
+    return _State(
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         torch.backends.cuda.matmul.allow_tf32,
@@ -75,24 +83,17 @@ def _current() -> _State:
     )
 
 
-def _apply(
-    threads: int,
-    deterministic: bool,
-    tf32: bool,
-    dtype: torch.dtype,
-    keeps_memory: bool,
-    products: str,
-) -> None:
-    torch.set_default_dtype(dtype)
-    _onednn().fp32_precision = products
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    if threads != torch.get_num_threads():
-        torch.set_num_threads(threads)
-    if deterministic != torch.are_deterministic_algorithms_enabled():
+def _apply(state: _State) -> None:
+    torch.set_default_dtype(state.dtype)
+    _onednn().fp32_precision = state.products
+    torch.backends.cuda.matmul.allow_tf32 = state.tf32
+    if state.threads != torch.get_num_threads():
+        torch.set_num_threads(state.threads)
+    if state.deterministic != torch.are_deterministic_algorithms_enabled():
         # This call loads a compiler, which takes a second.
-        torch.use_deterministic_algorithms(deterministic)
-    if keeps_memory != _keeps_memory:
-        _keep_memory(keeps_memory)
+        torch.use_deterministic_algorithms(state.deterministic)
+    if state.keeps_memory != _keeps_memory:
+        _keep_memory(state.keeps_memory)
 
 
 def _onednn() -> Any:
