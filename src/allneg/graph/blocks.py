@@ -23,7 +23,7 @@ _USUAL = {
 USUAL_NAMES = {name: letter for letter, names in _USUAL.items() for name in names.split()}
 _NEO4J = re.compile(r".*(:(?:start_id|end_id|type|id|label))(?:\(.*\))?", re.DOTALL)
 _NOT_IN_NAMES = re.compile("[\t\n\0\ud800-\udfff]")
-_ORDINALS = ("first", "second", "third")
+ORDINALS = ("first", "second", "third")
 
 
 class Fields:
@@ -124,16 +124,15 @@ def layout_of_letters(letters: str) -> Layout:
 
 def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | None:
     """The columns that settings name, or that have usual names; None if there are none."""
-    columns = list(names)
 
     def column(name: str) -> int:
-        if columns.count(name) != 1:
-            wrong = "is twice in" if name in columns else "is not among"
+        if names.count(name) != 1:
+            wrong = "is twice in" if name in names else "is not among"
             raise DataError(
                 f"{where}: {printable(name)} {wrong} the columns {_listed(names)}"
-                f"{close_names(name, columns)}"
+                f"{close_names(name, names)}"
             )
-        return columns.index(name)
+        return names.index(name)
 
     weight = None if settings.weight is None else column(settings.weight)
     if "," in settings.columns:
@@ -192,7 +191,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def problem_of(triple: Sequence[object], weight: object = 1.0) -> str | None:
     """What is wrong with the names or the weight of a triple, or None."""
-    for ordinal, name in zip(_ORDINALS, triple, strict=True):
+    for ordinal, name in zip(ORDINALS, triple, strict=True):
         if name is None or name == "":
             return f"found an empty {ordinal} field"
         if not isinstance(name, str):

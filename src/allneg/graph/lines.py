@@ -14,6 +14,7 @@ import numpy as np
 from allneg.errors import DataError, RecipeError, printable
 from allneg.graph.advice import N_TRIPLES, advice_on, refuse_binary
 from allneg.graph.blocks import (
+    ORDINALS,
     BadRows,
     Block,
     Column,
@@ -88,7 +89,7 @@ def split_line(
         return fields, "found a tab inside a name"
     for column in sorted(layout[:3]):
         if not fields[column]:
-            ordinal = ("first", "second", "third")[column] if column < 3 else f"{column + 1}th"
+            ordinal = ORDINALS[column] if column < 3 else f"{column + 1}th"
             return fields, f"found an empty {ordinal} field"
     return fields, None if layout.weights is None else weight_problem(fields[layout.weights])
 
