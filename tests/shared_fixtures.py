@@ -1,16 +1,21 @@
-"""A tiny graph and a run trained on it: a plugin that tests/conftest.py loads."""
+"""A tiny graph, a run trained on it, the command: a plugin that tests/conftest.py loads."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from allneg.cli import main
 from allneg.graph import Graph
 from allneg.graph.datasets import PACKAGED
 from allneg.graph.graph import Vocabulary
@@ -137,6 +142,45 @@ def predictor(toy_run: Run) -> Predictor:
 def toy_copy(toy_run: Run, tmp_path: Path) -> Run:
     """A copy of the finished run."""
     return Run.open(shutil.copytree(toy_run.folder, tmp_path / "copy"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The exit code and the output of a command."""
+
+    code: int
+    out: str  # on stdout
+    err: str  # on stderr
+
+    @property
+    def json(self) -> Any:
+        """The JSON document on stdout; NaN and Infinity are not JSON."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+def _refuse(word: str) -> None:
+    raise AssertionError(f"{word} is not JSON")
+
+
+@pytest.fixture
+def allneg(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """`allneg("info", run, "--json")` in this process; an uncaught exception fails the test."""
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["allneg", *map(str, arguments)])
+        code: object = 0
+        capsys.readouterr()
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code
+        printed = capsys.readouterr()
+        assert isinstance(code, int)
+        return Outcome(code, printed.out, printed.err)
+
+    return command
 
 
 @pytest.fixture(scope="session")

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from allneg.cli import allneg as cli
-from allneg.cli import main
 from processes import start_command
 
 SMALL = ("--device", "cpu", "--set", "hardware.threads=1", "--set", "model.dim=16")
-
-
-@pytest.fixture
-def run_json(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """The JSON that a command prints; it runs in this process, to save the start of another."""
-
-    def run(*arguments: object) -> Any:
-        capsys.readouterr()
-        cli.main([*map(str, arguments), "--json"], standalone_mode=False)
-        return json.loads(capsys.readouterr().out)
-
-    return run
 
 
 @pytest.fixture
@@ -50,7 +35,7 @@ def ring(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_text_becomes_a_run_that_answers_queries(
-    ring: Path, tmp_path: Path, run_json: Callable[..., Any]
+    ring: Path, tmp_path: Path, allneg: Callable[..., Any]
 ) -> None:
     run = tmp_path / "run"
     settings = ("--set", "training.epochs=60", "--set", "training.batch_size=20")
@@ -63,29 +48,33 @@ def test_a_folder_of_text_becomes_a_run_that_answers_queries(
     assert "ring, test: complex" in out.read_text()
     assert "valid MRR" in err.read_text()
 
-    report = run_json("evaluate", run)
+    report = allneg("evaluate", run, "--json").json
     assert report == {"schema_version": 1, "run": str(run), **json.loads(_text(run, "report.json"))}
     assert report["count"] == 10
     assert report["mrr"] > 0.5  # random scores give about 0.13
 
     query = _text(ring, "test.tsv").splitlines()[0].split("\t")
-    found = run_json("predict", run, "--head", query[0], "--relation", "after", "--top", 30)
+    found = allneg(
+        "predict", run, "--head", query[0], "--relation", "after", "--top", 30, "--json"
+    ).json
     assert len(found) == 30
     assert {answer["entity"]: answer["known"] for answer in found}[query[2]] == "test"
 
 
 def test_the_included_graph_is_trained_with_a_recipe(
-    tmp_path: Path, run_json: Callable[..., Any]
+    tmp_path: Path, allneg: Callable[..., Any]
 ) -> None:
     recipe, run = tmp_path / "few.toml", tmp_path / "run"
     recipe.write_text("[training]\nepochs = 3\nbatch_size = 1000\n[evaluation]\nevery = 3\n")
-    report = run_json("train", "countries", "--recipe", recipe, *SMALL, "--out", run)
+    report = allneg("train", "countries", "--recipe", recipe, *SMALL, "--out", run, "--json").json
     assert report["mrr"] > 0.1  # random scores give less than 0.01
     assert report["by_relation"]["borders"]["category"] == "n-n"
 
     queries = tmp_path / "questions.tsv"
     queries.write_text("France\tborders\t?\n?\tcapital_of\tNorway\n")
-    france, norway = run_json("predict", run, "--questions", queries, "--new", "--top", 3)
+    france, norway = allneg(
+        "predict", run, "--questions", queries, "--new", "--top", 3, "--json"
+    ).json
     assert (france["head"], norway["tail"]) == ("France", "Norway")
     for result in (france, norway):
         assert len(result["answers"]) == 3
@@ -94,20 +83,13 @@ def test_the_included_graph_is_trained_with_a_recipe(
 
 @pytest.mark.battery(2)
 def test_wrong_input_is_one_line_of_error_and_leaves_nothing(
-    ring: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ring: Path, tmp_path: Path, allneg: Callable[..., Any]
 ) -> None:
     with (ring / "valid.tsv").open("a") as file:
         file.write("node 1\tbefore\n")
-    words = ("allneg", "train", ring, *SMALL, "--out", tmp_path / "run", "--json")
-    monkeypatch.setattr(sys, "argv", list(map(str, words)))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed, errors = capsys.readouterr()
-    assert (ended.value.code, printed, errors.count("\n")) == (3, "", 1)
-    assert "valid.tsv:6: " in errors
+    done = allneg("train", ring, *SMALL, "--out", tmp_path / "run", "--json")
+    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
+    assert "valid.tsv:6: " in done.err
     assert not (tmp_path / "run").exists()
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from allneg import AllnegError, Run, convert, export, load
-from allneg.cli import allneg as cli
 from allneg.errors import DataError
 from allneg.graph import read_graph
 from allneg.runs.verify import verify
@@ -88,15 +87,17 @@ def test_rows_of_matrices_are_flattened(vectors: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_command_prints_the_run(vectors: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_run(
+    vectors: Path, tmp_path: Path, allneg: Callable[..., Any]
+) -> None:
     data = tmp_path / "facts"
     data.mkdir()
     (data / "train").write_text("a\tr\tb\nb\tr\tc\n")  # without a suffix, as in kbc
     (data / "test").write_text("c\ts\ta\n")
-    words = ["convert", str(vectors), "--data", str(data), "--model", "complex", "--device", "cpu"]
-    done = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "run"), "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["count"] == 2
+    words = ("--data", data, "--model", "complex", "--device", "cpu", "--out", tmp_path / "run")
+    done = allneg("convert", vectors, *words, "--json")
+    assert done.code == 0, done.err
+    assert done.json["count"] == 2
     assert load(tmp_path / "run", "cpu").tails("a", "r", k=1)
 
 

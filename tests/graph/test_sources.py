@@ -16,10 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-import allneg
-from allneg.cli import allneg as cli
+from allneg import AllnegError, Run, train
 from allneg.errors import DataError, RecipeError, UsageError
 from allneg.graph import Graph, read_graph
 from allneg.graph.check import graph_hashes
@@ -218,7 +216,9 @@ def test_damaged_turtle_is_located(tmp_path: Path) -> None:
         whole(tmp_path / "all.ttl")
 
 
-def test_a_dump_of_wikidata_is_filtered_and_its_prefixes_are_shortened(tmp_path: Path) -> None:
+def test_a_dump_of_wikidata_is_filtered_and_its_prefixes_are_shortened(
+    tmp_path: Path, allneg: Callable[..., Any]
+) -> None:
     wd, wdt = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
     facts = [("Q1", "P31", "Q2"), ("Q2", "P279", "Q3"), ("Q1", "P50", "Q4"), ("Q2", "P310", "Q1")]
     lines = [f"<{wd}{h}> <{wdt}{r}> <{wd}{t}> .\n" for h, r, t in facts]
@@ -227,11 +227,9 @@ def test_a_dump_of_wikidata_is_filtered_and_its_prefixes_are_shortened(tmp_path:
     assert graph.vocabulary.relations == (f"{wdt}P31", f"{wdt}P279")
     assert graph.labels[f"{wd}Q1"] == "wd:Q1"
     assert any("dropped other relations than data.keep_relations: 2" in n for n in graph.notes)
-    result = CliRunner().invoke(
-        cli, ["data", "check", str(tmp_path / "truthy.nt.gz"), "--keep", "P31"]
-    )
-    assert "wdt:P31" in result.output
-    assert "P279" not in result.output
+    done = allneg("data", "check", tmp_path / "truthy.nt.gz", "--keep", "P31")
+    assert "wdt:P31" in done.out
+    assert "P279" not in done.out + done.err
 
 
 def test_relations_of_any_format_are_filtered(tmp_path: Path) -> None:
@@ -461,49 +459,41 @@ def test_settings_of_reading_are_given_as_to_train() -> None:
 SETTINGS = ["model.dim=4", "training.epochs=2", "training.batch_size=64", "hardware.device=cpu"]
 
 
-def test_a_run_on_triples_in_memory_can_be_resumed_and_evaluated(tmp_path: Path) -> None:
+def test_a_run_on_triples_in_memory_can_be_resumed_and_evaluated(
+    tmp_path: Path, allneg: Callable[..., Any]
+) -> None:
     rows = [(f"e{i}", "r" if i % 3 else "s", f"e{i * 7 % 40}", 1.0 + i % 2) for i in range(40)]
     frame = pa.table(
         dict(zip(("head", "relation", "tail", "weight"), zip(*rows, strict=True), strict=True))
     )
-    run = allneg.train(frame, settings=SETTINGS, out=tmp_path / "run")
+    run = train(frame, settings=SETTINGS, out=tmp_path / "run")
     assert run.recipe.data.name == "Table"
-    opened = allneg.Run.open(run.folder)
+    opened = Run.open(run.folder)
     assert opened.graph.weights is not None
     assert set(opened.graph.weights.tolist()) == {1.0, 2.0}
-    result = CliRunner().invoke(
-        cli, ["resume", str(run.folder), "--set", "training.epochs=3", "-q"]
-    )
-    assert result.exit_code == 0, result.output
-    assert len(allneg.Run.open(run.folder).metrics()) == 3
-    result = CliRunner().invoke(cli, ["evaluate", str(run.folder), "--split", "train"])
-    assert result.exit_code == 0, result.output
+    done = allneg("resume", run.folder, "--set", "training.epochs=3", "-q")
+    assert done.code == 0, done.err
+    assert len(Run.open(run.folder).metrics()) == 3
+    done = allneg("evaluate", run.folder, "--split", "train")
+    assert done.code == 0, done.err
 
 
-def test_labels_are_kept_in_a_run_and_shown(tmp_path: Path) -> None:
+def test_labels_are_kept_in_a_run_and_shown(tmp_path: Path, allneg: Callable[..., Any]) -> None:
     facts = "".join(f"<http://x/{i}> <http://x/r> <http://x/{(i + 1) % 9}> .\n" for i in range(9))
     label = "<http://www.w3.org/2000/01/rdf-schema#label>"
     facts += "".join(f'<http://x/{i}> {label} "node {i}" .\n' for i in range(9))
     (tmp_path / "all.nt").write_text(facts)
-    arguments = ["train", str(tmp_path / "all.nt"), "--out", str(tmp_path / "run"), "-q"]
-    result = CliRunner().invoke(cli, [*arguments, *(w for s in SETTINGS for w in ("--set", s))])
-    assert result.exit_code == 0, result.output
-    assert allneg.Run.open(tmp_path / "run").graph.labels["http://x/3"] == "node 3"
-    arguments = [
-        "predict",
-        str(tmp_path / "run"),
-        "--head",
-        "http://x/3",
-        "--relation",
-        "http://x/r",
-    ]
-    result = CliRunner().invoke(cli, [*arguments, "--device", "cpu"], env={"COLUMNS": "200"})
-    assert "node 4 (http://x/4)" in result.output
-    export(allneg.Run.open(tmp_path / "run"), tmp_path / "copy")
-    assert allneg.Run.open(tmp_path / "copy").graph.labels["http://x/8"] == "node 8"
+    settings = (word for setting in SETTINGS for word in ("--set", setting))
+    done = allneg("train", tmp_path / "all.nt", "--out", tmp_path / "run", "-q", *settings)
+    assert done.code == 0, done.err
+    assert Run.open(tmp_path / "run").graph.labels["http://x/3"] == "node 3"
+    query = ("--head", "http://x/3", "--relation", "http://x/r", "--device", "cpu")
+    assert "node 4 (http://x/4)" in allneg("predict", tmp_path / "run", *query).out
+    export(Run.open(tmp_path / "run"), tmp_path / "copy")
+    assert Run.open(tmp_path / "copy").graph.labels["http://x/8"] == "node 8"
     (tmp_path / "run" / "labels.tsv").write_text("http://x/3\tother\n")
-    with pytest.raises(allneg.AllnegError, match=r"labels\.tsv: .* damaged"):
-        _ = allneg.Run.open(tmp_path / "run").graph
+    with pytest.raises(AllnegError, match=r"labels\.tsv: .* damaged"):
+        _ = Run.open(tmp_path / "run").graph
 
 
 def test_the_pages_queries_for_duckdb_write_folders_that_are_read(

@@ -14,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from allneg.cli import allneg
 from allneg.errors import AllnegError, RecipeError, ResourceError, RunError
 from allneg.exports.export import export
 from allneg.graph import Graph
@@ -571,25 +570,12 @@ def test_arguments_that_are_not_utf8_are_recorded(
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202e"
 
 
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """`printed("info", run)`: all that a command prints."""
-
-    def of(*arguments: object) -> str:
-        capsys.readouterr()
-        allneg.main([str(argument) for argument in arguments], standalone_mode=False)
-        out, err = capsys.readouterr()
-        return out + err
-
-    return of
-
-
 @pytest.mark.battery(52)
-def test_the_command_resume_takes_settings(run: Path, printed: Callable[..., str]) -> None:
-    assert "already finished" in printed("resume", run, "--set", "training.epochs=12")
-    shown = printed("resume", run, "--set", "training.epochs=13", "--quiet")
-    assert "MRR" in shown
-    assert "already finished" not in shown
+def test_the_command_resume_takes_settings(run: Path, allneg: Callable[..., Any]) -> None:
+    assert "already finished" in allneg("resume", run, "--set", "training.epochs=12").err
+    done = allneg("resume", run, "--set", "training.epochs=13", "--quiet")
+    assert "MRR" in done.out
+    assert "already finished" not in done.err
     assert len(Run.open(run).metrics()) == 13
 
 
@@ -600,7 +586,7 @@ def test_the_command_resume_takes_settings(run: Path, printed: Callable[..., str
     ids=" ".join,
 )
 def test_no_text_of_a_run_controls_the_terminal(
-    run: Path, printed: Callable[..., str], command: tuple[str, ...]
+    run: Path, allneg: Callable[..., Any], command: tuple[str, ...]
 ) -> None:
     report = json.loads((run / "report.json").read_text())
     report["protocol"] |= {"in_words": ESCAPE, "name": ESCAPE, "split": ESCAPE}
@@ -613,6 +599,7 @@ def test_no_text_of_a_run_controls_the_terminal(
     names = (run / "entities.txt").read_text()
     (run / "entities.txt").write_text(names.replace("Corsica", ESCAPE))
     forge(run)
-    shown = printed(command[0], run, *command[1:])
+    done = allneg(command[0], run, *command[1:])
+    shown = done.out + done.err
     assert "31m" in shown  # the text is there, without its control characters
     assert [c for c in shown if not c.isprintable() and c != "\n"] == []

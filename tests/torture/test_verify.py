@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from allneg.cli import main
 from allneg.errors import ResourceError, RunError
 from allneg.evaluation import evaluate
 from allneg.exports.export import export
@@ -317,36 +315,17 @@ def test_an_error_names_what_verify_cannot_read(
         assert any(f"{name}: cannot be read" in message for message in wrong(run).values())
 
 
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[object, str, str]]:
-    def allneg(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["allneg", *map(str, arguments)])
-        code: object = 0
-        try:
-            main()
-        except SystemExit as leave:
-            code = leave.code
-        return code, *capsys.readouterr()
-
-    return allneg
-
-
-def test_the_command_prints_every_check(
-    run: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
-    code, out, _ = command("verify", run, "--rank")
-    assert code == 0
-    assert " ok " in out
+def test_the_command_prints_every_check(run: Path, allneg: Callable[..., Any]) -> None:
+    done = allneg("verify", run, "--rank")
+    assert done.code == 0
+    assert " ok " in done.out
     _flip(run / "entities.txt")
-    code, out, err = command("verify", run, "--json")
-    assert code == 4
-    content = json.loads(out)
-    assert content["whole"] is False
-    assert content["schema_version"] == 1
-    found = {check["what"]: check["wrong"] for check in content["checks"]}
+    done = allneg("verify", run, "--json")
+    assert done.code == 4
+    assert done.json["whole"] is False
+    assert done.json["schema_version"] == 1
+    found = {check["what"]: check["wrong"] for check in done.json["checks"]}
     assert "entities.txt" in found["names and triples"]
     assert found["recipe"] is None
-    assert "checks failed" in err
-    assert command("verify", run / "none")[0] == 4
+    assert "checks failed" in done.err
+    assert allneg("verify", run / "none").code == 4
