@@ -143,26 +143,23 @@ def folder_files(folder: Traversable, where: str) -> Files:
         # Files inside a zipped package have no size, but are small.
         return TripleFile.named(f"{where}/{name}", lambda: file.open("rb"), 0)
 
-    found: Files = {}
-    for name, split in folders.items():
-        found[split] = _parts(Path(where, name))
+    found = {split: _parts(Path(where, name)) for name, split in folders.items()}
     names = {kind: [f"{kind}{end}" for end in _TABLES if f"{kind}{end}" in files] for kind in NAMES}
     if all(names.values()):
         found |= {kind: [triple_file(paths[0])] for kind, paths in names.items()}
-    if "train" not in found:
-        others = files.keys() - {path for paths in names.values() for path in paths}
-        parts = sorted(filter(_is_part, others), key=_natural)
-        has_train = any(_SPLIT_FILE.fullmatch(name) for name in files)
-        if not has_train and files.keys() >= {"train.del", *map(_LIBKGE.__getitem__, NAMES)}:
+    if "train" in found:
+        return {split: found[split] for split in (*SPLITS, *NAMES) if split in found}
+    if not any(map(_SPLIT_FILE.fullmatch, files)):
+        if files.keys() >= {"train.del", *map(_LIBKGE.__getitem__, NAMES)}:
             ids = {kind: name for kind, name in _LIBKGE.items() if name in files}
             return {kind: [replace(triple_file(name), suffix=".del")] for kind, name in ids.items()}
-        if parts and not has_train:
+        others = files.keys() - {path for paths in names.values() for path in paths}
+        if parts := sorted(filter(_is_part, others), key=_natural):
             return {"": [triple_file(name) for name in parts], **found}
-        if not has_train and (neo4j := neo4j_files(map(triple_file, sorted(files)))):
+        if neo4j := neo4j_files(map(triple_file, sorted(files))):
             return neo4j
-        chosen = choose_splits(files, where)
-        return {split: [triple_file(name)] for split, name in chosen.items()} | found
-    return {split: found[split] for split in (*SPLITS, *NAMES) if split in found}
+    chosen = choose_splits(files, where)
+    return {split: [triple_file(name)] for split, name in chosen.items()} | found
 
 
 def _parts(folder: Path) -> list[TripleFile]:
