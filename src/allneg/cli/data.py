@@ -134,7 +134,7 @@ def _print(found: Check) -> None:
         "leaked by train: train connects the same entities by one of the relations below\n"
     )
     table("Triples in two splits", ("splits", "triples#"), found.overlaps.items())
-    kinds = dict(zip(graph.vocabulary.relations, found.categories, strict=True))
+    kinds = dict(zip(graph.vocabulary.relations, graph.categories, strict=True))
     rows = [
         (graph.shown(name), kinds[name], *counts.values())
         for name, counts in found.by_relation.items()

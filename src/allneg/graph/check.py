@@ -49,11 +49,10 @@ class Check:
     symmetric: _Overlaps  # (h, first, t) and (t, first, h)
     duplicate_relations: _Overlaps  # (h, first, t) and (h, second, t)
     leaked: dict[str, int]  # valid and test triples that follow from train by such a pair
-    categories: tuple[str, ...]  # per relation
     by_relation: dict[str, dict[str, int]]  # triples per relation and split, most in train first
 
     def category_counts(self) -> dict[str, int]:
-        counts = Counter(self.categories)
+        counts = Counter(self.graph.categories)
         return {category: counts[category] for category in CATEGORIES}
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +68,7 @@ class Check:
             **{kind: [asdict(overlap) for overlap in fields[kind]] for kind in kinds},
             "leaked_by_train": self.leaked,
             "categories": self.category_counts(),
-            "category_by_relation": dict(zip(names, self.categories, strict=True)),
+            "category_by_relation": dict(zip(names, graph.categories, strict=True)),
             "hashes": graph_hashes(graph),
             "notes": list(graph.notes),
         }
@@ -88,7 +87,6 @@ def check(graph: Graph) -> Check:
         unseen_entities=int((~graph.seen).sum()),
         unseen_relations=int((~graph.seen_relations).sum()),
         unseen_triples={split: int((~graph.is_seen(parts[split])).sum()) for split in SPLITS[1:]},
-        categories=graph.categories,
         by_relation=_by_relation(graph),
         **_relation_overlaps(graph),
     )
