@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true", help="a tiny size, in a few seconds")
     parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    size = TOY if args.toy else _shrunk(Size(), args.share)
+    size = TOY if args.toy else _scaled(Size(), args.share)
     if args.part:
         print(json.dumps(_part(args, size)))
         return
@@ -77,20 +77,20 @@ def main() -> None:
             report["text_bytes"] = sum(path.stat().st_size for path in text.iterdir())
             report["first"] = _child(args, size, "read", str(text))
             report["cached"] = _child(args, size, "read", str(text))
-            _put(args.out, report)
+            _write(args.out, report)
         report["rows"] = []
         for table in (GPU if args.device.startswith("cuda") else CPU).tables:
             report["rows"] += _child(args, size, "train", table if args.ids else f"{table} {text}")
-            _put(args.out, report)
+            _write(args.out, report)
 
 
-def _put(out: Path | None, report: dict[str, Any]) -> None:
+def _write(out: Path | None, report: dict[str, Any]) -> None:
     print(json.dumps(report), flush=True)
     if out:
         write_whole(out, report)
 
 
-def _shrunk(size: Size, share: float) -> Size:
+def _scaled(size: Size, share: float) -> Size:
     return replace(size, entities=int(size.entities * share), triples=int(size.triples * share))
 
 
@@ -184,21 +184,21 @@ def _seconds_a_step(
 ) -> tuple[float, float]:
     """By the clock, and of all the threads of a CPU."""
     order = Generator(device).manual_seed(batch)
-    chance, losses = Generator(device), []
+    generator, losses = Generator(device), []
     queries = batches(train, batch, order)
     for some in itertools.islice(queries, way.warm_up):
-        trainer.step(some, chance)
-    _finish(device)
+        trainer.step(some, generator)
+    _synchronize(device)
     began, cpu_began = time.perf_counter(), time.process_time()
     for some in itertools.islice(queries, way.steps):
-        losses.append(trainer.step(some, chance).clone())
-    _finish(device)
+        losses.append(trainer.step(some, generator).clone())
+    _synchronize(device)
     took, cpu_took = time.perf_counter() - began, time.process_time() - cpu_began
     assert all(loss.isfinite() for loss in losses)
     return took / len(losses), cpu_took / len(losses)
 
 
-def _finish(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

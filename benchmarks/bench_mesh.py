@@ -57,22 +57,22 @@ def main() -> None:
 
 def row(mesh: str, size: dict[str, int], steps: int) -> dict[str, Any]:
     """What a step in a mesh took, and what the model says that it takes."""
-    found = together(Mesh.read(mesh), measured, size, steps)
+    found = run_processes(Mesh.read(mesh), measured, size, steps)
     rates = Rates(**{**found[0]["rates"], "products": {"tf32": found[0]["rates"]["products"]}})
     counts = Counts(size["entities"], RELATIONS, size["batch_size"])
-    said = cost(made_recipe(size), counts, Mesh.read(mesh), rates)
+    predicted = cost(make_recipe(size), counts, Mesh.read(mesh), rates)
     return {
         "mesh": mesh,
         "milliseconds": round(statistics.median(each["seconds"] for each in found) * 1e3, 2),
-        "predicted": round(said.step_seconds * 1e3, 2),
-        "parts": {name: round(took * 1e3, 2) for name, took in said.seconds.items()},
+        "predicted": round(predicted.step_seconds * 1e3, 2),
+        "parts": {name: round(took * 1e3, 2) for name, took in predicted.seconds.items()},
         "sent": max(each["sent"] for each in found),
-        "predicted_sent": round(said.rows_wire + said.batch_wire),
+        "predicted_sent": round(predicted.rows_wire + predicted.batch_wire),
         "rates": found[0]["rates"],
     }
 
 
-def together(mesh: Mesh, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_processes(mesh: Mesh, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What `work(world, …)` gives in each process of a mesh."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["allneg.training.trainer", "allneg.training.launch"])
@@ -80,8 +80,8 @@ def together(mesh: Mesh, work: Callable[..., Any], *arguments: Any) -> list[Any]
         pipes, processes = [], []
         for rank in range(mesh.size):
             mine, theirs = context.Pipe()
-            told = (rank, mesh, Path(folder) / "store", theirs, work, arguments)
-            processes.append(context.Process(target=live, args=told))
+            given = (rank, mesh, Path(folder) / "store", theirs, work, arguments)
+            processes.append(context.Process(target=run_process, args=given))
             processes[-1].start()
             pipes.append(mine)
         answers = [pipe.recv() for pipe in pipes]
@@ -90,7 +90,7 @@ def together(mesh: Mesh, work: Callable[..., Any], *arguments: Any) -> list[Any]
     return answers
 
 
-def live(
+def run_process(
     rank: int,
     mesh: Mesh,
     store: Path,
@@ -119,15 +119,15 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
     width, p = 2 * size["dim"], world.size
     query, table, scores = torch.randn(b, width), torch.randn(n, width), torch.randn(b, n)
     many, few = torch.randn(1 << 20), torch.randn(1)
-    small = made_learner(SINGLE_PROCESS, {**size, "batch_size": b}, TINY)
-    trainer = made_learner(world, size, size["entities"])
+    small = make_trainer(SINGLE_PROCESS, {**size, "batch_size": b}, TINY)
+    trainer = make_trainer(world, size, size["entities"])
     works: dict[str, Callable[[], object]] = {
         "products": lambda: query @ table.T,
         "memory": lambda: scores.mul_(1.0),
         "near": lambda: world.everyone.sum(many),
         "pause": lambda: world.everyone.sum(few),
-        "rest": lambda: take(small, 0),
-        "step": lambda: take(trainer, 0),
+        "rest": lambda: take_step(small),
+        "step": lambda: take_step(trainer),
     }
     took: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(steps + 1):
@@ -135,7 +135,7 @@ def measured(world: World, size: dict[str, int], steps: int) -> dict[str, Any]:
             took[name].append(seconds(world, work))
     middle = {name: statistics.median(each[1:]) for name, each in took.items()}
     with counted() as sent:
-        take(trainer, 0)
+        take_step(trainer)
     rates = {
         "products": 2 * b * n * width / middle["products"],
         "memory": 2 * scores.nbytes / middle["memory"],
@@ -159,28 +159,28 @@ def seconds(world: World, work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def take(trainer: Trainer, seed: int) -> Tensor:
+def take_step(trainer: Trainer) -> Tensor:
     """One step, on a batch as large as the recipe's."""
     size = trainer.recipe.training.batch_size
-    chance = Generator().manual_seed(seed)
+    generator = Generator().manual_seed(0)
     triples = torch.stack(
         [
-            torch.randint(high, (size,), generator=chance)
+            torch.randint(high, (size,), generator=generator)
             for high in (trainer.tables.shard.total, RELATIONS, trainer.tables.shard.total)
         ],
         dim=1,
     )
-    return trainer.step(next(batches(triples, size, chance)), chance)
+    return trainer.step(next(batches(triples, size, generator)), generator)
 
 
-def made_learner(world: World, size: dict[str, int], entities: int) -> Trainer:
+def make_trainer(world: World, size: dict[str, int], entities: int) -> Trainer:
     names = Vocabulary(tuple(map(str, range(entities))), tuple(map(str, range(RELATIONS))))
     triples = np.zeros((1, 3), dtype=np.int64)
     graph = Graph("made up", names, triples, triples, triples)
-    return Trainer(made_recipe(size), graph, torch.device("cpu"), world)
+    return Trainer(make_recipe(size), graph, torch.device("cpu"), world)
 
 
-def made_recipe(size: dict[str, int]) -> Recipe:
+def make_recipe(size: dict[str, int]) -> Recipe:
     settings = (f"model.dim={size['dim']}", f"training.batch_size={size['batch_size']}")
     return Recipe().with_settings(settings)
 

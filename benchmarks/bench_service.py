@@ -65,10 +65,10 @@ def main() -> None:
         return
     if options.seconds:
         size = replace(size, seconds=options.seconds)
-    said = json.dumps(measured(size, options.toy), indent=2)
+    text = json.dumps(measured(size, options.toy), indent=2)
     if options.out:
-        options.out.write_text(said + "\n")
-    print(said)
+        options.out.write_text(text + "\n")
+    print(text)
 
 
 def serve_made_up(size: Size) -> None:
