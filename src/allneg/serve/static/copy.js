@@ -56,7 +56,7 @@ export function json(data) {
   return `${JSON.stringify({ question: data.question, answers: data.answers }, null, 2)}\n`;
 }
 
-export function python(here) {
+function python(here) {
   const { model, head, relation, tail } = here;
   const k = Number(here.k ?? 10);
   const options = `k=${k}${here.fresh ? ", new=True" : ""}`;

@@ -2,7 +2,7 @@
 
 import { address, go, state } from "./address.js";
 import { combobox } from "./combobox.js";
-import { el, put } from "./dom.js";
+import { el } from "./dom.js";
 import { empty, fillFrom, skeleton } from "./loading.js";
 import * as numbers from "./numbers.js";
 import { entities, relations } from "./query.js";
