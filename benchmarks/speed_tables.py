@@ -4,7 +4,7 @@ bench_ranking.py: one per machine, with a column for whatever differs between it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from table_text import Report, Row, machine_line, markdown_table, reports_of
@@ -18,6 +18,7 @@ _KINDS = {
     "everything else": "other",
 }
 _WAY = ("operands", "grouped", "batch")
+_SHARES = (0.98, 0.99, 1.0)  # of the best MRR of a graph
 
 
 class Merged(NamedTuple):
@@ -74,70 +75,72 @@ def _ranked(report: Report) -> dict[str, str]:
     return {"queries ranked": f"{report['rows'][0]['ranked']:,}"}
 
 
+def _tables(
+    reports: list[Report],
+    about: Callable[[Report], dict[str, str]],
+    headings: Iterable[str],
+    lines: Callable[[Report], Iterator[list[object]]],
+    note: str = "",
+) -> str:
+    """One table per machine; `lines` gives those of a run, without what tells the runs apart."""
+    out = ""
+    for table in merged(reports, about):
+        rows = [[*cells, *line] for cells, report in table.runs for line in lines(report)]
+        out += markdown_table([*table.titles, *headings], rows, caption=table.caption + note)
+    return out
+
+
 def _epochs(reports: list[Report]) -> str:
     """Seconds per epoch, and their ratio to the first line of the run."""
-    out = ""
-    for table in merged(reports_of(reports, "epoch"), lambda r: _steps(r) | _queries(r)):
-        rows = []
-        for cells, report in table.runs:
-            first = report["rows"][0]["seconds"]
-            for row in report["rows"]:
-                peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
-                rows.append([*cells, row["way"], *_times(row["seconds"], first), peak])
-                if row["way"] == "PyKEEN" and "seconds_timed" in row:
-                    own = row["seconds_timed"]  # of its distinct queries, not scaled to all
-                    rows.append([*cells, "PyKEEN, its own grouped epoch", *_times(own, first), "-"])
-        titles = [*table.titles, "", "seconds per epoch", "relative time", "peak MiB"]
-        out += markdown_table(titles, rows, caption=table.caption)
-    return out
+    headings = ["", "seconds per epoch", "relative time", "peak MiB"]
+    found = reports_of(reports, "epoch")
+    return _tables(found, lambda r: _steps(r) | _queries(r), headings, _epoch_lines)
+
+
+def _epoch_lines(report: Report) -> Iterator[list[object]]:
+    first = report["rows"][0]["seconds"]
+    for row in report["rows"]:
+        peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else "-"
+        yield [row["way"], *_times(row["seconds"], first), peak]
+        if row["way"] == "PyKEEN" and "seconds_timed" in row:
+            own = row["seconds_timed"]  # of its distinct queries, not scaled to all
+            yield ["PyKEEN, its own grouped epoch", *_times(own, first), "-"]
 
 
 def _groupings(reports: list[Report]) -> str:
-    """Seconds per epoch, then seconds to an MRR, by batch size, grouped or not."""
-    found = sorted(reports_of(reports, "grouped"), key=lambda r: (r["data"], -r["dim"]))
-    curves = [report for report in found if "curve" in report["rows"][0]]
-    return _by_batch([r for r in found if r not in curves]) + _curves(curves)
-
-
-def _by_batch(reports: list[Report]) -> str:
-    out = ""
-    for table in merged(reports, lambda r: _task(r) | _queries(r)):
-        rows = []
-        for cells, report in table.runs:
-            whole = {r["precision"]: r["seconds"] for r in report["rows"] if not r["grouped"]}
-            for row in report["rows"]:
-                times = factor(row["seconds"] / whole[row["precision"]])
-                rows.append([*cells, *_way(row), f"{row['seconds']:.3g}", times])
-        titles = [*table.titles, *_WAY, "seconds per epoch", "relative time"]
-        out += markdown_table(titles, rows, caption=table.caption)
-    return out
-
-
-def _curves(reports: list[Report]) -> str:
-    """One line per training: the seconds until valid is ranked with some MRRs, and the best one.
+    """Seconds per epoch, then seconds to an MRR, by batch size, grouped or not.
 
     Compiling does not count: an epoch takes as long as those after the first ranking.
     """
-    out, shares = "", (0.98, 0.99, 1.0)
-    for table in merged(reports, _task):
-        rows = []
-        for cells, report in table.runs:
-            best = min(row["best"] for row in report["rows"])
-            goals = [round(share * best, 4) for share in shares]
-            for row in report["rows"]:
-                (first, began, _), *_, (last, ended, _) = row["curve"]
-                epoch = (ended - began) / (last - first)
-                reached = [
-                    [at for at, _, mrr in row["curve"] if round(mrr, 4) >= goal] for goal in goals
-                ]
-                times = [f"{epoch * epochs[0]:.1f}" if epochs else "-" for epochs in reached]
-                rest = [f"{row['best']:.4f}", last, f"{epoch * last:.1f}"]
-                rows.append([*cells, *_way(row), row["rate"], *times, *rest])
-        titles = [*table.titles, *_WAY, "rate", *(f"{100 * share:.0f} %" for share in shares)]
-        about = "seconds until valid has this share of the lowest best MRR of the graph"
-        titles += ["best MRR", "epochs", "seconds"]
-        out += markdown_table(titles, rows, caption=f"{table.caption}; {about}")
-    return out
+    found = sorted(reports_of(reports, "grouped"), key=lambda r: (r["data"], -r["dim"]))
+    curves = [report for report in found if "curve" in report["rows"][0]]
+    epochs = [report for report in found if report not in curves]
+    headings = [*_WAY, "seconds per epoch", "relative time"]
+    out = _tables(epochs, lambda r: _task(r) | _queries(r), headings, _batch_lines)
+    headings = [*_WAY, "rate", *(f"{100 * share:.0f} %" for share in _SHARES)]
+    headings += ["best MRR", "epochs", "seconds"]
+    note = "; seconds until valid has this share of the lowest best MRR of the graph"
+    return out + _tables(curves, _task, headings, _curve_lines, note)
+
+
+def _batch_lines(report: Report) -> Iterator[list[object]]:
+    whole = {r["precision"]: r["seconds"] for r in report["rows"] if not r["grouped"]}
+    for row in report["rows"]:
+        times = factor(row["seconds"] / whole[row["precision"]])
+        yield [*_way(row), f"{row['seconds']:.3g}", times]
+
+
+def _curve_lines(report: Report) -> Iterator[list[object]]:
+    """A line per training: the seconds until valid is ranked with some MRRs, and the best one."""
+    best = min(row["best"] for row in report["rows"])
+    goals = [round(share * best, 4) for share in _SHARES]
+    for row in report["rows"]:
+        (first, began, _), *_, (last, ended, _) = row["curve"]
+        epoch = (ended - began) / (last - first)
+        reached = [[at for at, _, mrr in row["curve"] if round(mrr, 4) >= goal] for goal in goals]
+        times = [f"{epoch * epochs[0]:.1f}" if epochs else "-" for epochs in reached]
+        rest = [f"{row['best']:.4f}", last, f"{epoch * last:.1f}"]
+        yield [*_way(row), row["rate"], *times, *rest]
 
 
 def _way(row: Row) -> list[object]:
@@ -196,16 +199,15 @@ def _profiles(reports: list[Report]) -> str:
 
 def _rankings(reports: list[Report]) -> str:
     """Seconds to rank test, and their ratio to the first line of the run."""
-    out = ""
-    for table in merged(reports_of(reports, "ranking"), lambda r: _task(r) | _ranked(r)):
-        rows = []
-        for cells, report in table.runs:
-            first = report["rows"][0]["seconds"]
-            for row in report["rows"]:
-                rows.append([*cells, row["way"], *_times(row["seconds"], first)])
-        titles = [*table.titles, "", "seconds", "relative time"]
-        out += markdown_table(titles, rows, caption=table.caption)
-    return out
+    headings = ["", "seconds", "relative time"]
+    found = reports_of(reports, "ranking")
+    return _tables(found, lambda r: _task(r) | _ranked(r), headings, _ranking_lines)
+
+
+def _ranking_lines(report: Report) -> Iterator[list[object]]:
+    first = report["rows"][0]["seconds"]
+    for row in report["rows"]:
+        yield [row["way"], *_times(row["seconds"], first)]
 
 
 TABLES = {
