@@ -65,6 +65,14 @@ def blocks(text: str, language: str) -> list[str]:
     return [code for found, code in BLOCK.findall(text) if found == language]
 
 
+def run_python(page: str) -> dict[str, Any]:
+    """Run the Python blocks of a page in one namespace, which is returned."""
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for code in blocks(NOT_RUN.sub("", TEXTS[page]), "python"):
+        exec(compile(code, page, "exec"), namespace)
+    return namespace
+
+
 def commands() -> Iterator[tuple[str, list[str]]]:
     """The page and the words of every shown call of allneg or make."""
     for page, text in TEXTS.items():
@@ -194,8 +202,7 @@ def quick_words() -> list[str]:
 
 @pytest.mark.usefixtures("quick_training")
 def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    for code in blocks(TEXTS["README.md"], "python"):
-        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    run_python("README.md")
     assert len(capsys.readouterr().out.splitlines()) == 6  # two metrics, five answers
 
 
@@ -295,9 +302,7 @@ def test_the_story_of_complete_runs(
 
 @pytest.mark.usefixtures("quick_training")
 def test_the_python_of_the_page_on_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    namespace: dict[str, Any] = {"__name__": "data"}
-    for code in blocks(TEXTS["docs/data.md"], "python"):
-        exec(compile(code, "docs/data.md", "exec"), namespace)
+    namespace = run_python("docs/data.md")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 2 (")
     assert "Prediction(" in lines[1]
@@ -309,9 +314,7 @@ def test_the_python_of_the_page_on_data_runs(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.usefixtures("quick_training")
 def test_the_examples_of_questions_run(capsys: pytest.CaptureFixture[str]) -> None:
-    namespace: dict[str, Any] = {"__name__": "ask"}
-    for code in blocks(TEXTS["docs/ask.md"], "python"):
-        exec(compile(code, "docs/ask.md", "exec"), namespace)
+    namespace = run_python("docs/ask.md")
     out = capsys.readouterr().out.splitlines()
     assert len(out) >= 5 + 4 + 3  # answers, one answer each, a prompt
     assert "Answer from these facts:" in out
@@ -422,9 +425,7 @@ def test_a_training_step_stays_short(model: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("quick_training")
 @pytest.mark.parametrize("page", PYTHON_PAGES)
 def test_the_python_of_other_pages_runs(page: str) -> None:
-    namespace: dict[str, Any] = {"__name__": "page"}
-    for code in blocks(NOT_RUN.sub("", TEXTS[page]), "python"):
-        exec(compile(code, page, "exec"), namespace)
+    run_python(page)
 
 
 def test_the_recipe_for_users_of_libkge_is_one() -> None:
