@@ -107,18 +107,13 @@ class _Sink(io.RawIOBase):
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._position = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         self._parts.append(bytes(data))
-        self._position += len(self._parts[-1])
         return len(self._parts[-1])
-
-    def tell(self) -> int:
-        return self._position
 
     def taken(self) -> bytes:
         data, self._parts = b"".join(self._parts), []
