@@ -82,20 +82,25 @@ def test_ranking_with_less_memory_gives_equal_ranks(
     assert sum(size > most for size in sizes) == {1: 4, 2: 3, 5: 2, 100: 0}[most]
 
 
+def rank_with(scores: Callable[..., Tensor], graph: Graph) -> None:
+    """Rank test by a model whose kernel has other scores."""
+
+    class Kernel(Distance):
+        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+            return scores()
+
+    class Transe(MODELS["transe"]):  # type: ignore[misc]
+        kernel = Kernel("l1", parts=1)
+
+    model, whole = Transe(4, 1.0), Shard.whole(graph.n_entities)
+    tables = Tables.create(model, graph.n_relations, whole, True, seed=0)
+    rank(model, tables, graph, "test", PROTOCOLS["allneg"], 1 << 20)
+
+
 @pytest.mark.battery(31)
 def test_too_little_memory_for_one_query_is_an_error(tiny_graph: Graph) -> None:
-    class FullDistance(Distance):
-        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-            return out_of_memory()
-
-    class Full(MODELS["transe"]):  # type: ignore[misc]
-        kernel = FullDistance("l1", parts=1)
-
-    model = Full(4, 1.0)
-    n = tiny_graph.n_entities
-    tables = Tables.create(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
     with pytest.raises(ResourceError, match="one query at a time") as caught:
-        rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
+        rank_with(out_of_memory, tiny_graph)
     assert caught.value.exit_code == 6
 
 
@@ -118,18 +123,11 @@ def test_weights_that_do_not_fit_on_a_device_are_an_error(
 
 @pytest.mark.battery(31)
 def test_other_errors_during_ranking_are_raised(tiny_graph: Graph) -> None:
-    class WrongDistance(Distance):
-        def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-            raise RuntimeError("a bug")
+    def bug() -> Tensor:
+        raise RuntimeError("a bug")
 
-    class Wrong(MODELS["transe"]):  # type: ignore[misc]
-        kernel = WrongDistance("l1", parts=1)
-
-    model = Wrong(4, 1.0)
-    n = tiny_graph.n_entities
-    tables = Tables.create(model, tiny_graph.n_relations, Shard.whole(n), True, seed=0)
     with pytest.raises(RuntimeError, match="a bug"):
-        rank(model, tables, tiny_graph, "test", PROTOCOLS["allneg"], 1 << 20)
+        rank_with(bug, tiny_graph)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, step: int, failure: Callable[[], object]) -> None:

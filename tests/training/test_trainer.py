@@ -182,7 +182,11 @@ def check_gradients(graph: Graph, *settings: str) -> None:
         masks = sample.entity_mask[queries.group], sample.relation_mask[queries.group]
         sample = replace(sample, entity_mask=masks[0], relation_mask=masks[1])
     naive = Naive(trainer, queries.single(), sample)
-    truth = naive.value()
+    assert_exact(trainer, value, naive, naive.value())
+
+
+def assert_exact(trainer: Trainer, value: Tensor, naive: Naive, truth: Tensor) -> None:
+    """The loss and the gradients of the tables are those of the naive loss."""
     truth.backward()
     torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
     for name, parameter in trainer.tables.named_parameters():
@@ -336,12 +340,7 @@ def test_grouped_logistic_is_the_binary_cross_entropy_of_all_entities(
         labels[list(naive._known(i))] = 1.0
         shifted = scores + recipe.loss.margin
         losses.append(F.binary_cross_entropy_with_logits(shifted, labels, reduction="sum"))
-    truth = torch.stack(losses).mean()
-    truth.backward()
-    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
-    for name, parameter in trainer.tables.named_parameters():
-        true = naive.parameters[name].grad
-        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
+    assert_exact(trainer, value, naive, torch.stack(losses).mean())
 
 
 @pytest.mark.parametrize("name", [name for name, m in MODELS.items() if not m.is_distance])
@@ -366,11 +365,7 @@ def test_gradients_of_self_distillation_are_those_of_the_formula(name: str, grap
         for own, other in ((p, q.detach()), (q, p.detach())):
             divergence = 3 * (own.exp() * (own - other)).sum() + (other.exp() * (other - own)).sum()
             truth = truth + 0.5 * divergence / len(queries)
-    truth.backward()
-    torch.testing.assert_close(value.double(), truth.detach(), rtol=1e-5, atol=1e-6)
-    for key, parameter in trainer.tables.named_parameters():
-        true = naive.parameters[key].grad
-        torch.testing.assert_close(parameter.grad.double(), true, rtol=1e-4, atol=2e-6)
+    assert_exact(trainer, value, naive, truth)
 
 
 def test_self_distillation_begins_after_its_epochs(graph: Graph) -> None:
