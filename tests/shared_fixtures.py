@@ -22,7 +22,7 @@ from allneg.graph.graph import Vocabulary
 from allneg.predict.predictor import Predictor, load
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.training import fit
+from allneg.training import Callbacks, fit
 from interpreter import interpreted
 
 interpreted("triton.language")
@@ -119,6 +119,31 @@ def tiny_folder(tmp_path: Path) -> Path:
 def quick() -> Callable[..., Recipe]:
     """A small recipe with settings on top: `quick("model.name=transe")`."""
     return lambda *settings: Recipe().with_settings([*QUICK, *settings])
+
+
+@pytest.fixture
+def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Callable[..., Run]:
+    """A new run, not trained yet: `made("model.name=transe", graph=other)`."""
+    count = 0
+
+    def create(*settings: str, graph: Graph = tiny_graph) -> Run:
+        nonlocal count
+        count += 1
+        return Run.create(tmp_path / f"run-{count}", quick(*settings), graph)
+
+    return create
+
+
+@pytest.fixture
+def trained(made: Callable[..., Run]) -> Callable[..., Run]:
+    """A run trained to its end."""
+
+    def train(*settings: str, callbacks: Callbacks | None = None, **more: Any) -> Run:
+        run = made(*settings, **more)
+        fit(run, callbacks)
+        return run
+
+    return train
 
 
 @pytest.fixture(scope="session")

@@ -11,17 +11,14 @@ from allneg.evaluation import evaluate
 from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.training import fit
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 
 
 @pytest.fixture
-def other_run(tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path) -> Run:
+def other_run(trained: Callable[..., Run]) -> Run:
     """A run on the same data with another model."""
-    run = Run.create(tmp_path / "other", quick("model.name=distmult"), tiny_graph)
-    fit(run)
-    return run
+    return trained("model.name=distmult")
 
 
 def test_compare_prints_the_difference_and_its_interval(

@@ -6,19 +6,14 @@ from typing import Any
 
 import pytest
 
-from allneg.graph import Graph
-from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.training import fit
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 
 
 @pytest.fixture
-def other(tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path) -> Run:
-    run = Run.create(tmp_path / "other", quick("model.name=rotate"), tiny_graph)
-    fit(run)
-    return run
+def other(trained: Callable[..., Run]) -> Run:
+    return trained("model.name=rotate")
 
 
 def test_all_commands_use_an_ensemble(
@@ -41,8 +36,8 @@ def test_all_commands_use_an_ensemble(
     assert allneg("compare", out, toy_run.folder).code == 0
     assert allneg("verify", out, "--rank").code == 0
     members = allneg("info", out, "--json").json["members"]
-    assert [member["name"] for member in members] == ["run", "other"]
-    assert "# member other" in allneg("info", out).out
+    assert [member["name"] for member in members] == ["run", "run-1"]
+    assert "# member run-1" in allneg("info", out).out
     assert "is an ensemble" in allneg("ensemble", out, "--counts", "--out", tmp_path / "x").err
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,8 @@ from allneg.evaluation.curves import Curve, _isotonic, _platt, log_odds
 from allneg.graph import Graph, Vocabulary
 from allneg.graph.queries import SIDES
 from allneg.predict.predictor import Predictor, load
-from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.verify import verify
-from allneg.training import fit
 
 
 @pytest.fixture(scope="module")
@@ -138,15 +135,14 @@ def test_the_description_names_the_data(calibration: Calibration) -> None:
         assert found.description == f"{methods} {rest}"
 
 
-def test_a_query_of_many_answers_counts_once(tmp_path: Path, quick: Callable[..., Recipe]) -> None:
+def test_a_query_of_many_answers_counts_once(trained: Callable[..., Run]) -> None:
     """Ten answers to one query and one to ten others: 20 of 11 queries, not 110 of 20."""
     names = tuple(f"e{i}" for i in range(60))
     some = [[i, 0, 30 + i] for i in range(30)]
     valid = [[0, 0, 40 + i] for i in range(10)] + [[i, 0, 50 - i] for i in range(1, 11)]
     train, found = (np.array(item, dtype=np.int64) for item in (some, valid))
     graph = Graph("many", Vocabulary(names, ("r",)), train, found, found[:0])
-    run = Run.create(tmp_path / "run", quick("training.epochs=1", "model.scale=1e-6"), graph)
-    fit(run)
+    run = trained("training.epochs=1", "model.scale=1e-6", graph=graph)
     predictor = load(run.folder, device="cpu")
     assert predictor.calibration is not None
     heads = {(head, relation) for head, relation, _ in valid}
@@ -164,12 +160,11 @@ def test_a_query_of_many_answers_counts_once(tmp_path: Path, quick: Callable[...
 
 
 def test_where_train_knows_every_answer_there_is_no_calibration(
-    tmp_path: Path, quick: Callable[..., Recipe]
+    trained: Callable[..., Run],
 ) -> None:
     train = np.array([[0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 1]], dtype=np.int64)
     graph = Graph("full", Vocabulary(("a", "b"), ("r",)), train, train[1:2], train[2:3])
-    run = Run.create(tmp_path / "run", quick("training.epochs=1"), graph)
-    fit(run)
+    run = trained("training.epochs=1", graph=graph)
     assert load(run.folder, device="cpu").calibration is None
 
 

@@ -200,12 +200,8 @@ def test_neo4j_files_are_read_back_as_the_same_triples(toy_run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_described(
-    name: str, quick: Callable[..., Recipe], tiny_graph: Graph, tmp_path: Path
-) -> None:
-    settings = (f"model.name={name}", "training.epochs=1", "regularizer.name=none")
-    run = Run.create(tmp_path / "run", quick(*settings), tiny_graph)
-    fit(run)
+def test_every_model_is_described(name: str, trained: Callable[..., Run], tmp_path: Path) -> None:
+    run = trained(f"model.name={name}", "training.epochs=1", "regularizer.name=none")
     export(run, tmp_path / "v.npy")
     found = about(tmp_path / "v.npy.json")
     assert str(found["score"]).startswith("score(h, r, t) =")

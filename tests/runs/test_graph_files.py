@@ -15,7 +15,6 @@ from allneg.graph import SPLITS, Graph, Vocabulary, read_graph
 from allneg.graph.mapped import MappedNames
 from allneg.recipe import Data, Recipe
 from allneg.runs import Run, folder
-from allneg.training import fit
 
 
 @pytest.fixture
@@ -36,11 +35,11 @@ def _is_mapped(array: np.ndarray) -> bool:
 
 
 def test_a_large_graph_is_not_copied_into_memory(
-    large: tuple[Graph, Graph], quick: Callable[..., Recipe], tmp_path: Path
+    large: tuple[Graph, Graph], made: Callable[..., Run]
 ) -> None:
     plain, mapped = large
     assert _is_mapped(mapped.train)
-    graph = Run.create(tmp_path / "run", quick(), mapped).graph
+    graph = made(graph=mapped).graph
     assert isinstance(graph.vocabulary.entities, MappedNames)
     assert tuple(graph.vocabulary.entities) == plain.vocabulary.entities
     assert graph.vocabulary.relations == plain.vocabulary.relations
@@ -50,15 +49,11 @@ def test_a_large_graph_is_not_copied_into_memory(
 
 
 def test_training_from_disk_equals_training_from_memory(
-    large: tuple[Graph, Graph], quick: Callable[..., Recipe], tmp_path: Path
+    large: tuple[Graph, Graph], trained: Callable[..., Run]
 ) -> None:
-    weights = []
-    for number, graph in enumerate(large):
-        run = Run.create(tmp_path / str(number), quick(), graph)
-        fit(run)
-        weights.append(run.tables().weights())
-    for name in weights[0]:
-        assert weights[0][name].equal(weights[1][name])
+    one, other = (trained(graph=graph).tables().weights() for graph in large)
+    for name in one:
+        assert one[name].equal(other[name])
 
 
 @pytest.mark.parametrize(

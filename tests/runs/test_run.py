@@ -234,10 +234,9 @@ def test_an_id_outside_the_vocabulary_is_noticed(toy_copy: Run) -> None:
 
 @pytest.mark.battery(21)
 def test_an_incomplete_line_of_metrics_does_not_prevent_a_resume(
-    tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]
+    trained: Callable[..., Run],
 ) -> None:
-    run = Run.create(tmp_path / "run", quick("training.epochs=2"), tiny_graph)
-    fit(run)
+    run = trained("training.epochs=2")
     complete = run.metrics()
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 3, "lo')
@@ -324,8 +323,5 @@ def test_of_two_processes_that_create_a_run_the_second_fails(
     assert Run.open(first.folder).graph.vocabulary == tiny_graph.vocabulary
 
 
-def test_the_environment_records_the_threads_of_the_recipe(
-    tmp_path: Path, quick: Callable[..., Recipe], tiny_graph: Graph
-) -> None:
-    run = Run.create(tmp_path / "run", quick("hardware.threads=7"), tiny_graph)
-    assert run.environment["threads"] == 7
+def test_the_environment_records_the_threads_of_the_recipe(made: Callable[..., Run]) -> None:
+    assert made("hardware.threads=7").environment["threads"] == 7

@@ -438,15 +438,9 @@ def edit_tensors(run: Path, kind: str, change: Callable[[dict[str, Any]], object
     ids=["none", "missing", "more", "counter", "rows", "scalars", "flat", "whole numbers"],
 )
 def test_missing_or_misshapen_optimizer_state_is_refused(
-    tmp_path: Path,
-    quick: Callable[..., Recipe],
-    tiny_graph: Graph,
-    optimizer: str,
-    change: Callable[[dict[str, Any]], object],
+    trained: Callable[..., Run], optimizer: str, change: Callable[[dict[str, Any]], object]
 ) -> None:
-    recipe = quick(f"optimizer.name={optimizer}", "training.epochs=1")
-    run = Run.create(tmp_path / "run", recipe, tiny_graph)
-    fit(run)
+    run = trained(f"optimizer.name={optimizer}", "training.epochs=1")
     edit_tensors(run.folder, "optimizer", change)
     with pytest.raises(RunError, match="optimizer"):
         resume(run.folder, settings=["training.epochs=2"])
@@ -557,14 +551,10 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_written(
 
 @pytest.mark.battery(54)
 def test_arguments_that_are_not_utf8_are_recorded(
-    tmp_path: Path,
-    quick: Callable[..., Recipe],
-    tiny_graph: Graph,
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["allneg", "train", os.fsdecode(b"r\xff")])
-    run = Run.create(tmp_path / "run", quick(), tiny_graph)
-    assert run.environment["command"] == r"allneg train 'r\udcff'"
+    assert made().environment["command"] == r"allneg train 'r\udcff'"
 
 
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202e"

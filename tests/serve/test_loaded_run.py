@@ -8,13 +8,11 @@ import pytest
 from allneg.errors import DataError, Diverged, RunError
 from allneg.graph import Graph
 from allneg.predict.predictor import Predictor
-from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.ensemble import ensemble
 from allneg.scoring.tables import Tables
 from allneg.serve.loaded_run import LoadedRun, load_runs
 from allneg.serve.views import examples, explain, quality
-from allneg.training import fit
 
 
 def test_runs_of_one_name_get_numbers(toy_run: Run) -> None:
@@ -115,10 +113,9 @@ def test_the_map_of_a_large_graph_shows_a_part_with_a_note(
 
 
 def test_an_ensemble_is_explored_like_a_run(
-    toy_run: Run, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
+    toy_run: Run, tiny_graph: Graph, trained: Callable[..., Run], tmp_path: Path
 ) -> None:
-    other = Run.create(tmp_path / "other", quick("model.name=rotate"), tiny_graph)
-    fit(other)
+    other = trained("model.name=rotate")
     ensemble([toy_run.folder, other.folder], out=tmp_path / "both", device="cpu")
     loaded = LoadedRun.load(tmp_path / "both", "both", {}, "cpu")
     card = loaded.card

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from allneg.graph import Graph
 from allneg.hardware import is_out_of_memory
 from allneg.kernels.distances import Distance
 from allneg.models import MODELS
-from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.scoring import Shard, Tables
 from allneg.training import fit
@@ -25,14 +23,6 @@ from allneg.training.trainer import Trainer
 
 Made = Callable[..., Run]
 TOO_MUCH = 1 << 50  # bytes
-
-
-@pytest.fixture
-def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Made:
-    def create(*settings: str) -> Run:
-        return Run.create(tmp_path / f"run-{len(settings)}", quick(*settings), tiny_graph)
-
-    return create
 
 
 def out_of_memory(*_: object, **__: object) -> Tensor:

@@ -16,7 +16,6 @@ from allneg.evaluation import evaluate
 from allneg.exports.export import export
 from allneg.graph import Graph
 from allneg.kernels.compiler import find_compiler
-from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.about import FORMAT_VERSION
 from allneg.runs.verify import verify
@@ -181,15 +180,11 @@ def test_a_damaged_report_is_found(run: Path, field: str, value: object) -> None
 
 
 @pytest.mark.parametrize("engine", ["auto", "cpu", "reference", "compiled"])
-def test_a_run_trained_by_any_engine_passes(
-    engine: str, tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]
-) -> None:
+def test_a_run_trained_by_any_engine_passes(engine: str, trained: Callable[..., Run]) -> None:
     if engine == "compiled" and find_compiler() is None:
         pytest.skip("there is no C compiler")
-    recipe = quick("model.name=rotate", "model.dim=33", f"hardware.engine={engine}")
-    made = Run.create(tmp_path / "made", recipe, tiny_graph)
-    fit(made)
-    assert wrong(made.folder, rank=True) == {}
+    run = trained("model.name=rotate", "model.dim=33", f"hardware.engine={engine}")
+    assert wrong(run.folder, rank=True) == {}
 
 
 def test_baselines_are_counted_again(toy_copy: Run) -> None:

@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from allneg.errors import Interrupted
-from allneg.graph import Graph
-from allneg.recipe import Recipe
 from allneg.runs import Run
-from allneg.training import Callbacks, fit
+from allneg.training import fit
 from allneg.training.execution import ExecutionPlan
 from processes import stop_after
-
-Made = Callable[..., Run]
-
-
-@pytest.fixture
-def made(tmp_path: Path, tiny_graph: Graph, quick: Callable[..., Recipe]) -> Made:
-    """A new run, not trained yet: `made("model.name=transe", graph=other)`."""
-    count = 0
-
-    def create(*settings: str, graph: Graph = tiny_graph) -> Run:
-        nonlocal count
-        count += 1
-        return Run.create(tmp_path / f"run-{count}", quick(*settings), graph)
-
-    return create
-
-
-@pytest.fixture
-def trained(made: Made) -> Made:
-    """A run trained to its end."""
-
-    def train(*settings: str, callbacks: Callbacks | None = None, **more: Any) -> Run:
-        run = made(*settings, **more)
-        fit(run, callbacks)
-        return run
-
-    return train
 
 
 @pytest.fixture
