@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from allneg.errors import Interrupted
-from allneg.graph import Graph
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.runs.about import PACKAGED
@@ -386,9 +385,9 @@ def test_a_folder_that_does_not_exist_is_named(
 
 @pytest.mark.battery(85)
 def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
-    allneg: Command, tiny_graph: Graph, quick: Callable[..., Recipe], tmp_path: Path
+    allneg: Command, made: Callable[..., Run]
 ) -> None:
-    run = Run.create(tmp_path / "run", quick(), tiny_graph)
+    run = made()
     with pytest.raises(Interrupted):
         fit(run, stopped_by=lambda: signal.SIGINT)
     saved = run.last()

@@ -49,14 +49,11 @@ def test_a_finished_run_has_status_metrics_and_environment(toy_run: Run) -> None
     assert {"python", "torch", "threads", "command"} <= toy_run.environment.keys()
 
 
-def test_names_with_unusual_characters_survive(
-    tmp_path: Path, quick: Callable[..., Recipe]
-) -> None:
+def test_names_with_unusual_characters_survive(made: Callable[..., Run]) -> None:
     odd = ("a\x85b", "\u2028", "a\x0bb", "tab\there", " spaced ", "a\rb", "é", "e\u0301")
     triples = np.array([[0, 0, 1], [2, 1, 3]])
     graph = Graph("odd", Vocabulary(odd, ("r\x1c", "s")), triples, triples[:0], triples[:0])
-    Run.create(tmp_path / "run", quick(), graph)
-    assert Run.open(tmp_path / "run").graph.vocabulary == graph.vocabulary
+    assert Run.open(made(graph=graph).folder).graph.vocabulary == graph.vocabulary
 
 
 @pytest.mark.parametrize("what", ["a file", "a folder with something in it"])
