@@ -92,10 +92,7 @@ def test_the_facts_of_a_relation_come_in_parts(
 
 
 def test_the_drawing_holds_known_facts_and_only_new_ones_are_predicted(loaded: LoadedRun) -> None:
-    known = {
-        (loaded.name(h), loaded.vocabulary.relations[r], loaded.name(t))
-        for h, r, t in loaded.facts.triples.tolist()
-    }
+    known = set(loaded.graph.facts())
     for name in loaded.vocabulary.entities:
         graph = entity_page(loaded, name).graph
         nodes = [item.name for item in graph.nodes]

@@ -58,17 +58,18 @@ def test_a_loss_that_is_not_finite_is_null(toy_copy: Run) -> None:
     assert quality(LoadedRun.load(toy_copy.folder, "copy", {}, "cpu")).curves[0].loss is None
 
 
+def ranks_of_test(loaded: LoadedRun) -> dict[tuple[str, str, str], list[float]]:
+    """The ranks of both sides of each fact."""
+    model, tables = loaded.predictor.model, loaded.predictor.tables
+    found = rank(model, tables, loaded.graph, "test", PROTOCOLS["allneg"], 1 << 20)
+    return dict(zip(loaded.graph.facts("test"), found.ranks.tolist(), strict=True))
+
+
 def test_the_worst_queries_come_worst_first_with_their_ranks(loaded: LoadedRun) -> None:
-    graph, names = loaded.predictor.graph, loaded.predictor.graph.vocabulary
-    ranking = rank(
-        loaded.predictor.model, loaded.predictor.tables, graph, "test", PROTOCOLS["allneg"], 1 << 20
-    )
     expected = sorted(
         (
-            (names.entities[h], names.relations[r], names.entities[t], side, ranks[i])
-            for (h, r, t), ranks in zip(
-                ranking.triples.tolist(), ranking.ranks.tolist(), strict=True
-            )
+            (*fact, side, ranks[i])
+            for fact, ranks in ranks_of_test(loaded).items()
             for i, side in enumerate(("tail", "head"))
         ),
         key=lambda item: -item[4],
@@ -82,22 +83,13 @@ def test_the_worst_queries_come_worst_first_with_their_ranks(loaded: LoadedRun) 
 def test_a_sample_is_ranked_with_everything_filtered(
     loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = rank(
-        loaded.predictor.model,
-        loaded.predictor.tables,
-        loaded.predictor.graph,
-        "test",
-        PROTOCOLS["allneg"],
-        1 << 20,
-    )
-    ranks = {tuple(t): r for t, r in zip(whole.triples.tolist(), whole.ranks.tolist(), strict=True)}
+    ranks = ranks_of_test(loaded)
     monkeypatch.setattr(views, "_N_SCORES_WORST", 2 * 12 * 2)  # two triples of 12 entities
     found = quality.__wrapped__(loaded)
     assert found.worst_of == 2
-    names = loaded.predictor.graph.vocabulary
     for item in found.worst:
-        triple = (names.entity(item.head), names.relation(item.relation), names.entity(item.tail))
-        assert item.rank == ranks[triple][0 if item.side == "tail" else 1]
+        both = ranks[item.head, item.relation, item.tail]
+        assert item.rank == both[0 if item.side == "tail" else 1]
 
 
 def test_examples_ask_about_different_relations_first(loaded: LoadedRun) -> None:
