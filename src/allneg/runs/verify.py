@@ -45,7 +45,7 @@ def verify(folder: Path | str, rank: bool = False) -> list[Check]:
         "environment": lambda: run.environment,
         "status": lambda: run.status,
         "metrics": lambda: _check_metrics(run),
-        "last checkpoint": lambda: run.last(),
+        "last checkpoint": run.last,
     }
     for name in checkpoint.names(folder / "checkpoints"):
         path = folder / "checkpoints" / name
