@@ -285,6 +285,8 @@ def test_a_file_that_cannot_be_read_is_a_recipe_error(tmp_path: Path) -> None:
     [
         ("10", 10),
         ("1e-3", 1e-3),
+        (".5", 0.5),
+        ("-2.", -2.0),
         ("true", True),
         ("complex", "complex"),
         ("cuda:1", "cuda:1"),

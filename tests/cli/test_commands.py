@@ -192,7 +192,7 @@ def test_resume_trains_a_run_to_its_end(allneg: Command, toy_copy: Run) -> None:
         (["train", "countries", "--epochs", "3"], 2, "It is a setting: --set training.epochs=…"),
         (["train", "countries", "--set", "training.epoch=3"], 2, "mean training.epochs?"),
         (["train", "countries", "--set", "epochs=3"], 2, "write part.field=value"),
-        (["train", "countries", "--model", "complx"], 2, "must be one of complex"),
+        (["train", "countries", "--model", "complx"], 2, "did you mean complex?"),
         (
             ["train", "countries", "--recipe", "absent.toml"],
             2,

@@ -211,6 +211,16 @@ def test_every_model_is_described(name: str, trained: Callable[..., Run], tmp_pa
         assert np.array_equal(np.load(tmp_path / "v.npy.shared.npy"), shared.detach().numpy())
 
 
+def test_the_place_of_a_bias_is_described(
+    quick: Callable[..., Recipe], tiny_graph: Graph, tmp_path: Path
+) -> None:
+    settings = ("model.name=transe", "model.norm=2", "model.squared=true", "model.bias=true")
+    run = Run.create(tmp_path / "run", quick(*settings), tiny_graph)
+    fit(run)
+    export(run, tmp_path / "v.npy")
+    assert "The last number of an entity row is its bias" in str(about(tmp_path / "v.npy.json"))
+
+
 def test_a_format_without_suffix_adds_its_own(run: Run, tmp_path: Path) -> None:
     assert export(run, tmp_path / "v", "csv")[0] == tmp_path / "v.csv"
     assert export(run, tmp_path / "v", "word2vec")[0] == tmp_path / "v.vec"

@@ -175,6 +175,15 @@ def test_duplicates_are_removed_and_counted(read: Read) -> None:
     assert "toy: 2 duplicate triples in train are kept" in kept.notes
 
 
+def test_settings_of_a_split_have_no_effect_on_data_with_splits() -> None:
+    splits = {"train": [("a", "r", "b"), ("b", "r", "a")], "test": [("a", "r", "a")]}
+    noted = read_graph(splits, {"data.valid_share": 0.3, "data.split_seed": 4}).notes
+    assert "dict: data.valid_share has no effect, since the splits are given" in noted
+    assert "dict: data.split_seed has no effect, since the splits are given" in noted
+    plain = read_graph(splits, {"data.valid_share": 0.0}).notes  # no split is asked for
+    assert not any("no effect" in note for note in plain)
+
+
 @pytest.mark.battery(11)
 def test_triples_in_two_splits_are_counted(read: Read) -> None:
     graph = read(b"a\tr\tb\nb\tr\ta\nc\tr\ta\n", b"a\tr\tb\na\tr\tc\n", b"a\tr\tb\nc\tr\ta\n")

@@ -43,6 +43,43 @@ def test_arguments_count_above_settings_and_settings_above_the_recipe(tmp_path: 
     assert defaults == Recipe().with_settings(["model.dim=9"])
 
 
+@pytest.mark.parametrize(
+    ("setting", "switch", "value"),
+    [
+        ("loss.max_answers=9", "loss.grouped", "false"),
+        ("optimizer.decay=0.5", "optimizer.schedule", '"none"'),
+        ("optimizer.every=3", "optimizer.schedule", '"cosine"'),
+        ("regularizer.weight=0.5", "regularizer.name", '"none"'),
+    ],
+)
+def test_a_setting_that_has_no_effect_is_refused_where_a_user_gives_it(
+    tmp_path: Path, setting: str, switch: str, value: str
+) -> None:
+    off, name = [f"{switch}={value}"], setting.partition("=")[0]
+    plan = Recipe().with_settings(off)
+    with pytest.raises(RecipeError, match=f"^recipe: {name} has no effect with {switch} {value}$"):
+        planned("tiny", recipe=plan, settings=[setting])
+    both = planned("tiny", recipe=plan, settings=[setting, *off])  # a saved recipe has both
+    file = tmp_path / "recipe.toml"
+    file.write_text(both.to_toml())
+    assert planned("tiny", recipe=file) == both
+
+
+def test_a_setting_without_effect_in_a_recipe_or_beside_defaults_is_refused(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[optimizer]\ndecay = 0.5\n")
+    with pytest.raises(RecipeError, match=r"mine\.toml: optimizer\.decay has no effect"):
+        planned("tiny", recipe=file)
+    assert planned("tiny", recipe=file, settings={"optimizer.schedule": "step"})
+    settings = {"regularizer.weight": 0.1}
+    with pytest.raises(RecipeError, match=r"regularizer\.weight has no effect"):
+        train(tiny_folder, model="transe", settings=settings, out=tmp_path / "run")
+    settings = {"optimizer.schedule": "none"}  # the defaults of rotate have a schedule
+    assert planned("tiny", model="rotate", settings=settings).optimizer.decay == 0.2
+
+
 def test_settings_that_name_other_data_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"data\.name is 'wn18' in the settings, but DATA is 'tiny'"

@@ -122,6 +122,8 @@ def _about(
         "data": run.graph.name,
         "allneg": __version__,
     }
+    if settings.bias:
+        about["layout"] += " The last number of an entity row is its bias, added to its scores."
     if settings.reciprocal:
         about["inverse"] = "(?, r, t) has the query vector of (t, r, ?) with the row of r (inverse)"
     if "shared" in tables:

@@ -27,6 +27,7 @@ from allneg.recipe import Data
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 
+_SPLITTING = ("valid_share", "test_share", "split_seed")  # settings of one list of triples
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
 # What two names may differ in: which names, between line feeds, to look at; and the form in which
 # they are compared.
@@ -61,6 +62,11 @@ def cleaned(name: str, read: Read, settings: Data, relation_shares: Shares | Non
         weights = None if read.weights is None else read.weights[rows]
         notes = [*read.notes, *found]
         read = replace(read, splits=splits, names=names, notes=notes, weights=weights)
+    else:
+        # A share of 0 asks for no split.
+        unused = [f"data.{x}" for x in _SPLITTING if getattr(settings, x) not in (0, vars(Data)[x])]
+        notes = [f"{name}: {x} has no effect, since the splits are given" for x in unused]
+        read = replace(read, notes=[*read.notes, *notes])
     empty = np.empty((0, 3), dtype=np.int64)
     train, valid, test = (read.splits.get(split, empty) for split in SPLITS)
     graph = Graph(

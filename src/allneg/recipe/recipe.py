@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -39,6 +40,13 @@ _OF_SOME = {
     "loss": ("correction", "distillation", "grouped", "label_smoothing", "margin", "temperature"),
     "regularizer": ("exponent", "product_weight"),
 }
+# Settings without effect where another one has one of these values.
+_UNUSED_WITH: dict[str, tuple[str, tuple[object, ...]]] = {
+    "loss.max_answers": ("loss.grouped", (False,)),
+    "optimizer.decay": ("optimizer.schedule", ("none",)),
+    "optimizer.every": ("optimizer.schedule", ("none", "cosine")),
+    "regularizer.weight": ("regularizer.name", ("none",)),
+}
 _DISTILLED = {"loss.negatives": "all", "loss.grouped": False, "training.micro_batch": None,
               "hardware.table": "device"}  # fmt: skip
 
@@ -57,8 +65,16 @@ class Recipe:
     hardware: parts.Hardware = field(default_factory=parts.Hardware)
 
     @classmethod
-    def from_tables(cls, tables: Mapping[str, Any], where: str = "recipe") -> Self:
-        """A recipe from nested tables, checked; one `RecipeError` lists every mistake."""
+    def from_tables(
+        cls,
+        tables: Mapping[str, Any],
+        where: str = "recipe",
+        given: Iterable[Mapping[str, Any]] = (),
+    ) -> Self:
+        """A recipe from nested tables, checked; one `RecipeError` lists every mistake.
+
+        `given` are the tables among them that a user wrote: what has no effect is a mistake there.
+        """
         mistakes: list[str] = []
         made: dict[str, Any] = {}
         for name, table in text.with_current_names(tables).items():
@@ -70,6 +86,7 @@ class Recipe:
                 made[name] = PARTS[name](**_read_part(name, table, mistakes))
         recipe = cls(**made)
         mistakes += _clashes(recipe)
+        mistakes += dict.fromkeys(line for some in given for line in _without_effect(recipe, some))
         if mistakes:
             raise RecipeError("\n".join(f"{where}: {mistake}" for mistake in mistakes))
         return recipe
@@ -252,6 +269,17 @@ def _unused(part: str, settings: parts.Loss | parts.Regularizer) -> Iterator[str
         if is_set and name not in uses[settings.name]:
             users = ", ".join(other for other in uses if name in uses[other])
             yield f"{part}.{name} is for {part}.name {users}, not {settings.name}"
+
+
+def _without_effect(recipe: Recipe, given: Mapping[str, Any]) -> Iterator[str]:
+    """Settings that are given, but not the one that switches them off in this recipe."""
+    for name, (other, values) in _UNUSED_WITH.items():
+        part, _, field = name.partition(".")
+        table, value = given.get(part), attrgetter(other)(recipe)
+        if not isinstance(table, Mapping) or other.rpartition(".")[2] in table:
+            continue
+        if table.get(field) is not None and value in values:
+            yield f"{name} has no effect with {other} {text.toml_value(value)}"
 
 
 def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:

@@ -48,6 +48,8 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
+        if re.fullmatch(r"[+-]?(\.\d+|\d+\.)", text):
+            return float(text)  # .5 and 5. are no numbers in TOML
         return text  # a bare word: complex, cuda:1, a path
     except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
         raise RecipeError(f"--set: {shown(text)} is not a valid value") from None

@@ -214,7 +214,9 @@ def planned(
     elif recipe is not None:
         where, tables = str(recipe), load_tables(find_recipe(recipe))
     given = parse_settings(settings)
+    written = [given] if isinstance(recipe, Recipe) else [tables, given]
     if recipe is None:
+        written = [given] if graph is not None else []  # sizes may use a setting or not
         tables = _default_tables(model, given, graph)
     if (other := given.get("data", {}).get("name", name)) != name:
         raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
@@ -223,7 +225,7 @@ def planned(
         if (other := given.get("model", {}).get("name", model)) != model:
             raise UsageError(f"model.name is {other!r} in the settings, but the model is {model!r}")
         tables = merged(tables, {"model": {"name": model}})
-    return Recipe.from_tables(tables, where)
+    return Recipe.from_tables(tables, where, written)
 
 
 def _default_tables(

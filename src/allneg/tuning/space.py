@@ -111,7 +111,8 @@ class Space:
 
     def trial(self, settings: Mapping[str, Any]) -> Trial:
         """The trial with these settings; a `RecipeError` if the recipe is invalid."""
-        recipe = Recipe.from_tables(merged(self.tables, parse_settings(settings)), self.name)
+        tables = merged(self.tables, parse_settings(settings))
+        recipe = Recipe.from_tables(tables, self.name, [tables])
         # Read the values back: the recipe may have made 1.0 of a 1.
         return Trial({name: attrgetter(name)(recipe) for name in settings}, recipe)
 

@@ -277,7 +277,7 @@ class Tuning:
     def _default(self, model: str) -> Recipe:
         settings, seconds = self._settings(*self._given), 60 * self.minutes * _FULL
         recipe = default_recipe(model, self.graph, self.device, settings, seconds)
-        return planned(self.data, model=model, recipe=recipe, settings=settings)
+        return planned(self.data, model=model, recipe=recipe)
 
     def _lock(self, name: str) -> BaseFileLock:
         return plain.lock(self.out / "locks" / f"{name}.lock")
