@@ -225,3 +225,29 @@ def test_a_missing_projection_shows_what_to_do(explorer: Explorer, page: Page) -
     page.get_by_role("alert").filter(has_text="t-SNE needs openTSNE").wait_for()
     page.get_by_label("Projection").select_option("pca")
     page.locator("canvas").wait_for()
+
+
+def test_a_control_keeps_the_focus_when_the_answers_change(explorer: Explorer, page: Page) -> None:
+    focus = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+
+    def press(key: str, then: str) -> str:
+        page.keyboard.press(key)
+        page.locator(then).wait_for()
+        return str(page.evaluate(focus))
+
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.get_by_label("Hide known facts").focus()
+    assert press("Space", ".ranked tbody:not(:has(.badge:not(.new)))") == ""
+    assert page.get_by_label("Hide known facts").evaluate("e => e === document.activeElement")
+    page.get_by_role("link", name="Show 25").focus()
+    assert press("Enter", ".ranked tr:nth-child(25)") == "Show 50"
+    page.get_by_label("Model").focus()
+    assert press("ArrowDown", ".model-card:has-text('distmult')") == "Model"
+    page.goto(explorer.at(view="compare", head="France", relation="borders"))
+    page.get_by_label("Right model").focus()
+    assert press("ArrowUp", "ol[aria-label=complex] >> nth=1") == "Right model"
+    # Another entity: the focus moves to its name.
+    page.goto(explorer.at(view="entity", name="France"))
+    page.locator(".card").get_by_role("link", name="Germany").last.focus()
+    assert press("Enter", "h1:text-is('Germany')") == "Germany"
+    assert page.evaluate("scrollY") < 200
