@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from conftest import Explorer
 
@@ -104,6 +104,7 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     hits = [report["hits"][k] for k in ("1", "3", "10")]
     assert numbers == [report["mrr"], *hits, report["mr"]]
     assert report["protocol"]["in_words"] in page.locator(".protocol").inner_text()
+    assert page.locator(".report h2").inner_text() == "complex, dim 16, on countries, test"
     relations = page.locator(".heatmap tbody tr")
     assert relations.count() == len(report["by_relation"])
     for row in relations.all()[:4]:
@@ -155,6 +156,30 @@ def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Pa
     page.wait_for_url("**model=distmult**")
     page.locator(".report", has_text="distmult").wait_for()
     assert page.locator(".curve").first.locator("polyline.line").count() == 2
+
+
+def test_curves_of_runs_on_other_data_are_left_out(explorer: Explorer, page: Page) -> None:
+    def elsewhere(route: Route) -> None:
+        data = route.fetch().json()
+        data["models"][1]["data"] = "elsewhere"
+        route.fulfill(json=data)
+
+    page.route("**/v1/models?*", elsewhere)
+    page.goto(explorer.at(view="quality"))
+    page.locator(".curve").first.wait_for()
+    assert page.locator(".curve polyline").evaluate_all("all => all.map(e => e.dataset.run)") == [
+        "complex",
+        "complex",
+    ]
+
+
+def test_without_ranked_queries_there_are_no_empty_tables(explorer: Explorer, page: Page) -> None:
+    data = {"report": None, "heat": [], "worst": [], "worst_of": 0, "curves": []}
+    page.route("**/v1/metrics?*", lambda route: route.fulfill(json=data))
+    page.goto(explorer.at(view="quality"))
+    page.get_by_text("neither a test nor a valid split").wait_for()
+    assert page.get_by_text("No queries were ranked", exact=False).count() == 3
+    assert page.locator("main table").count() == 0
 
 
 def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> None:

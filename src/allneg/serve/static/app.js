@@ -145,7 +145,7 @@ function drawModels(here) {
     el(
       "span",
       { class: "muted model-card" },
-      `${model.model} ${model.dim} on ${model.data}: ${sizes}${quality}`,
+      `${model.model}, dim ${model.dim}, on ${model.data}: ${sizes}${quality}`,
     ),
   );
 }

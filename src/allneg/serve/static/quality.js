@@ -26,7 +26,8 @@ export function quality({ models }) {
           get("/v1/metrics", { model: here.model }, signal),
           get("/v1/curves", {}, signal),
         ]);
-      const show = ([data, { runs }]) => page(here.model, model, data, runs);
+      const comparable = ({ model: id }) => models.find((item) => item.id === id).data === model.data;
+      const show = ([data, { runs }]) => page(here.model, model, data, runs.filter(comparable));
       loaded = (await fillFrom(container, signal, load, show)) ? here.model : "";
     },
   };
@@ -59,7 +60,7 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
       "section",
       { class: "card" },
       el("h2", {}, "By relation"),
-      heatMap(heat, Object.values(report?.baselines ?? {})),
+      heat.length > 0 ? heatMap(heat, Object.values(report?.baselines ?? {})) : noQueries(),
     ),
     el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
   ];
@@ -71,7 +72,7 @@ function card(model, report) {
   return el(
     "section",
     { class: "card report" },
-    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}`),
+    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}, ${rules.split}`),
     el(
       "dl",
       { class: "bigs" },
@@ -156,6 +157,10 @@ function list(rules) {
   );
 }
 
+function noQueries() {
+  return el("p", { class: "muted" }, "No queries were ranked.");
+}
+
 /** Relation × metric, for each side, and the MRR of the best baseline; darker is better. */
 function heatMap(heat, baselines) {
   const metrics = [
@@ -216,7 +221,7 @@ function heatMap(heat, baselines) {
 }
 
 function worstTable(model, worst, of) {
-  if (worst.length === 0) return el("p", { class: "muted" }, "No queries were ranked.");
+  if (worst.length === 0) return noQueries();
   const rows = worst.map(({ head, relation, tail, side, rank }) =>
     el(
       "tr",
