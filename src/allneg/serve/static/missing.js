@@ -91,20 +91,15 @@ export function missing({ models }) {
       least.value = here.least ?? "";
       arrange();
       const { model, relation, start, least: min_probability } = here;
-      if (!relation) {
-        const { relations: all } = await get("/v1/relations", { model }, signal);
-        if (!signal.aborted) go({ ...here, relation: all[0].name }, { replace: true });
-        return;
-      }
       const allowed = here.within === "type" ? `type=${here.by ?? ""}:${here.of ?? ""}` : here.within;
       const [k, card] = [here.k ?? PAGES[0], models.find((item) => item.id === model)];
       const asked = { model, relation, within: allowed, min_probability, start, k };
-      await fillFrom(
-        container,
-        signal,
-        () => get("/v1/missing", asked, signal),
-        (data) => page(here, data, list, card),
-      );
+      const load = async () => {
+        if (relation) return get("/v1/missing", asked, signal);
+        const { relations: all } = await get("/v1/relations", { model }, signal);
+        if (!signal.aborted) go({ ...here, relation: all[0].name }, { replace: true });
+      };
+      await fillFrom(container, signal, load, (data) => page(here, data, list, card));
     },
   };
 }
