@@ -184,6 +184,13 @@ def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
     assert "owned" not in page.title()
 
 
+def test_names_in_arabic_do_not_change_the_order_of_a_query(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(head="\u0645\u0635\u0631", relation="\u062d\u062f", tail="x", ask="tail"))
+    page.locator(".trouble").wait_for()
+    title = page.title().partition(" \u00b7 ")[0]
+    assert title == "\u2068\u0645\u0635\u0631\u2069 \u2014 \u2068\u062d\u062f\u2069 \u2014 ?"
+
+
 @pytest.mark.battery(65)
 def test_a_long_name_does_not_fill_the_page(explorer: Explorer, page: Page) -> None:
     long = "very long " * 400
