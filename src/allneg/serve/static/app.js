@@ -45,6 +45,7 @@ async function start() {
   );
   drawTabs(state());
   follow(render);
+  document.addEventListener("keydown", (event) => shown.view?.onkeydown?.(event));
   await render();
 }
 

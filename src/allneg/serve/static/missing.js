@@ -56,9 +56,10 @@ export function missing({ models }) {
     el("div", { class: "field" }, el("label", { for: input.id }, label), input);
   return {
     title: () => "Missing facts",
+    onkeydown: list.onkeydown,
     element: el(
       "div",
-      { class: "view", onkeydown: list.onkeydown },
+      { class: "view" },
       el("h1", { tabindex: "-1" }, "Missing facts"),
       el(
         "form",
@@ -135,7 +136,7 @@ function scope({ start, stop, heads, exact }) {
       ? `All ${all} possible heads were asked for every tail.`
       : `Heads ${first} to ${last} of ${all} were asked for every tail, those with most facts first.`;
   const late = exact ? "" : " Time ran out: other facts may be as probable.";
-  return `${which}${late} The probability is that of both directions; it is too high where most questions have no answer.`;
+  return `${which}${late} The probability is that of a fact: both directions count, and how many other answers train has.`;
 }
 
 export function hideDecided(here) {

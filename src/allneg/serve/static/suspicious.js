@@ -33,9 +33,10 @@ export function suspicious({ models }) {
   const container = el("section", { class: "card answers", "aria-label": "Suspicious facts" }, skeleton(11));
   return {
     title: () => "Suspicious facts",
+    onkeydown: list.onkeydown,
     element: el(
       "div",
-      { class: "view", onkeydown: list.onkeydown },
+      { class: "view" },
       el("h1", { tabindex: "-1" }, "Suspicious facts"),
       container,
     ),
