@@ -126,6 +126,21 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     assert right in page.locator(".expected").inner_text()
 
 
+def test_relations_are_sorted_by_size_or_quality(explorer: Explorer, page: Page) -> None:
+    tables = json.loads((explorer.run / "report.json").read_text())["by_relation"]
+    page.goto(explorer.at(view="quality"))
+    names = page.locator(".heatmap tbody th")
+    names.first.wait_for()
+
+    def shown() -> list[str]:
+        return [text.split()[0] for text in names.all_inner_texts()]
+
+    assert shown() == sorted(tables, key=lambda name: -tables[name]["tail"]["count"])
+    for side in ("tail", "head"):
+        page.get_by_label("Order").select_option(f"lowest MRR of {side} queries first")
+        assert shown() == sorted(tables, key=lambda name: tables[name][side]["mrr"])
+
+
 def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Page) -> None:
     page.goto(explorer.at(view="quality"))
     page.locator(".curve").first.wait_for()
