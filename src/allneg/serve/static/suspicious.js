@@ -74,7 +74,7 @@ function page(here, data, list, card, relation) {
       el("label", { class: "check" }, "Relation", relation),
       hideDecided(here),
     ),
-    list.table(card, data, here.fresh) || empty("All are decided"),
+    list.table(card, data, here.fresh) || empty(data.facts.length ? "All are decided" : "No facts"),
     el(
       "div",
       { class: "answers-foot" },
