@@ -267,6 +267,19 @@ def test_a_missing_projection_shows_what_to_do(explorer: Explorer, page: Page) -
     page.locator("canvas").wait_for()
 
 
+def test_the_map_says_whether_it_has_the_entity_that_is_looked_for(
+    explorer: Explorer, page: Page
+) -> None:
+    page.goto(explorer.at(view="map"))
+    page.locator("canvas").wait_for()
+    note, find = page.locator(".map-note"), page.get_by_role("combobox", name="Find")
+    for name, is_missing in (("France", False), ("Atlantis", True)):
+        find.fill(name)
+        find.press("Enter")
+        note.get_by_role("link", name=f"Open {name}").wait_for()
+        assert ("is not on the map" in note.inner_text()) == is_missing
+
+
 def test_a_control_keeps_the_focus_when_the_answers_change(explorer: Explorer, page: Page) -> None:
     focus = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
 
