@@ -39,3 +39,14 @@ def test_an_entity_is_found_by_its_label_and_the_label_is_shown(
     page.get_by_role("heading", name="Paris", exact=True, level=1).wait_for()
     page.get_by_text("SIRAP · ").wait_for()
     page.locator(".node.own").get_by_text("SIRAP", exact=True).wait_for()
+
+
+def test_the_name_of_a_method_has_no_label(labelled: Explorer, page: Page) -> None:
+    step = {"head": "France", "relation": "borders", "tail": "toString", "probability": 0.5}
+    answer = {"entity": "toString", "probability": 0.5, "steps": [{**step, "known": None}]}
+    data = {"answers": [answer], "labels": {"France": "ECNARF"}, "seconds": 1}
+    page.route("**/v1/ask?*", lambda route: route.fulfill(json=data))
+    page.goto(labelled.at(view="hops", question="?x : borders(France, ?x)"))
+    page.locator(".derivation svg").wait_for()
+    assert page.locator(".derivation .node text").all_text_contents() == ["ECNARF", "toString"]
+    assert page.locator(".derived small").count() == 0

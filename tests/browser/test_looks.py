@@ -70,6 +70,23 @@ def test_a_narrow_page_does_not_scroll_sideways(
     assert max(widths.values()) <= 360, widths
 
 
+def test_no_short_name_breaks_inside_a_word(
+    explorer: Explorer, new_page: Callable[..., Page]
+) -> None:
+    broken = """all => all.filter(e => /^\\w{1,20}$/.test(e.textContent) && !/_/.test(e.textContent)
+        && e.getClientRects().length > 1).map(e => e.textContent)"""
+    page = new_page(viewport={"width": 1180, "height": 860})
+    found = {}
+    for view in ("ask", "relations", "suspicious"):
+        visit_view(page, explorer, view)
+        for width in (390, 641, 768, 769, 900, 1024, 1025):
+            page.set_viewport_size({"width": width, "height": 860})
+            names = page.locator(".ranked .name a, .review .triple > *")
+            found[view, width] = names.evaluate_all(broken)
+    page.set_viewport_size({"width": 1180, "height": 860})  # another test may use the page
+    assert not any(found.values()), found
+
+
 def test_axe_finds_nothing_serious(
     explorer: Explorer, new_page: Callable[..., Page], shoot: Callable[..., None], axe: str
 ) -> None:

@@ -39,7 +39,6 @@ def test_facts_are_decided_by_keys_and_saved(explorer: Explorer, page: Page) -> 
     assert f"All {n_entities} possible heads were asked" in page.locator(".notes").inner_text()
     ends = rows.evaluate_all("all => all.map(({ fact }) => [fact.head, fact.tail])")
     facts = [f"{head}\tborders\t{tail}\n" for head, tail in ends]
-    page.locator("h1").focus()
     for key in ("j", "a", "r", "r"):  # to the first fact; each decision moves to the next
         page.keyboard.press(key)
     assert decided(page) == ["accept", "reject", "reject"]

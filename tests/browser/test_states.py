@@ -52,6 +52,20 @@ def test_a_lost_service_is_reported_and_can_be_retried(explorer: Explorer, page:
     page.get_by_role("heading", name="? — borders — France").wait_for()
 
 
+def test_a_lost_service_is_reported_before_a_relation_is_chosen(
+    explorer: Explorer, page: Page
+) -> None:
+    page.goto(explorer.at(head="France"))
+    page.locator(".empty").wait_for()
+    page.context.set_offline(True)
+    page.get_by_role("link", name="Missing facts").click()
+    alert = page.get_by_role("alert")
+    alert.get_by_text("The service does not respond").wait_for()
+    page.context.set_offline(False)
+    alert.get_by_role("button", name="Try again").click()
+    page.locator(".review tbody tr").first.wait_for()
+
+
 def test_a_busy_service_can_be_retried(explorer: Explorer, page: Page) -> None:
     busy = {"error": {"code": "busy", "message": "too many queries at once", "near": []}}
     page.route("**/v1/predict?*", lambda route: route.fulfill(status=503, body=json.dumps(busy)))
@@ -168,6 +182,13 @@ def test_names_are_text_never_markup(explorer: Explorer, page: Page) -> None:
     assert page.locator("table.ranked .name a").first.inner_text() == HOSTILE
     assert page.locator("main img, main b b").count() == 0
     assert "owned" not in page.title()
+
+
+def test_names_in_arabic_do_not_change_the_order_of_a_query(explorer: Explorer, page: Page) -> None:
+    page.goto(explorer.at(head="\u0645\u0635\u0631", relation="\u062d\u062f", tail="x", ask="tail"))
+    page.locator(".trouble").wait_for()
+    title = page.title().partition(" \u00b7 ")[0]
+    assert title == "\u2068\u0645\u0635\u0631\u2069 \u2014 \u2068\u062d\u062f\u2069 \u2014 ?"
 
 
 @pytest.mark.battery(65)

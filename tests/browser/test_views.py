@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from conftest import Explorer
 
@@ -104,6 +104,7 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     hits = [report["hits"][k] for k in ("1", "3", "10")]
     assert numbers == [report["mrr"], *hits, report["mr"]]
     assert report["protocol"]["in_words"] in page.locator(".protocol").inner_text()
+    assert page.locator(".report h2").inner_text() == "complex, dim 16, on countries, test"
     relations = page.locator(".heatmap tbody tr")
     assert relations.count() == len(report["by_relation"])
     for row in relations.all()[:4]:
@@ -123,6 +124,21 @@ def test_quality_shows_the_report_and_links_back(explorer: Explorer, page: Page)
     worst.get_by_role("link").click()
     page.locator("table.ranked").wait_for()
     assert right in page.locator(".expected").inner_text()
+
+
+def test_relations_are_sorted_by_size_or_quality(explorer: Explorer, page: Page) -> None:
+    tables = json.loads((explorer.run / "report.json").read_text())["by_relation"]
+    page.goto(explorer.at(view="quality"))
+    names = page.locator(".heatmap tbody th")
+    names.first.wait_for()
+
+    def shown() -> list[str]:
+        return [text.split()[0] for text in names.all_inner_texts()]
+
+    assert shown() == sorted(tables, key=lambda name: -tables[name]["tail"]["count"])
+    for side in ("tail", "head"):
+        page.get_by_label("Order").select_option(f"lowest MRR of {side} queries first")
+        assert shown() == sorted(tables, key=lambda name: tables[name][side]["mrr"])
 
 
 def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Page) -> None:
@@ -155,6 +171,30 @@ def test_the_curves_of_all_runs_lie_over_each_other(explorer: Explorer, page: Pa
     page.wait_for_url("**model=distmult**")
     page.locator(".report", has_text="distmult").wait_for()
     assert page.locator(".curve").first.locator("polyline.line").count() == 2
+
+
+def test_curves_of_runs_on_other_data_are_left_out(explorer: Explorer, page: Page) -> None:
+    def elsewhere(route: Route) -> None:
+        data = route.fetch().json()
+        data["models"][1]["data"] = "elsewhere"
+        route.fulfill(json=data)
+
+    page.route("**/v1/models?*", elsewhere)
+    page.goto(explorer.at(view="quality"))
+    page.locator(".curve").first.wait_for()
+    assert page.locator(".curve polyline").evaluate_all("all => all.map(e => e.dataset.run)") == [
+        "complex",
+        "complex",
+    ]
+
+
+def test_without_ranked_queries_there_are_no_empty_tables(explorer: Explorer, page: Page) -> None:
+    data = {"report": None, "heat": [], "worst": [], "worst_of": 0, "curves": []}
+    page.route("**/v1/metrics?*", lambda route: route.fulfill(json=data))
+    page.goto(explorer.at(view="quality"))
+    page.get_by_text("neither a test nor a valid split").wait_for()
+    assert page.get_by_text("No queries were ranked", exact=False).count() == 3
+    assert page.locator("main table").count() == 0
 
 
 def test_the_map_pans_zooms_names_and_opens(explorer: Explorer, page: Page) -> None:
@@ -225,3 +265,42 @@ def test_a_missing_projection_shows_what_to_do(explorer: Explorer, page: Page) -
     page.get_by_role("alert").filter(has_text="t-SNE needs openTSNE").wait_for()
     page.get_by_label("Projection").select_option("pca")
     page.locator("canvas").wait_for()
+
+
+def test_the_map_says_whether_it_has_the_entity_that_is_looked_for(
+    explorer: Explorer, page: Page
+) -> None:
+    page.goto(explorer.at(view="map"))
+    page.locator("canvas").wait_for()
+    note, find = page.locator(".map-note"), page.get_by_role("combobox", name="Find")
+    for name, is_missing in (("France", False), ("Atlantis", True)):
+        find.fill(name)
+        find.press("Enter")
+        note.get_by_role("link", name=f"Open {name}").wait_for()
+        assert ("is not on the map" in note.inner_text()) == is_missing
+
+
+def test_a_control_keeps_the_focus_when_the_answers_change(explorer: Explorer, page: Page) -> None:
+    focus = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+
+    def press(key: str, then: str) -> str:
+        page.keyboard.press(key)
+        page.locator(then).wait_for()
+        return str(page.evaluate(focus))
+
+    page.goto(explorer.at(head="France", relation="borders"))
+    page.get_by_label("Hide known facts").focus()
+    assert press("Space", ".ranked tbody:not(:has(.badge:not(.new)))") == ""
+    assert page.get_by_label("Hide known facts").evaluate("e => e === document.activeElement")
+    page.get_by_role("link", name="Show 25").focus()
+    assert press("Enter", ".ranked tr:nth-child(25)") == "Show 50"
+    page.get_by_label("Model").focus()
+    assert press("ArrowDown", ".model-card:has-text('distmult')") == "Model"
+    page.goto(explorer.at(view="compare", head="France", relation="borders"))
+    page.get_by_label("Right model").focus()
+    assert press("ArrowUp", "ol[aria-label=complex] >> nth=1") == "Right model"
+    # Another entity: the focus moves to its name.
+    page.goto(explorer.at(view="entity", name="France"))
+    page.locator(".card").get_by_role("link", name="Germany").last.focus()
+    assert press("Enter", "h1:text-is('Germany')") == "Germany"
+    assert page.evaluate("scrollY") < 200

@@ -124,7 +124,7 @@ def test_a_report_shows_baselines_and_both_sides_of_each_relation(
     path.write_text(json.dumps({**json.loads(path.read_text()), "baselines": {}}))
     earlier = allneg("resume", toy_copy.folder).out
     assert "baseline:" not in earlier
-    assert "best baseline" not in earlier
+    assert "baseline ┃" not in earlier
 
 
 @pytest.mark.parametrize("name", ["allneg", "kbc", "libkge", "pykeen"])
@@ -158,7 +158,12 @@ def test_info_prints_data_recipe_and_progress(allneg: Command, toy_run: Run) -> 
     assert {"python", "torch"} <= shown["environment"].keys()
     table = allneg("info", toy_run.folder)
     assert table.code == 0
-    assert "finished" in table.out
+    rows = [line.split("│")[1:3] for line in table.out.splitlines() if line.startswith("│")]
+    assert [[key.strip(), value.strip()] for key, value in rows][:3] == [
+        ["state", "finished"],
+        ["model", "complex"],
+        ["data", "tiny"],
+    ]
     assert 'name = "complex"' in table.out
 
 

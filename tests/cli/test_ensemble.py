@@ -37,7 +37,10 @@ def test_all_commands_use_an_ensemble(
     assert allneg("verify", out, "--rank").code == 0
     members = allneg("info", out, "--json").json["members"]
     assert [member["name"] for member in members] == ["run", "run-1"]
-    assert "# member run-1" in allneg("info", out).out
+    shown = allneg("info", out).out
+    assert "# member run-1" in shown
+    assert "ensemble: " in shown
+    assert "│ seconds" not in shown  # an ensemble is not trained itself
     assert "is an ensemble" in allneg("ensemble", out, "--counts", "--out", tmp_path / "x").err
 
 

@@ -38,3 +38,13 @@ def test_table_cells_are_formatted(capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("[b]title[/b]", "[i]x[/i]", "1,234,567", "0.1235", " - ", " yes "):
         assert part in printed
     assert "#" not in printed
+
+
+@pytest.mark.parametrize("width, has_optional", [(20, True), (118, False)])
+def test_a_wide_table_leaves_out_optional_columns(
+    capsys: pytest.CaptureFixture[str], width: int, has_optional: bool
+) -> None:
+    table("title", ("name", "MR#?", "MRR#"), [("x" * width, 702.25, 0.5)])
+    printed = capsys.readouterr().out
+    assert "0.5000" in printed
+    assert ("702.25" in printed, "MR " in printed) == (has_optional, has_optional)

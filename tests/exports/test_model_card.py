@@ -16,7 +16,8 @@ def test_the_card_has_use_results_protocol_data_and_limits(toy_run: Run) -> None
     report = toy_run.report
     for text in (
         "library_name: allneg", 'allneg.load("hf:me/toy")', 'model.tails("France", "borders", k=5)',
-        f"| all | {report.mrr:.4f} |", "| baseline: frequency |", report.protocol["in_words"],
+        f"| all | {report.mrr:.4f} | {report.mr:.1f} |", "| baseline: frequency |",
+        report.protocol["in_words"],
         "12 entities, 3 relations; triples: train 20, valid 2, test 3", "## Limits",
         f"| in | 2 | {report.by_relation['in']['tail']['mrr']:.4f} |",
         'name = "complex"',

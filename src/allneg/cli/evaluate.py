@@ -106,7 +106,7 @@ def compare_command(one: Path, other: Path, split: str, device: str, as_json: bo
         interval = f"{at.low:+.4f} to {at.high:+.4f}"
         adjusted = found.adjusted[relation]
         rows.append((relation, at.triples, f"{at.mean:+.4f}", interval, at.p, adjusted))
-    columns = ("relation", "triples#", "A - B#", "95 %", "p#", "adjusted p#")
+    columns = ("relation", "triples#", "A - B#", "95 %", "p#?", "adjusted p#")
     table("by relation", columns, rows, most=20)
     print("adjusted p: corrected for the number of relations (Benjamini and Hochberg)")
 

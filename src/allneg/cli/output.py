@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.text import Text
 from allneg.terminal import clean
 
 SCHEMA_VERSION = 1
+_ANY_WIDTH = 10_000  # more than a table needs
 
 
 def json_document(value: Any) -> None:
@@ -32,10 +34,22 @@ def json_document(value: Any) -> None:
 def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], most: int | None = None
 ) -> None:
-    """Print a table of at most `most` rows. A column whose name ends with `#` is right-aligned."""
+    """Print a table of at most `most` rows.
+
+    A column whose name ends with `#` is right-aligned. One whose name ends with `?` is left out
+    of a table that is wider than the terminal.
+    """
     all_rows = list(rows)
-    out = make_table(title, columns, all_rows[:most])
-    _Console(width=None if sys.stdout.isatty() else 120).print(out)
+    shown = all_rows[:most]
+    console = _Console(width=None if sys.stdout.isatty() else 120)
+    out = make_table(title, columns, shown)
+    anywhere = console.options.update(max_width=_ANY_WIDTH)
+    if console.measure(out, options=anywhere).maximum > console.width:
+        kept = [not column.endswith("?") for column in columns]
+        out = make_table(
+            title, list(compress(columns, kept)), [list(compress(row, kept)) for row in shown]
+        )
+    console.print(out)
     if most is not None and len(all_rows) > most:
         print(f"and {len(all_rows) - most:,} more (--json has all)")
 
@@ -44,8 +58,8 @@ def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """A table to print, or to show and update."""
     out = Table(title=Text(clean(title)), title_justify="left", header_style="bold")
     for column in columns:
-        is_right = column.endswith("#")
-        name = Text(clean(column.rstrip("#")))
+        is_right = column.rstrip("?").endswith("#")
+        name = Text(clean(column.rstrip("#?")))
         out.add_column(name, justify="right" if is_right else "left", overflow="fold")
     for row in rows:
         out.add_row(*(Text(clean(_format(cell))) for cell in row))

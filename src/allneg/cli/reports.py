@@ -208,8 +208,9 @@ def _print_relations(report: Report, columns: Sequence[str]) -> None:
             best = report.best_baseline(name, side)
             row = (name, f"? {side}", *cells(metrics[side]))
             rows.append(row if best is None else (*row, best))
-    last = ["best baseline: MRR#"] if report.baselines else []
-    table("by relation", ("relation", "", *columns, *last), rows, most=40)
+    last = ["baseline#"] if report.baselines else []
+    optional = [f"{name}?" if name in ("MR#", "Hits@3#") else name for name in columns]
+    table("by relation", ("relation", "", *optional, *last), rows, most=40)
     if report.baselines:
         n_behind = len(report.sides_behind())
         echo(f"a baseline is as good or better in {n_behind} of {len(rows)} rows by relation")

@@ -52,10 +52,12 @@ def info_command(run: Path, as_json: bool) -> None:
     state = status["state"]
     if state == "cut off":
         state = LOST if opened.is_lost else f"was cut off; `allneg resume {run}` continues it"
-    rows: list[tuple[str, object]] = [("state", state), *data.items()]
+    rows: list[tuple[str, object]] = [("state", state), ("model", opened.model_name)]
+    rows += [("data" if key == "name" else key, value) for key, value in data.items()]
     rows += [(f"parent {i}", parent.in_words()) for i, parent in enumerate(opened.parents, 1)]
     more = f" and {counted(step, 'step')}" if step else ""
-    rows += [("epochs", f"{len(metrics):,}{more}"), ("seconds", f"{seconds:.1f}")]
+    if not opened.members:  # an ensemble is not trained itself
+        rows += [("epochs", f"{len(metrics):,}{more}"), ("seconds", f"{seconds:.1f}")]
     if best_epoch is not None:
         rows.append((f"best valid MRR, epoch {best_epoch}", valid_mrr))
     if split != "valid":

@@ -77,11 +77,17 @@ tags:
 def metrics_table(rows: Mapping[str, Mapping[str, float | None]]) -> str:
     """Rows of means by heading, as Markdown."""
     headings = list(next(iter(rows.values())))
-    lines = [f"| | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
+    lines = [f"| | {' | '.join(headings)} |", "|---" + "|--:" * len(headings) + "|"]
     for name, means in rows.items():
-        shown = [f"{mean:.4f}" if mean is not None else "" for mean in means.values()]
+        shown = [_cell(heading, mean) for heading, mean in means.items()]
         lines.append(f"| {name} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(heading: str, mean: float | None) -> str:
+    if mean is None:
+        return ""
+    return f"{mean:,.1f}" if heading == "MR" else f"{mean:.4f}"
 
 
 def _results(run: Run) -> tuple[str, str]:
@@ -118,7 +124,7 @@ def _results(run: Run) -> tuple[str, str]:
 def _by_relation(report: Report) -> str:
     """The MRR of the most frequent relations, by side."""
     found = sorted(report.by_relation.items(), key=lambda item: -item[1]["tail"]["count"])
-    lines = ["| relation | triples | MRR, ? tail | MRR, ? head |", "|---|---|---|---|"]
+    lines = ["| relation | triples | MRR, ? tail | MRR, ? head |", "|---|--:|--:|--:|"]
     for name, sides in found[:_RELATIONS]:
         cells = " | ".join(f"{sides[side]['mrr']:.4f}" for side in SIDES)
         shown = _plain(name).replace("|", "\\|")

@@ -45,6 +45,7 @@ async function start() {
   );
   drawTabs(state());
   follow(render);
+  document.addEventListener("keydown", (event) => shown.view?.onkeydown?.(event));
   await render();
 }
 
@@ -145,7 +146,7 @@ function drawModels(here) {
     el(
       "span",
       { class: "muted model-card" },
-      `${model.model} ${model.dim} on ${model.data}: ${sizes}${quality}`,
+      `${model.model}, dim ${model.dim}, on ${model.data}: ${sizes}${quality}`,
     ),
   );
 }

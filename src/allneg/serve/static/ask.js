@@ -106,8 +106,9 @@ function page(here, data) {
       { class: "muted notes" },
       `Softmax share: the softmax of the scores over all ${part === "relation" ? "relations" : "entities"}. `,
       data.calibration
-        ? `Calibrated: ${data.calibration}`
-        : "There is no calibrated probability for this query.",
+        ? `Calibrated: ${data.calibration}. `
+        : "There is no calibrated probability for this query. ",
+      "The model has learned the facts of train, not those of valid and test. New: a fact that is in none of them.",
     ),
   ];
 }

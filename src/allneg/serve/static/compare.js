@@ -96,6 +96,12 @@ function page(here, models, ids, [left, right]) {
       el("div", { class: "moves", "aria-hidden": "true" }, moves(lists)),
       column(here, models, ids, 1, right, lists, both),
     ),
+    el(
+      "p",
+      { class: "muted notes" },
+      "The numbers are softmax shares. ↑ and ↓: how many ranks an answer moves from left to right; ",
+      "in and out: it is only in the right or only in the left list.",
+    ),
   ];
 }
 

@@ -18,9 +18,20 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Replace the children of an element. */
+/** Replace the children of an element; a new control like the old one keeps the focus. */
 export function put(element, ...children) {
+  const old = element.contains(document.activeElement) ? document.activeElement : null;
   element.replaceChildren(...nodes(children));
+  if (!old || old === document.activeElement) return;
+  const same = old.isConnected ? old : [...element.querySelectorAll(old.tagName)].find(isLike(old));
+  if (same) same.focus({ preventScroll: true });
+  else document.querySelector("h1")?.focus();
+}
+
+/** Controls are alike if they differ only in numbers, as "Show 25" and "Show 50" do. */
+function isLike(old) {
+  const words = (item) => (item.ariaLabel ?? item.textContent).replace(/\d/g, "");
+  return (item) => item.className === old.className && words(item) === words(old);
 }
 
 /** Announce a text to screen readers. */

@@ -60,7 +60,7 @@ export function key(kind, text) {
 
 function draw(graph, centre, model, width) {
   const small = width < 480;
-  const at = layout(graph, centre, width, HEIGHT, small ? 34 : 70);
+  const at = layout(graph, centre, width, HEIGHT, small ? 44 : 70);
   const longest = small ? 12 : 20;
   const edges = graph.edges.filter((edge) => at.has(edge.head) && at.has(edge.tail));
   const lines = joined(edges).map(({ ends: [a, b], predicted, bent, words }) => {

@@ -84,7 +84,7 @@ const TITLES = {
   unknown_entity: "No such entity",
   unknown_relation: "No such relation",
   unknown_model: "No such model",
-  bad_parameter: "Invalid query",
+  bad_parameter: "This cannot be answered",
   busy: "The service is busy",
   gone: "The service does not respond",
 };

@@ -32,8 +32,14 @@ export function map() {
   const choose = (name) => go({ ...state(), name: name || undefined });
   const box = combobox({ label: "Find", placeholder: "an entity", find: entities, choose });
   const container = el("div", { class: "map-place" }, skeleton(12));
-  let drawn = null; // { key, map }
+  const hint = el("p", { class: "muted map-note", role: "status" });
+  let drawn = null; // { key, map, data }
   let listed = "";
+
+  function look(here) {
+    drawn.map.look(here);
+    put(hint, below(here, drawn.data));
+  }
 
   async function listRelations(here, signal) {
     if (listed !== here.model) {
@@ -80,7 +86,7 @@ export function map() {
     async update(here, signal) {
       box.value = here.name ?? "";
       const key = [here.model, here.relation, here.method].join("\n");
-      if (drawn?.key === key) return drawn.map.look(here);
+      if (drawn?.key === key) return look(here);
       const load = async () => {
         await listRelations(here, signal);
         return get(
@@ -93,12 +99,12 @@ export function map() {
       const open = (name) => go({ view: "entity", model: state().model, name });
       let made = null;
       const done = await fillFrom(container, signal, load, (data) => {
-        made = canvasMap(data, { keep, open });
-        return [made.element, legend(data), below(here, data)];
+        made = { key, map: canvasMap(data, { keep, open }), data };
+        return [made.map.element, legend(data), hint];
       });
       if (signal.aborted) return; // the old map stays
-      drawn = done ? { key, map: made } : null;
-      made?.look(here);
+      drawn = done ? made : null;
+      if (drawn) look(here);
     },
   };
 }
@@ -124,17 +130,12 @@ function legend({ legend: names, colours }) {
 }
 
 function below(here, data) {
-  return el(
-    "p",
-    { class: "muted map-note" },
+  const { model, name } = here;
+  return [
     `${count(data.names.length)} entities. ${capital(data.note ?? "")}. Drag to pan, scroll or use + and − to zoom, click for the entity. `,
-    here.name &&
-      el(
-        "a",
-        { href: address({ view: "entity", model: here.model, name: here.name }) },
-        `Open ${short(here.name)}`,
-      ),
-  );
+    name && !data.names.includes(name) && `${short(name)} is not on the map. `,
+    name && el("a", { href: address({ view: "entity", model, name }) }, `Open ${short(name)}`),
+  ];
 }
 
 function capital(text) {

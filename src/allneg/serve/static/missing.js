@@ -56,9 +56,10 @@ export function missing({ models }) {
     el("div", { class: "field" }, el("label", { for: input.id }, label), input);
   return {
     title: () => "Missing facts",
+    onkeydown: list.onkeydown,
     element: el(
       "div",
-      { class: "view", onkeydown: list.onkeydown },
+      { class: "view" },
       el("h1", { tabindex: "-1" }, "Missing facts"),
       el(
         "form",
@@ -91,20 +92,15 @@ export function missing({ models }) {
       least.value = here.least ?? "";
       arrange();
       const { model, relation, start, least: min_probability } = here;
-      if (!relation) {
-        const { relations: all } = await get("/v1/relations", { model }, signal);
-        if (!signal.aborted) go({ ...here, relation: all[0].name }, { replace: true });
-        return;
-      }
       const allowed = here.within === "type" ? `type=${here.by ?? ""}:${here.of ?? ""}` : here.within;
       const [k, card] = [here.k ?? PAGES[0], models.find((item) => item.id === model)];
       const asked = { model, relation, within: allowed, min_probability, start, k };
-      await fillFrom(
-        container,
-        signal,
-        () => get("/v1/missing", asked, signal),
-        (data) => page(here, data, list, card),
-      );
+      const load = async () => {
+        if (relation) return get("/v1/missing", asked, signal);
+        const { relations: all } = await get("/v1/relations", { model }, signal);
+        if (!signal.aborted) go({ ...here, relation: all[0].name }, { replace: true });
+      };
+      await fillFrom(container, signal, load, (data) => page(here, data, list, card));
     },
   };
 }
@@ -140,7 +136,7 @@ function scope({ start, stop, heads, exact }) {
       ? `All ${all} possible heads were asked for every tail.`
       : `Heads ${first} to ${last} of ${all} were asked for every tail, those with most facts first.`;
   const late = exact ? "" : " Time ran out: other facts may be as probable.";
-  return `${which}${late} The probability is that of both directions; it is too high where most questions have no answer.`;
+  return `${which}${late} The probability is that of a fact: both directions count, and how many other answers train has.`;
 }
 
 export function hideDecided(here) {

@@ -5,14 +5,19 @@ import { el } from "./dom.js";
 
 const LONGEST = 80; // characters of a name that the page shows
 
-/** A name, without its middle if it is long. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufefc]/;
+
+/** A name, without its middle if it is long. Arabic or Hebrew does not turn the text around it. */
 export function short(name) {
-  return name.length > LONGEST ? `${name.slice(0, 50)}…${name.slice(-20)}` : name;
+  const text = name.length > LONGEST ? `${name.slice(0, 50)}…${name.slice(-20)}` : name;
+  return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text;
 }
 
-/** A link whose text is a name. */
+/** A link whose text is a name, that breaks after "_" and "/" rather than inside a word. */
 export function nameLink(name, href) {
-  return el("a", { href, title: name.length > LONGEST && name }, short(name));
+  const words = short(name).split(/(?<=[_/])/);
+  const text = words.map((word, i) => [i > 0 && el("wbr"), word]);
+  return el("a", { href, title: name.length > LONGEST && name }, text);
 }
 
 /** A link to the page of an entity. */

@@ -2,7 +2,7 @@
 
 import { address } from "./address.js";
 import { curves } from "./curves.js";
-import { el } from "./dom.js";
+import { el, put } from "./dom.js";
 import { short } from "./names.js";
 import * as numbers from "./numbers.js";
 import { empty, fillFrom, skeleton } from "./loading.js";
@@ -10,6 +10,11 @@ import { queryText } from "./query.js";
 import { get } from "./service.js";
 
 const HITS = ["1", "3", "10"];
+const ORDERS = {
+  "most triples first": (a, b) => b.tail.count - a.tail.count,
+  "lowest MRR of tail queries first": (a, b) => a.tail.mrr - b.tail.mrr,
+  "lowest MRR of head queries first": (a, b) => a.head.mrr - b.head.mrr,
+};
 
 /** @param {{ models: any[] }} about */
 export function quality({ models }) {
@@ -26,7 +31,9 @@ export function quality({ models }) {
           get("/v1/metrics", { model: here.model }, signal),
           get("/v1/curves", {}, signal),
         ]);
-      const show = ([data, { runs }]) => page(here.model, model, data, runs);
+      const comparable = ({ model: id, curves: entries }) =>
+        entries.length > 0 && models.find((item) => item.id === id).data === model.data;
+      const show = ([data, { runs }]) => page(here.model, model, data, runs.filter(comparable));
       loaded = (await fillFrom(container, signal, load, show)) ? here.model : "";
     },
   };
@@ -59,7 +66,7 @@ function page(id, model, { report, heat, worst, worst_of: of }, runs) {
       "section",
       { class: "card" },
       el("h2", {}, "By relation"),
-      heatMap(heat, Object.values(report?.baselines ?? {})),
+      heat.length > 0 ? heatMap(heat, Object.values(report?.baselines ?? {})) : noQueries(),
     ),
     el("section", { class: "card" }, el("h2", {}, "Worst queries"), worstTable(id, worst, of)),
   ];
@@ -71,7 +78,7 @@ function card(model, report) {
   return el(
     "section",
     { class: "card report" },
-    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}`),
+    el("h2", {}, `${model.model}, dim ${model.dim}, on ${model.data}, ${rules.split}`),
     el(
       "dl",
       { class: "bigs" },
@@ -156,6 +163,10 @@ function list(rules) {
   );
 }
 
+function noQueries() {
+  return el("p", { class: "muted" }, "No queries were ranked.");
+}
+
 /** Relation × metric, for each side, and the MRR of the best baseline; darker is better. */
 function heatMap(heat, baselines) {
   const metrics = [
@@ -171,7 +182,7 @@ function heatMap(heat, baselines) {
       : none.cloneNode(true);
   const cells = (item) =>
     metrics.map(([, pick]) => (item && item.count ? cell(pick(item)) : none.cloneNode(true)));
-  const rows = heat.map(({ relation, category, head, tail }) =>
+  const row = ({ relation, category, head, tail }) =>
     el(
       "tr",
       {},
@@ -181,12 +192,21 @@ function heatMap(heat, baselines) {
       best(relation, "tail"),
       cells(head),
       best(relation, "head"),
-    ),
+    );
+  const body = el("tbody");
+  const order = el(
+    "select",
+    { onchange: sort },
+    Object.keys(ORDERS).map((name) => el("option", {}, name)),
   );
+  function sort() {
+    put(body, heat.toSorted(ORDERS[order.value]).map(row));
+  }
+  sort();
   const names = [...metrics.map(([name]) => name), "baseline"].map((name) =>
     el("th", { scope: "col", class: "number" }, name),
   );
-  return el(
+  const table = el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quality by relation" },
     el(
@@ -210,13 +230,14 @@ function heatMap(heat, baselines) {
           names.map((item) => item.cloneNode(true)),
         ),
       ),
-      el("tbody", {}, rows),
+      body,
     ),
   );
+  return [el("label", { class: "check" }, "Order", order), table];
 }
 
 function worstTable(model, worst, of) {
-  if (worst.length === 0) return el("p", { class: "muted" }, "No queries were ranked.");
+  if (worst.length === 0) return noQueries();
   const rows = worst.map(({ head, relation, tail, side, rank }) =>
     el(
       "tr",

@@ -33,6 +33,8 @@ export async function get(path, parameters = {}, signal) {
     if (response) throw new ServiceError("broken", `${path} gave no JSON (status ${response.status}).`);
     throw new ServiceError("gone", "The service does not answer. Is `allneg explore` still running?");
   }
+  // Labels have names as keys, such as "constructor".
+  if (data.labels) Object.setPrototypeOf(data.labels, null);
   if (response.ok) return data;
   const { code = "broken", message = `status ${response.status}`, near = [] } = data.error ?? {};
   throw new ServiceError(code, message, near);

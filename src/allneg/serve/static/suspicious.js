@@ -33,9 +33,10 @@ export function suspicious({ models }) {
   const container = el("section", { class: "card answers", "aria-label": "Suspicious facts" }, skeleton(11));
   return {
     title: () => "Suspicious facts",
+    onkeydown: list.onkeydown,
     element: el(
       "div",
-      { class: "view", onkeydown: list.onkeydown },
+      { class: "view" },
       el("h1", { tabindex: "-1" }, "Suspicious facts"),
       container,
     ),
@@ -73,7 +74,7 @@ function page(here, data, list, card, relation) {
       el("label", { class: "check" }, "Relation", relation),
       hideDecided(here),
     ),
-    list.table(card, data, here.fresh) || empty("All are decided"),
+    list.table(card, data, here.fresh) || empty(data.facts.length ? "All are decided" : "No facts"),
     el(
       "div",
       { class: "answers-foot" },
