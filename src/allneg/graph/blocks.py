@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from allneg.errors import DataError, close_names, printable
 from allneg.recipe import Data
+from allneg.recipe.parts import column_names
 
 # What a column of triples may be called, with the letter that data.columns uses for it.
 _USUAL = {
@@ -136,7 +137,7 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
 
     weight = None if settings.weight is None else column(settings.weight)
     if "," in settings.columns:
-        head, relation, tail = map(column, settings.columns.split(","))
+        head, relation, tail = map(column, column_names(settings.columns))
         return Layout(head, relation, tail, weight)
     letters = [USUAL_NAMES.get(plain_name(name), "-") for name in names]
     if any(letters.count(letter) != 1 for letter in "hrt"):

@@ -24,6 +24,7 @@ from allneg.graph.graph import (
 from allneg.graph.mapped import name_texts, release, without_rows
 from allneg.graph.split import Shares, split_triples
 from allneg.recipe import Data
+from allneg.recipe.parts import column_names
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 
@@ -168,7 +169,7 @@ def _swapped(columns: str, other: int) -> str:
     if "," not in columns:
         letter = "hrt"[other]
         return columns.translate(str.maketrans("r" + letter, letter + "r"))
-    names = columns.split(",")
+    names = [f'"{name}"' if "," in name else name for name in column_names(columns)]
     names[1], names[other] = names[other], names[1]
     return ",".join(names)
 

@@ -1,5 +1,6 @@
 """The parts of a recipe: every setting, its meaning and its default."""
 
+import csv
 import importlib
 import re
 from collections.abc import Mapping
@@ -36,15 +37,23 @@ class Data:
     store: Literal["auto", "memory", "disk"] = "auto"  # where ids are stored; auto: disk if large
 
 
+def column_names(columns: str) -> list[str]:
+    """The names in data.columns; a name with a comma is quoted, as in a CSV file."""
+    try:
+        return next(csv.reader([columns]), [])
+    except csv.Error:  # a line end outside of quotes
+        return []
+
+
 def columns_mistake(columns: str) -> str | None:
     """What data.columns must be, if it is something else."""
-    names = columns.split(",")
+    names = column_names(columns)
     is_order = sorted(columns) in (sorted("hrt"), sorted("hrtw"))
     if is_order or (len(names) == len(set(names)) == 3 and all(names)):
         return None
     return (
         "data.columns must be the letters h, r, t in some order, such as hrt, with w for weights, "
-        "or three names, such as subject,predicate,object"
+        "or three names, such as subject,predicate,object; a name with a comma needs quotes"
     )
 
 
