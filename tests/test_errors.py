@@ -83,6 +83,12 @@ def test_only_close_names_are_suggested() -> None:
     assert close_names("Berlin", ["Oslo"]) == ""
 
 
+def test_a_name_in_another_unicode_form_is_shown_escaped() -> None:
+    assert close_names("Go\u0308ran", ["Gon", "G\u00f6ran"]) == (
+        r"; close names: 'G\xf6ran', which has another Unicode form (NFC, NFD), 'Gon'"
+    )
+
+
 def test_a_count_of_one_has_no_plural() -> None:
     assert counted(1, "triple") == "1 triple"
     assert counted(0, "triple") == "0 triples"

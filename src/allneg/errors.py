@@ -17,6 +17,7 @@ import contextlib
 import difflib
 import signal
 from collections.abc import Iterable, Iterator, Sequence
+from unicodedata import normalize
 
 _MAX_COMPARED = 200  # names that difflib compares
 _MAX_LENGTH = 128  # characters of a name that difflib compares
@@ -105,8 +106,15 @@ def close_names(word: str, words: Iterable[str]) -> str:
         names = _with_most_pairs(word, names)
     starts = {name[:_MAX_LENGTH]: name for name in reversed(names)}
     close = difflib.get_close_matches(word, starts, n=3, cutoff=0.6)
-    found = [printable(starts[start]) for start in close]
+    found = [_distinct(starts[start], word) for start in close]
     return f"; close names: {', '.join(found)}" if found else ""
+
+
+def _distinct(name: str, word: str) -> str:
+    """`name` in quotes; escaped if it looks like `word` because only their Unicode forms differ."""
+    if normalize("NFC", name) != normalize("NFC", word):
+        return printable(name)
+    return f"{name!a}, which has another Unicode form (NFC, NFD)"
 
 
 def _with_most_pairs(word: str, names: Sequence[str]) -> list[str]:
