@@ -406,6 +406,13 @@ def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
     assert (shown["epochs"], shown["step"]) == (6, 0)
 
 
+def test_a_file_is_no_run(allneg: Command, tmp_path: Path) -> None:
+    file = tmp_path / "facts.tsv"
+    file.touch()
+    done = allneg("info", file)
+    assert (done.code, done.err) == (4, f"allneg: {file}: a file, not the folder of a run\n")
+
+
 def test_unreadable_runs_and_files_are_explained(
     allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

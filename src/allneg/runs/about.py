@@ -80,6 +80,8 @@ class About:
         if not folder.exists():
             what = f"not a run (there is no such folder){_close_folders(folder)}"
             raise RunError(f"{folder}: {what}; `allneg train … --out` makes one")
+        if not folder.is_dir():
+            raise RunError(f"{folder}: a file, not the folder of a run")
         if not os.access(folder, os.R_OK | os.X_OK):
             raise RunError(f"{folder}: cannot be read (Permission denied)")
         path = folder / "run.json"
