@@ -80,7 +80,7 @@ def remove(path: Path) -> None:
     """Remove a file, a link, or a folder with its content; nothing happens if `path` is missing."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:
+    elif os.path.lexists(path):  # `unlink` fails on a read-only disk even if `path` is missing
         path.unlink(missing_ok=True)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from allneg.cli.data import data_command
-from allneg.errors import DataError, UsageError
+from allneg.errors import DataError, ResourceError, UsageError
 
 
 def run(*arguments: str) -> Result:
@@ -144,6 +146,20 @@ def test_split_writes_a_folder_that_can_be_read(tmp_path: Path) -> None:
     again = run("split", str(tmp_path / "facts.tsv"), "--out", str(tmp_path / "two"), "--json")
     counts = json.loads(again.stdout)["triples"]
     assert sum(counts.values()) == 400
+
+
+def test_a_read_only_disk_is_named_by_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    (tmp_path / "facts.tsv").write_text("a\tr\tb\n")
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    done = run("split", str(tmp_path / "facts.tsv"), "--out", str(tmp_path / "split"))
+    assert isinstance(done.exception, ResourceError)
+    assert "split: cannot be written (Read-only file system)" in str(done.exception)
 
 
 @pytest.mark.parametrize("share", ["r", "r=0.1", "r=a,b", "r=0.5,0.5", "r=-0.1,0.2", "=0,0"])
