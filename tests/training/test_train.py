@@ -231,6 +231,22 @@ def test_only_a_run_that_was_created_can_be_resumed_after_a_full_disk(
     assert (tmp_path / "run" / "run.json").exists()
 
 
+def test_an_extension_without_a_checkpoint_is_not_continued_after_a_full_disk(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, parts: object) -> None:
+        if "tables" in str(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, parts)  # type: ignore[arg-type]
+
+    run, real = train(tiny_folder, settings=QUICK, out=tmp_path / "run"), disk.write
+    monkeypatch.setattr(disk, "write", full)
+    with pytest.raises(
+        ResourceError, match=r"is full .*\n.*delete it and run `allneg extend` again"
+    ):
+        run.extend([("Sealand", "borders", "France")], out=tmp_path / "grown")
+
+
 def test_bad_data_leaves_no_folder(tiny_folder: Path, tmp_path: Path) -> None:
     (tiny_folder / "valid.tsv").write_text("one\ttwo\n")
     with pytest.raises(DataError, match=r"valid\.tsv:1"):

@@ -7,6 +7,7 @@ from typing import Any
 from allneg.errors import ResourceError
 from allneg.runs import Run
 from allneg.runs.checkpoint import Checkpoint
+from allneg.runs.run import LOST
 from allneg.scoring.distributed import SINGLE_PROCESS, World
 from allneg.training.callbacks import Callbacks
 
@@ -38,7 +39,10 @@ class Checkpointer:
             self._run.save(checkpoint, self._world)
         except ResourceError as error:
             if required or self._failed:
-                remedy = f"`allneg resume {self._run.folder}` continues the run."
+                folder = self._run.folder
+                remedy = f"`allneg resume {folder}` continues the run."
+                if self._run.is_lost:
+                    remedy = f"{folder}: {LOST}"
                 raise ResourceError(f"{error}\n{remedy}") from None
             self._failed = True
             seconds = self._run.recipe.training.save_seconds
