@@ -274,6 +274,14 @@ def test_a_file_of_facts_may_be_compressed(
     assert allneg("score", toy_run.folder, packed, "--json").json == plain
 
 
+def test_blank_lines_of_facts_are_skipped(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "facts.tsv"
+    file.write_bytes(b"\nFrance\tborders\tSpain\r\n\r\nParis\tin\tFrance\n\n")
+    assert len(allneg("score", toy_run.folder, file, "--json").json["triples"]) == 2
+    file.write_text("\n")
+    assert "facts.tsv: no facts in it" in allneg("score", toy_run.folder, file).err
+
+
 def test_without_labels_there_is_no_accuracy(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
     (tmp_path / "facts").write_text("Paris\tin\tEurope")
     shown = allneg("score", toy_run.folder, tmp_path / "facts", "--json").json
@@ -312,7 +320,7 @@ def test_a_csv_of_facts_may_begin_with_names(allneg: Command, toy_run: Run, tmp_
             "facts:1: no entity is called 'Europa'; close names: 'Europe'",
         ),
         (b"\xff", "not UTF-8"),
-        (b"", "facts:1: expected"),
+        (b"", "facts: no facts in it"),
         (None, "cannot be read"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_file_of_queries_is_answered_in_its_order(
     "content, message",
     [
         (b"France\tborders\n", "queries:1: expected head, relation and tail"),
-        (b"\n", "queries:1: expected head"),
+        (b"\n", "queries: no queries"),
         (b"?\tborders\t?\n", "queries:1: expected"),
         (b"France\tborders\tSpain\n", "queries:1: expected"),
         (b"\x1b[2J\n", r"found '\x1b[2J'"),
@@ -225,6 +225,16 @@ def test_a_bad_line_is_reported_and_the_others_are_answered(
     assert errors[1].startswith("questions.csv:4: the quotes do not match")
     assert errors[2].startswith("questions.csv:6: expected head, relation and tail, with ?")
     assert errors[3] == f"allneg: {file}: 3 of 5 queries not answered"
+
+
+def test_blank_lines_of_queries_are_skipped(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "q.tsv").write_bytes(b"\r\nFrance\tborders\t?\n \nFrence\tin\t?\n\n")
+    (tmp_path / "q.jsonl").write_text('\n{"head": "France", "relation": "borders"}\n\n')
+    done = allneg("predict", toy_run.folder, "--queries", tmp_path / "q.tsv", "--top", "1")
+    assert "q.tsv:4: no entity is called 'Frence'" in done.err
+    assert "1 of 2 queries not answered" in done.err
+    again = allneg("predict", toy_run.folder, "--queries", tmp_path / "q.jsonl", "--top", "1")
+    assert (again.code, again.out) == (0, done.out)
 
 
 @pytest.mark.parametrize(

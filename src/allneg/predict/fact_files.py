@@ -19,7 +19,7 @@ from allneg.graph.files import TripleFile, split_files
 from allneg.graph.graph import Graph, Triples
 from allneg.graph.lines import split_line
 from allneg.graph.memory import fact_rows
-from allneg.predict.query_files import read_errors
+from allneg.predict.query_files import numbered_lines, read_errors
 from allneg.recipe import Data
 from allneg.runs import files
 
@@ -85,7 +85,7 @@ def _from_lines(file: TripleFile) -> GivenFacts:
         text = b"".join(iter(lambda: stream.read(_BLOCK), b"")).decode().removeprefix("\ufeff")
     (separator, by), name = _SEPARATORS[file.suffix], Path(file.where).name
     given, labels, order, width = GivenFacts([], []), list[bool](), [0, 1, 2], 0
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+    for number, line in numbered_lines(text):
         values, _ = split_line(line.removesuffix("\r"), separator)
         letters = [USUAL_NAMES.get(value.strip().lower(), "") for value in values[:3]]
         if number == 1 and sorted(letters) == ["h", "r", "t"]:  # the names of columns

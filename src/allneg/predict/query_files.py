@@ -41,7 +41,7 @@ def read_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 (byte {error.start:,})") from None
+        raise DataError(f"{path}: not UTF-8 (byte {error.start:,}); convert it to UTF-8") from None
 
 
 _Numbered: TypeAlias = Iterator[tuple[int, NamedQuery | str]]  # by line or row
@@ -58,7 +58,7 @@ def _commas(path: Path) -> _Numbered:
 def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
     """Lines of fields. Only a line feed ends a line: a name may contain other line ends."""
     columns: Sequence[str] = _LETTERS
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in numbered_lines(_text(path)):
         try:
             fields = split(line.removesuffix("\r"))
         except csv.Error as error:
@@ -84,7 +84,7 @@ def _json(path: Path) -> _Numbered:
 
 
 def _json_lines(path: Path) -> _Numbered:
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in numbered_lines(_text(path)):
         try:
             item = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -132,6 +132,12 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file; none if it is empty."""
     text = _text(path)
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers."""
+    lines = enumerate(text.split("\n"), 1)
+    return ((number, line) for number, line in lines if line.strip(" \r"))
 
 
 def _text(path: Path) -> str:
