@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -280,6 +281,16 @@ def test_blank_lines_of_facts_are_skipped(allneg: Command, toy_run: Run, tmp_pat
     assert len(allneg("score", toy_run.folder, file, "--json").json["triples"]) == 2
     file.write_text("\n")
     assert "facts.tsv: no facts in it" in allneg("score", toy_run.folder, file).err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_search(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write
+    monkeypatch.delattr(Completion, "run")
+    done = allneg("complete", toy_run.folder, "--out", tmp_path / "new.tsv")
+    assert done.code == 6
+    assert "new.tsv: cannot be written (Permission denied)" in done.err
 
 
 def test_without_labels_there_is_no_accuracy(allneg: Command, toy_run: Run, tmp_path: Path) -> None:

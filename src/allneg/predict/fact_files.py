@@ -148,6 +148,8 @@ def check_new_file(path: Path) -> None:
     if not path.parent.is_dir():
         where = path.parent
         raise UsageError(f"{where}: there is no such folder; make it, or choose another --out")
+    with files.write_errors(path):
+        files.need_writable(path.parent)
 
 
 def _pyarrow() -> Any:
