@@ -48,3 +48,19 @@ def test_a_wide_table_leaves_out_optional_columns(
     printed = capsys.readouterr().out
     assert "0.5000" in printed
     assert ("702.25" in printed, "MR " in printed) == (has_optional, has_optional)
+
+
+def test_a_table_that_is_too_wide_folds_names_but_no_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [f"mean of {i}#" for i in range(14)]
+    row = [0.5 + i / 10_000 for i in range(14)]
+    table("wide", ("name", *names), [("a_long_name_" * 9, *row)])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 120
+    assert all(f"{number:.4f}" in printed for number in row)
+
+
+def test_a_table_with_a_long_text_keeps_its_padding(capsys: pytest.CaptureFixture[str]) -> None:
+    table("long", ("text", "number#"), [("many words " * 20, 0.5)])
+    assert " │ 0.5000 │" in " ".join(capsys.readouterr().out.split())

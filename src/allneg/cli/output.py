@@ -49,6 +49,7 @@ def table(
         out = make_table(
             title, list(compress(columns, kept)), [list(compress(row, kept)) for row in shown]
         )
+    _fit(out, console)
     console.print(out)
     if most is not None and len(all_rows) > most:
         print(f"and {len(all_rows) - most:,} more (--json has all)")
@@ -64,6 +65,19 @@ def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     for row in rows:
         out.add_row(*(Text(clean(_format(cell))) for cell in row))
     return out
+
+
+def _fit(out: Table, console: Console) -> None:
+    """Narrow a table that is too wide: fold no numbers, and remove padding before words break."""
+    anywhere = console.options.update(max_width=_ANY_WIDTH)
+    if console.measure(out, options=anywhere).maximum <= console.width:
+        return
+    for column in out.columns:
+        if column.justify == "right":
+            numbers = (str(cell) for cell in column.cells)
+            column.width = max(map(len, (*str(column.header).split(), *numbers)), default=1)
+    if console.measure(out, options=anywhere).minimum > console.width:
+        out.padding = 0
 
 
 class _Console(Console):
