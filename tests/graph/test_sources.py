@@ -83,6 +83,15 @@ def test_columns_can_be_named(tmp_path: Path, read: Read) -> None:
         whole(expected, columns="who,what,whom")
 
 
+def test_names_of_relations_to_keep_that_no_relation_has_are_noted(read: Read) -> None:
+    text = b"a\thttp://example.org/knows\tb\nb\tlikes\tc\nc\tsees\ta\n"
+    graph = read(text, keep_relations="knows,likes,Sees, sees")
+    note = "toy: names in data.keep_relations that no relation has: 'Sees', ' sees'"
+    assert note in graph.notes
+    graph = read(text, keep_relations="knows,likes")
+    assert not any("no relation has" in line for line in graph.notes)
+
+
 def test_a_column_name_with_a_comma_is_quoted(read: Read) -> None:
     text = b'who,what,"whom, or what"\na,r,b\n'
     columns = 'who,what,"whom, or what"'

@@ -297,7 +297,11 @@ def is_kept(relation: str, settings: Data) -> bool:
     if settings.keep_relations is None:
         return True
     kept = settings.keep_relations.split(",")
-    return relation in kept or re.split("[/#]", relation)[-1] in kept
+    return relation in kept or last_part(relation) in kept
+
+
+def last_part(iri: str) -> str:
+    return re.split("[/#]", iri)[-1]
 
 
 def as_list(column: Any) -> list[str]:

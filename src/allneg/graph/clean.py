@@ -11,7 +11,8 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
-from allneg.errors import DataError, counted
+from allneg.errors import DataError, counted, printable
+from allneg.graph.blocks import last_part
 from allneg.graph.graph import (
     SPLITS,
     Graph,
@@ -73,7 +74,7 @@ def cleaned(name: str, read: Read, settings: Data, relation_shares: Shares | Non
     graph = Graph(
         name, read.names, train, valid, test, tuple(read.notes), read.labels, read.weights
     )
-    graph = _noted(graph, *_column_notes(graph, settings.columns))
+    graph = _noted(graph, *_column_notes(graph, settings.columns), *_absent(graph, settings))
     graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
     graph = without_unseen(_without_duplicates(graph, settings), settings, read.keeps_ids)
     kinds = product(("entities", "relations"), _LOOK_ALIKES)
@@ -162,6 +163,17 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
             f"another order.\nGive their order, most likely `--set data.columns={likely}`"
         )
     return [f"{note}; if the columns have another order, add `--set data.columns={likely}`"]
+
+
+def _absent(graph: Graph, settings: Data) -> list[str]:
+    """A note if data.keep_relations has names that no relation has."""
+    if settings.keep_relations is None:
+        return []
+    relations = graph.vocabulary.relations
+    found = {*relations, *map(last_part, relations)}
+    absent = [name for name in settings.keep_relations.split(",") if name not in found]
+    names = ", ".join(map(printable, absent))
+    return [f"names in data.keep_relations that no relation has: {names}"] if absent else []
 
 
 def _swapped(columns: str, other: int) -> str:
