@@ -186,6 +186,15 @@ def test_look_alike_names_are_kept_apart_and_noted(read: Read) -> None:
     assert any("Unicode form" in note and r"'e\u0301' and '\xe9'" in note for note in graph.notes)
 
 
+@pytest.mark.battery(9)
+def test_relations_that_differ_only_in_case_are_noted_and_entities_are_not(read: Read) -> None:
+    graph = read(b"a\tLikes\tA\nA\tlikes\tb\nb\tSees\ta\n")
+    assert [note for note in graph.notes if "lower case" in note] == [
+        "toy: relations that differ only in upper and lower case, kept apart: 1, for example "
+        "'Likes' and 'likes'"
+    ]
+
+
 @pytest.mark.battery(13)
 @pytest.mark.parametrize(
     "start, kind",

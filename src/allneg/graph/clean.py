@@ -31,11 +31,13 @@ _Rows: TypeAlias = npt.NDArray[np.int64]
 
 _SPLITTING = ("valid_share", "test_share", "split_seed")  # settings of one list of triples
 _FEWEST_RELATIONS = 5  # for judging the order of columns; toy graphs show nothing
+_CASE = "upper and lower case"
 # What two names may differ in: which names, between line feeds, to look at; and the form in which
 # they are compared.
 _LOOK_ALIKES: dict[str, tuple[Callable[[str], object], Callable[[str], str]]] = {
     "spaces around the name": (re.compile(r"\n(?:(?=[^\S\n])|(?<=[^\S\n]\n))").search, str.strip),
     "Unicode form (NFC, NFD)": (lambda text: not text.isascii(), partial(normalize, "NFC")),
+    _CASE: (lambda text: text != text.lower(), str.casefold),
 }
 _NAMES = 1 << 22  # names compared at once, roughly
 _GROUP = 1 << 22  # triples per sort, roughly
@@ -78,7 +80,11 @@ def cleaned(name: str, read: Read, settings: Data, relation_shares: Shares | Non
     graph = _noted(graph, *(f"{split} is empty" for split in SPLITS if not len(graph.split(split))))
     graph = without_unseen(_without_duplicates(graph, settings), settings, read.keeps_ids)
     kinds = product(("entities", "relations"), _LOOK_ALIKES)
-    look_alikes = [_look_alikes(graph.vocabulary, *kind) for kind in kinds]
+    look_alikes = [
+        _look_alikes(graph.vocabulary, *kind)
+        for kind in kinds
+        if kind != ("entities", _CASE)  # usual in large graphs: words, ids
+    ]
     return _noted(graph, *filter(None, look_alikes))
 
 
