@@ -72,7 +72,7 @@ def test_an_audit_that_was_killed_continues(
     with pytest.raises(KeyboardInterrupt):
         audit(tiny_graph, **options)
     (tmp_path / "folds/fold-3/checkpoints").mkdir(parents=True)  # killed before it was a run
-    with pytest.raises(DataError, match="from an audit with other data or options"):
+    with pytest.raises(UsageError, match="from an audit with other data or options"):
         audit(tiny_graph, **{**options, "folds": 4})
     continued = audit(tiny_graph, **options)
     assert calls == 4  # the first fold is not trained again

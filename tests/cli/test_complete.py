@@ -156,7 +156,7 @@ def test_an_interrupted_search_is_continued(
     assert "stopped and saved; the same command continues it" in done.err
     assert (tmp_path / "new.tsv.partial").exists()
     refused = allneg(*command[:2], "--top", "8", "--out", out)
-    assert refused.code == 3
+    assert refused.code == 2
     assert "from a search with another run or other options" in refused.err
     done = allneg(*command)
     assert done.code == 0

@@ -304,7 +304,7 @@ def test_a_search_with_other_options_is_not_continued(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"damaged: delete it, or choose another --out"):
         found.restore(tmp_path / "empty.partial", IDENTITY)
     found.save(tmp_path / "new.partial", "another run")
-    with pytest.raises(DataError, match="from a search with another run or other options"):
+    with pytest.raises(UsageError, match="from a search with another run or other options"):
         found.restore(tmp_path / "new.partial", IDENTITY)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import allneg
-from allneg.errors import DataError, Interrupted, RunError, UsageError
+from allneg.errors import DataError, Interrupted, UsageError
 from allneg.runs import Run, disk
 from allneg.runs.ensemble import Combination, combine
 from allneg.runs.verify import verify
@@ -367,11 +367,11 @@ def test_an_interrupted_tuning_is_saved(make_tuning: MakeTuning) -> None:
 
 def test_other_data_and_settings_are_refused(make_tuning: MakeTuning, tiny_folder: Path) -> None:
     make_tuning()
-    with pytest.raises(RunError, match="started with other settings; choose another --out"):
+    with pytest.raises(UsageError, match="started with other settings; choose another --out"):
         make_tuning("training.seed=3")
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("Italy\tborders\tSpain\n")
-    with pytest.raises(RunError, match="started with other data; choose another --out"):
+    with pytest.raises(UsageError, match="started with other data; choose another --out"):
         make_tuning()
 
 

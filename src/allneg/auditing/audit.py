@@ -190,7 +190,7 @@ def _opened(folder: Path, plan: Recipe, graph: Graph) -> Run:
         return Run.create(folder, plan, graph)
     run = Run.open(folder)
     if run.recipe != plan or not np.array_equal(run.graph.train, graph.train):
-        raise DataError(
+        raise UsageError(
             f"{folder.parent}: from an audit with other data or options; delete it, or choose "
             "another --out"
         )

@@ -308,7 +308,7 @@ class Completion:
         except RunError as error:
             raise DataError(f"{error}: delete it, or choose another --out") from None
         if not np.array_equal(saved.get("identity"), _digest(identity)):  # type: ignore[arg-type]
-            raise DataError(
+            raise UsageError(
                 f"{path}: from a search with another run or other options; delete it, or choose "
                 "another --out"
             )

@@ -16,7 +16,6 @@ from allneg.errors import (
     Diverged,
     Interrupted,
     OutOfMemoryError,
-    RunError,
     UsageError,
     close_names,
 )
@@ -255,7 +254,7 @@ class Tuning:
             found = read_json(file)
             for name in about:
                 if found.get(name) != about[name]:
-                    raise RunError(f"{self.out}: started with other {name}; choose another --out")
+                    raise UsageError(f"{self.out}: started with other {name}; choose another --out")
             tables = found["defaults"]
             return {model: Recipe.from_saved(tables[model], str(file)) for model in tables}
 
