@@ -174,3 +174,13 @@ def test_nothing_is_written_if_something_is_wrong(tmp_path: Path) -> None:
     out.mkdir()
     with pytest.raises(UsageError, match="already exists"):
         split_file(path, out, Data(), {})
+
+
+def test_weights_are_refused_until_the_columns_leave_them_out(tmp_path: Path) -> None:
+    path, out = tmp_path / "facts.csv", tmp_path / "out"
+    path.write_text("head,relation,tail,weight\na,r,b,2\n")
+    with pytest.raises(DataError, match=r"leave them out by `--set data\.columns=HEAD,RELATION,TA"):
+        split_file(path, out, Data(), {})
+    graph = split_file(path, out, Data(columns="head,relation,tail"), {})
+    assert graph.weights is None
+    assert (out / "train.txt").read_text() == "a\tr\tb\n"

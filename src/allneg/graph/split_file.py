@@ -30,7 +30,10 @@ def split_file(path: Path, out: Path, settings: Data, relation_shares: Shares) -
             raise DataError(f"{path}: an archive that is already split; pass one file of triples")
         read = read_files(files, settings)
     if read.weights is not None:
-        raise DataError(f"{path}: has weights, which are not written; train on the file itself")
+        raise DataError(
+            f"{path}: has weights, which are not written; train on the file itself, or leave them "
+            "out by `--set data.columns=HEAD,RELATION,TAIL`"
+        )
     graph = cleaned(path.name, read, settings, relation_shares)
     temporary = out.with_name(f".tmp-{os.getpid()}-{out.name}")
     try:
