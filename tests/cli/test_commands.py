@@ -406,6 +406,15 @@ def test_info_counts_the_steps_of_an_epoch_that_was_interrupted(
     assert (shown["epochs"], shown["step"]) == (6, 0)
 
 
+def test_a_folder_that_was_stopped_before_it_was_a_run_is_to_be_deleted(
+    allneg: Command, toy_copy: Run
+) -> None:
+    (toy_copy.folder / "run.json").unlink()
+    done = allneg("resume", toy_copy.folder)
+    assert done.code == 4
+    assert "it was stopped while it was made: delete it and run the command again" in done.err
+
+
 def test_a_file_is_no_run(allneg: Command, tmp_path: Path) -> None:
     file = tmp_path / "facts.tsv"
     file.touch()

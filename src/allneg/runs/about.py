@@ -86,7 +86,10 @@ class About:
             raise RunError(f"{folder}: cannot be read (Permission denied)")
         path = folder / "run.json"
         if not plain.exists(path):
-            raise RunError(f"{folder}: not a run (no run.json); `allneg train … --out` makes one")
+            remedy = "`allneg train … --out` makes one"
+            if plain.exists(folder / "checkpoints"):
+                remedy = "it was stopped while it was made: delete it and run the command again"
+            raise RunError(f"{folder}: not a run (no run.json); {remedy}")
         if not plain.is_utf8(folder):
             raise RunError(f"{folder}: not a name in UTF-8; rename the folder")
         about = files.read_json(path)
