@@ -36,7 +36,7 @@ from allneg.scoring.losses import LOSSES
 from allneg.scoring.negatives import NegativeSample
 from allneg.training import Callbacks, fit, partial
 from allneg.training.extend import extend
-from allneg.training.partial import PartialTrainer, SplitQueries, shares
+from allneg.training.partial import PartialTrainer, SplitQueries, mirror_images, shares
 from allneg.training.start import place
 from allneg.training.trainer import Trainer
 from processes import start, stop_after
@@ -178,16 +178,40 @@ def test_a_fact_and_its_mirror_image_count_as_one_neighbour(tiny_graph: Graph) -
     assert torch.allclose(rows[n - 1], (rows[1] + rows[2]) / 2, atol=1e-5)
 
 
-def test_shares_are_those_of_a_count_also_with_many_names() -> None:
+def test_mirror_images_are_counted_also_with_many_names() -> None:
     most = 1 << 31  # entities; their pairs and relations together exceed 64 bits
     generator = torch.Generator().manual_seed(0)
     facts = torch.randint(5, (60, 3), generator=generator)
     facts[:, ::2] += most - 5
     keys = [(r, min(h, t), max(h, t)) for h, r, t in facts.tolist()]
-    expected = [1 / keys.count(key) for key in keys]
+    expected = [keys.count(key) for key in keys]
     assert len(set(expected)) > 1
-    assert torch.equal(shares(facts, most), torch.tensor(expected))
-    assert len(shares(facts[:0], most)) == 0
+    assert mirror_images(facts, most).tolist() == expected
+    assert len(mirror_images(facts[:0], most)) == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm": 2}, {"norm": 2, "squared": True, "bias": True}])
+def test_facts_of_relations_that_fit_closely_count_more(settings: dict[str, Any]) -> None:
+    model = MODELS["rotate"](dim=3, scale=0.1, **settings)
+    tables = Tables.create(model, 4, Shard.whole(8), reciprocal=True, seed=0)
+    others = torch.tensor([[0, 0, 1], [1, 0, 2], [3, 1, 4], [5, 1, 6], [6, 1, 0], [2, 2, 3]])
+    facts = torch.tensor([[7, 0, 1], [1, 0, 7], [7, 1, 2], [7, 3, 4]])  # 3 has no other facts
+    distances: dict[int, list[float]] = {0: [], 1: [], 3: []}
+    rows, ends = tables.entities.detach()[:, : 2 * 3], others.tolist()
+    for h, r, t in [*ends, *((t, r + 4, h) for h, r, t in ends)]:  # and their inverses
+        turned = torch.view_as_complex(torch.stack(rows[h].chunk(2), 1).contiguous())
+        turned = turned * torch.exp(1j * tables.relations.detach()[r])
+        gap = (turned - torch.complex(*rows[t].chunk(2))).abs()
+        far = gap.sum() if model.norm == 1 else gap.norm() ** (2 if model.squared else 1)
+        if r % 4 in distances:
+            distances[r % 4].append(float(far))
+    known = [far for some in distances.values() for far in some]
+    few = 20 * [sum(known) / len(known)]
+    exact = [np.mean([*distances[r], *few]) ** -0.5 for r in facts[:, 1].tolist()]
+    expected = np.array(exact) / np.mean(exact) / [2, 2, 1, 1]
+    found = shares(model, tables, facts, others)
+    assert found.numpy() == pytest.approx(expected, rel=1e-5)
+    assert found[1] != pytest.approx(found[2] / 2)
 
 
 def test_the_order_of_facts_has_no_influence(toy_run: Run, tmp_path: Path) -> None:

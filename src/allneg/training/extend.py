@@ -182,6 +182,6 @@ def _start(
             start.tables["entities"], start.tables["relations"], Shard.whole(len(new)),
             recipe.model.reciprocal,
         )  # fmt: skip
-        is_old = graph.train[facts][:, 1] < about.relations  # a new relation's row is random yet
-        place(model, whole, new, torch.from_numpy(graph.train[facts][is_old]))
+        is_old = graph.train[:, 1] < about.relations  # a new relation's row is random yet
+        place(model, whole, new, torch.from_numpy(graph.train[is_old]))
     return with_vectors(start, recipe, graph, new, tell)

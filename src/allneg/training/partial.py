@@ -14,6 +14,7 @@ from allneg.graph.graph import Graph
 from allneg.graph.queries import SIDES, KnownAnswers, Queries, batches
 from allneg.kernels import dot
 from allneg.kernels.dot import DotOfSome
+from allneg.models import Model
 from allneg.recipe import Recipe
 from allneg.runs import make_model
 from allneg.runs.checkpoint import Checkpoint, State
@@ -21,7 +22,7 @@ from allneg.runs.parents import Parent
 from allneg.scoring.contrast import contrast, scan
 from allneg.scoring.distributed import World
 from allneg.scoring.negatives import Candidates, NegativeSample
-from allneg.scoring.tables import MULTIPLE, mixed_seed
+from allneg.scoring.tables import MULTIPLE, Tables, mixed_seed
 from allneg.training.features import FeatureTrainer, split_features
 from allneg.training.trainer import Trainer
 
@@ -30,6 +31,10 @@ _OPERATIONS = {True: 1e13, False: 2e10}
 # Of the time for facts of trained rows. With a quarter, MRRs of new entities were up to .003 lower.
 _SHARE = 0.5
 _NUMBERS = 1 << 26  # in memory, for the other facts of a step
+_MEASURED = 1 << 16  # other facts whose distances are computed
+AT_ONCE = 1 << 12  # queries whose rows are in memory
+_FEW = 20  # queries
+_LEAST = 1e-4  # distance
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,9 @@ class PartialTrainer(Trainer):
             sizes = graph.n_entities, graph.n_relations
             some = KnownAnswers.of([graph.train[facts]], *sizes, device)
             self._own = torch.searchsorted(self.known.keys, some.keys)
-        self._share = torch.ones(len(self._own), device=device)
-        if parent.touch == "new" and self.model.is_distance and not recipe.loss.grouped:
-            self._share = shares(torch.from_numpy(graph.train[facts]).to(device), graph.n_entities)
+        is_placed = parent.touch == "new" and self.model.is_distance
+        self._weighs_facts = is_placed and not recipe.loss.grouped
+        self._share = torch.empty(0)  # of each own fact; from the first batch on
         self._most_others = max(1, _NUMBERS // (self._n_trained + 6 * tables.entities.shape[1]))
         self._inherited: Mapping[str, Tensor] = {}
         plan, loss = self.plan, recipe.loss
@@ -114,6 +119,8 @@ class PartialTrainer(Trainer):
         In the others, trained entities are negatives only. Each stands for several, so that the
         loss is that of all facts, and no row gets high scores where it does not belong.
         """
+        if len(self._share) != len(self._own):
+            self._share = self._shares(triples)
         if self._splits:
             return self._split_batches(triples, generator)
         size, own, n = self.recipe.training.batch_size, self._own, len(triples)
@@ -130,6 +137,14 @@ class PartialTrainer(Trainer):
         if self.weights is not None:
             weights *= self.weights[items]
         return math.ceil(2 * len(items) / size), batches(triples[items], size, generator, weights)
+
+    def _shares(self, triples: Tensor) -> Tensor:
+        """What each fact of a trained row counts, or each of their distinct queries."""
+        if not self._weighs_facts:
+            return torch.ones(len(self._own), device=triples.device)
+        is_own = torch.zeros(len(triples), dtype=torch.bool, device=triples.device)
+        is_own[self._own] = True
+        return shares(self.model, self.tables, triples[is_own], triples[~is_own])
 
     def _split_batches(
         self, triples: Tensor, generator: Generator
@@ -266,20 +281,53 @@ class PartialTrainer(Trainer):
         super().restore(replace(saved, optimizer=optimizer))
 
 
-def shares(facts: Tensor, n_entities: int) -> Tensor:
-    """What each fact (n, 3) counts where a row follows from facts: (n,).
+def shares(model: Model, tables: Tables, facts: Tensor, others: Tensor) -> Tensor:
+    """What each fact (n, 3) counts where rows of a distance model follow from facts: (n,).
 
     A fact and its mirror image, as symmetric relations have them, imply the same point. Each counts
     half, or neighbours with one of both facts, whose other one may be missing, would count less.
+
+    The closer the `others` (m, 3) of a relation fit, the more exactly its facts imply a point, and
+    the more they count: by 1 / √(mean distance). The root makes this weaker, because rows fit the
+    facts that they were trained on closer than new ones.
     """
+    share: Tensor = _distances(model, tables, others, facts[:, 1]).rsqrt_()
+    return share.div_(share.mean()).div_(mirror_images(facts, tables.shard.total))
+
+
+def mirror_images(facts: Tensor, n_entities: int) -> Tensor:
+    """How many facts (n, 3) are the same as each but for the order of the entities: (n,)."""
     head, relation, tail = facts.unbind(1)
     pair = torch.minimum(head, tail) * n_entities + torch.maximum(head, tail)
     # `unique` of numbers is many times faster than that of rows. Numbered pairs avoid an overflow.
     pair = pair.unique(return_inverse=True)[1]
     key = relation * len(facts) + pair
     _, index, count = key.unique(return_inverse=True, return_counts=True)
-    share: Tensor = 1 / count[index]
-    return share
+    times: Tensor = count[index]
+    return times
+
+
+@torch.no_grad()
+def _distances(model: Model, tables: Tables, facts: Tensor, relation: Tensor) -> Tensor:
+    """The mean distance in the facts (m, 3) of each of some relations (n,): (n,).
+
+    Each relation has a few more facts with the mean of all, as a mean of few says little.
+    """
+    facts = facts[torch.isin(facts[:, 1], relation)]
+    facts = facts[:: len(facts) // _MEASURED + 1]
+    total = torch.zeros(tables.n_relations, device=tables.device)
+    for side in SIDES:
+        for some in facts.split(AT_ONCE):
+            queries = Queries.of(some, side)
+            rows = tables.gather(queries)
+            point = model.query(rows.entity, rows.relation, queries.side, tables.reciprocal)
+            distance = -model.kernel.scores(point, rows.answer.unsqueeze(1)).squeeze(1)
+            if model.bias:
+                distance += point[:, -1] + rows.answer[:, -1]
+            total.index_add_(0, queries.relation, distance)
+    count = 2 * torch.bincount(facts[:, 1], minlength=len(total))
+    mean = total.sum() / count.sum().clamp(min=1)
+    return ((total + _FEW * mean) / (count + _FEW)).clamp_(min=_LEAST)[relation]
 
 
 def joined(*parts: Queries) -> Queries:

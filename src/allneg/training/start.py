@@ -20,10 +20,9 @@ from allneg.runs.parents import Parent, original, replaced
 from allneg.scoring import Shard, Tables
 from allneg.training.features import PREFIX, with_vectors
 from allneg.training.optimizers import zero_state
-from allneg.training.partial import joined, shares
+from allneg.training.partial import AT_ONCE, joined, shares
 
 _ROUNDS = 3  # in which entities that are linked only with new ones get their start
-_QUERIES = 1 << 12  # whose rows are in memory at once
 _WEISZFELD = 15  # steps to a median
 _NEAR = 1e-4  # distances from a median that count as equal
 # Rows that fit the old facts too closely take long to leave them; shorter ones keep the direction.
@@ -172,13 +171,16 @@ def _moved(old: Tensor, new: Tensor, rows: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
+def place(model: Model, tables: Tables, new: Tensor, triples: Tensor) -> None:
     """Put new entities of a distance model where the points that their facts ask for meet.
 
-    `new` (N,) marks these entities, `facts` (n, 3) are theirs. Facts between two of them count
-    once one has its place.
+    `new` (N,) marks these entities, `triples` (n, 3) are facts of all. Facts between two new ones
+    count once one has its place.
     """
-    placed, entities, share = ~new, tables.entities.detach(), shares(facts, len(new))
+    placed, entities = ~new, tables.entities.detach()
+    is_own = new[triples[:, [0, 2]]].any(1)
+    facts = triples[is_own]
+    share = shares(model, tables, facts, triples[~is_own])
     both = joined(*(replace(Queries.of(facts, side), weight=share) for side in SIDES))
     for _ in range(_ROUNDS):
         wanted = both[~placed[both.answer] & placed[both.entity]]
@@ -195,9 +197,9 @@ def place(model: Model, tables: Tables, new: Tensor, facts: Tensor) -> None:
 
 
 def _whole_groups(key: Tensor) -> tuple[Tensor, ...]:
-    """Indices of about `_QUERIES` keys each, with those of equal keys together."""
+    """Indices of about `AT_ONCE` keys each, with those of equal keys together."""
     key, order = key.sort(stable=True)
-    part = torch.searchsorted(key, key) // _QUERIES
+    part = torch.searchsorted(key, key) // AT_ONCE
     _, counts = part.unique_consecutive(return_counts=True)
     return torch.split(order, counts.tolist())
 
