@@ -48,8 +48,9 @@ def main() -> None:
     end, rows = time.monotonic() + 60 * args.minutes, []
     if args.out.exists():
         rows = json.loads(args.out.read_text())["rows"]
-    more = [f"hardware.device={args.device}", f"training.seed={args.seed}", *args.settings]
-    done = {(row["graph"], row["model"]) for row in rows}
+    more = [*args.settings, f"hardware.device={args.device}", f"training.seed={args.seed}"]
+    same = [row for row in rows if row.get("settings", []) == args.settings]
+    done = {(row["graph"], row["model"]) for row in same}
     jobs = [
         (str(args.graphs / name) if (args.graphs / name).is_dir() else name, model, more)
         for name, model in _cells(args.graphs, args.only, args.models.split(","))
@@ -72,7 +73,8 @@ def _cells(folder: Path, only: str, models: list[str]) -> list[tuple[str, str]]:
 
 def _row(data: str, model: str, settings: list[str]) -> dict[str, Any]:
     name = Path(data).name
-    row: dict[str, Any] = {"graph": name, "model": model, **_run(data, settings, model)}
+    row: dict[str, Any] = {"graph": name, "model": model, "settings": settings[:-2]}
+    row |= _run(data, settings, model)
     row |= _published(name, model) or _best_candidate(name, model)
     if "best_mrr" in row:
         row["ratio"] = round(row["mrr"] / row["best_mrr"], 4)
@@ -107,6 +109,7 @@ def _run(data: str, settings: list[str], model: str) -> dict[str, Any]:
             "valid_mrr": round(valid or 0.0, 5),
             "frequency_mrr": round(run.report.baselines["frequency"]["mrr"], 5),
             "dim": run.recipe.model.dim,
+            "n_negatives": run.recipe.loss.n_negatives,
             "best_epoch": epoch,
             "epochs": len(metrics),
             "seconds": round(metrics[-1]["seconds"], 1),

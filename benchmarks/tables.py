@@ -237,16 +237,19 @@ def _gpu_defaults(report: Report) -> str:
 
 def _cpu_defaults(report: Report) -> str:
     """One line per run, with the time that was forecast."""
-    headings = ["graph", "model", "dim", "epochs", "test MRR", "by frequency", "forecast", "took"]
+    headings = ["graph", "model", "given", "negatives", "dim", "epochs", "test MRR", "by frequency"]
+    headings += ["forecast", "took"]
     rows = (
         [
-            *(row[name] for name in ("graph", "model", "dim", "epochs")),
-            f"{row['mrr']:.3f}", f"{row['frequency_mrr']:.3f}", row["forecast"],
+            row["graph"], row["model"],
+            ", ".join(f"`{x}`" for x in row["settings"] if not x.startswith("hardware.")),
+            f"{row['n_negatives']} shared" if row["n_negatives"] else "all",
+            row["dim"], row["epochs"], f"{row['mrr']:.3f}", f"{row['frequency_mrr']:.3f}", row["forecast"],
             f"{row['with_test'] / 60:.1f} min",
         ]
         for row in report["rows"]
     )  # fmt: skip
-    return markdown_table(headings, rows, align="llrrrrlr", caption=machine_line(report))
+    return markdown_table(headings, rows, align="llllrrrrlr", caption=machine_line(report))
 
 
 def tunings(reports: list[Report]) -> str:

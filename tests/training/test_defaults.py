@@ -68,6 +68,19 @@ def test_a_cpu_gets_smaller_rows_and_then_shared_negatives_as_the_graph_grows(
     assert large.training.epochs >= 20
 
 
+@pytest.mark.parametrize("model", ["complex", "rotate", "transe"])
+def test_a_cpu_shares_negatives_rather_than_train_narrow_rows(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "_score_seconds", lambda _, width, engine: 6e-11 * width)
+    graph, usual = random_graph(40_000, 5, 80_000), {"hardware.threads": 1}
+    recipe = default_recipe(model, graph, CPU, usual)
+    assert (recipe.loss.negatives, recipe.model.dim) == ("shared", 200)
+    whole = default_recipe(model, graph, CPU, {**usual, "loss.negatives": "all"})
+    assert whole.loss.n_negatives is None
+    assert whole.model.dim < 100
+
+
 def test_a_slower_cpu_gets_smaller_rows_and_more_threads_larger_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

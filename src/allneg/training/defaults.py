@@ -5,6 +5,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 import threading
 import time
@@ -33,7 +34,8 @@ _REPEATS = 20  # the fastest counts; the first one may compile
 _STEP = 1e-3  # seconds of a step with empty tables
 _ROW = 4e-9  # seconds in which a step gathers a number of a row, and uses and adds its gradients
 _UPDATE = 1.2e-9  # seconds in which an optimizer updates a number
-_CPU_DIMS = (200, 128, 100, 64, 50, 32)
+# With fewer numbers per row, all entities as negatives have a lower MRR than a sample.
+_WIDE_DIMS, _NARROW_DIMS = (200, 128, 100), (64, 50, 32)
 _NEGATIVES = 500  # shared by a batch
 _STEPS = 200  # per epoch, about
 _LEAST_QUERIES = 50  # of a grouped batch; small dense graphs have a lower MRR with grouped ones
@@ -127,7 +129,7 @@ def _sized_for_cpu(
 ) -> Recipe:
     """A recipe that a CPU trains in time, or the cheapest one."""
     plain = _recipe(
-        [*base, f"model.dim={min(_CPU_DIMS[0], _recipe(base, {}).model.dim)}"], settings
+        [*base, f"model.dim={min(_WIDE_DIMS[0], _recipe(base, {}).model.dim)}"], settings
     )
     if plain.training.epochs * _epoch_seconds(plain, graph, 0) < min(_SHORT, limit):
         return plain
@@ -148,8 +150,11 @@ def _cpu_candidates(
     """Recipes from the most to the least thorough, without those that do not fit the settings."""
     most, negatives = _recipe(base, settings).model.dim, f"loss.n_negatives={_NEGATIVES}"
     shared = ["loss.negatives=shared", negatives, f"training.batch_size={_NEGATIVES}"]
-    for way in (_grouped(base, settings, graph), [*base, "loss.negatives=all"], [*base, *shared]):
-        for dim in _CPU_DIMS:
+    whole = _grouped(base, settings, graph), [*base, "loss.negatives=all"]
+    sample = [[*base, *shared]]
+    order = (whole, _WIDE_DIMS), (sample, _WIDE_DIMS + _NARROW_DIMS), (whole, _NARROW_DIMS)
+    for ways, dims in order:
+        for way, dim in itertools.product(ways, dims):
             with contextlib.suppress(RecipeError):
                 yield _recipe([*way, f"model.dim={min(dim, most)}"], settings)
 
