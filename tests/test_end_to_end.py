@@ -56,7 +56,7 @@ def test_a_folder_of_text_becomes_a_run_that_answers_queries(
     query = _text(ring, "test.tsv").splitlines()[0].split("\t")
     found = allneg(
         "predict", run, "--head", query[0], "--relation", "after", "--top", 30, "--json"
-    ).json
+    ).json["answers"]
     assert len(found) == 30
     assert {answer["entity"]: answer["known"] for answer in found}[query[2]] == "test"
 
@@ -74,7 +74,7 @@ def test_the_included_graph_is_trained_with_a_recipe(
     queries.write_text("France\tborders\t?\n?\tcapital_of\tNorway\n")
     france, norway = allneg(
         "predict", run, "--questions", queries, "--new", "--top", 3, "--json"
-    ).json
+    ).json["queries"]
     assert (france["head"], norway["tail"]) == ("France", "Norway")
     for result in (france, norway):
         assert len(result["answers"]) == 3

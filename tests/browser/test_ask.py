@@ -40,10 +40,10 @@ def shown(page: Page, query: str) -> None:
 
 
 def predicted(explorer: Explorer, *arguments: str) -> Any:
-    """What `allneg predict --json` prints."""
+    """The answers that `allneg predict --json` prints."""
     done = CliRunner().invoke(allneg, ["predict", str(explorer.run), *arguments, "--json"])
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return json.loads(done.stdout)["answers"]
 
 
 def test_the_page_opens_with_a_working_example_and_chips(explorer: Explorer, page: Page) -> None:

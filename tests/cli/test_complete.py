@@ -347,7 +347,7 @@ def test_a_bad_file_of_facts_is_bad_data(
 
 def test_answers_can_be_restricted(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders", "--json")
-    found = allneg(*query, "--within", "type=in:Europe").json
+    found = allneg(*query, "--within", "type=in:Europe").json["answers"]
     assert {answer["entity"] for answer in found} == {"France", "Spain", "Paris", "Madrid"}
 
 

@@ -32,7 +32,7 @@ def test_all_commands_use_an_ensemble(
     assert f"cross-fitted valid MRR of the ensemble {mrr:.4f}" in done.out
     assert "rotate" in allneg("evaluate", out, "--split", "valid").out
     query = ("predict", out, "--head", "France", "--relation", "borders", "--json")
-    assert len(allneg(*query).json) == 10
+    assert len(allneg(*query).json["answers"]) == 10
     assert allneg("compare", out, toy_run.folder).code == 0
     assert allneg("verify", out, "--rank").code == 0
     members = allneg("info", out, "--json").json["members"]
@@ -50,7 +50,8 @@ def test_a_run_gets_counts(allneg: Command, toy_run: Run, tmp_path: Path) -> Non
     assert done.code == 0, done.err
     assert "tiny, test: ensemble: complex, counts" in done.out
     assert "# member counts" in allneg("info", out).out
-    assert len(allneg("predict", out, "--head", "France", "--relation", "in", "--json").json) == 10
+    query = ("predict", out, "--head", "France", "--relation", "in", "--json")
+    assert len(allneg(*query).json["answers"]) == 10
     assert allneg("verify", out, "--rank").code == 0
 
 

@@ -158,8 +158,8 @@ def test_the_service_answers_like_predict(allneg: Callable, toy_run: Run, new: b
     from allneg.serve.app import make_app
     from allneg.serve.workers import Workers
 
-    data = allneg("predict", toy_run.folder, "--head", "France", "--relation", "in", "--top", 6,
-                  "--json", "--device", "cpu", *(["--new"] if new else [])).json  # fmt: skip
+    query = ("--head", "France", "--relation", "in", "--top", 6, *(["--new"] if new else []))
+    data = allneg("predict", toy_run.folder, *query, "--json", "--device", "cpu").json["answers"]
     loaded = LoadedRun.load(toy_run.folder, "run", {}, "cpu")
     with TestClient(make_app({"run": loaded}, Workers(), ["testserver"])) as client:
         params = {"head": "France", "relation": "in", "k": 6, "hide_known": new}

@@ -22,7 +22,7 @@ def test_all_commands_use_an_extended_run(allneg: Command, toy_run: Run, tmp_pat
     assert "is empty" not in done.err
     assert "tiny, test: complex" in done.out
     query = ("predict", out, "--head", "Monaco", "--relation", "in", "--json")
-    assert len(allneg(*query).json) == 10
+    assert len(allneg(*query).json["answers"]) == 10
     assert allneg("verify", out, "--rank").code == 0
     assert allneg("complete", out, "--top", "3", "--out", tmp_path / "more.tsv").code == 0
     assert allneg("export", out, "--out", tmp_path / "copy").code == 0

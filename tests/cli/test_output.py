@@ -10,9 +10,7 @@ from allneg.terminal import clean, note
 
 
 def test_numbers_that_are_not_finite_become_null(capsys: pytest.CaptureFixture[str]) -> None:
-    json_document(
-        {"schema_version": 1, "a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}}
-    )
+    json_document({"a": [math.nan, math.inf, (1.5,)], "b": {"c": -math.inf, "d": "é"}})
     printed = capsys.readouterr().out
     assert json.loads(printed) == {
         "schema_version": 1,

@@ -25,14 +25,22 @@ def test_a_query_is_answered_by_a_list(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "France", "--relation", "borders")
     data = allneg(*query, "--top", "3", "--json").json
     expected_keys = {"entity", "score", "share", "known", "calibrated"}
-    assert [item.keys() for item in data] == [expected_keys] * 3
+    assert [item.keys() for item in data["answers"]] == [expected_keys] * 3
     expected = load(toy_run.folder, "cpu").tails("France", "borders", 3)
-    assert data == [item.to_json() for item in expected]
+    assert data == {
+        "schema_version": 1,
+        "run": str(toy_run.folder),
+        "head": "France",
+        "relation": "borders",
+        "tail": None,
+        "answers": [item.to_json() for item in expected],
+    }
 
 
 def test_the_other_side_and_new_facts_can_be_asked_for(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--tail", "Europe", "--relation", "in", "--top", "99")
-    everything, new = allneg(*query, "--json").json, allneg(*query, "--new", "--json").json
+    asked = (*query, "--json"), (*query, "--new", "--json")
+    everything, new = (allneg(*command).json["answers"] for command in asked)
     assert len(everything) == 12
     assert new == [item for item in everything if item["known"] is None]
 
@@ -79,8 +87,11 @@ def test_a_file_of_queries_is_answered_in_its_order(
     file = tmp_path / "queries.tsv"
     file.write_bytes("\ufeffFrance\tborders\t?\r\n?\tin\tEurope\nRome\tcapital_of\t?".encode())
     command = ("predict", toy_run.folder, "--queries", file, "--top", "2")
-    data = allneg(*command, "--json").json
-    assert allneg(*command[:2], "--questions", *command[3:], "--json").json == data  # the old name
+    document = allneg(*command, "--json").json
+    old_name = (*command[:2], "--questions", *command[3:], "--json")
+    assert allneg(*old_name).json == document
+    assert (document["schema_version"], document["run"]) == (1, str(toy_run.folder))
+    data = document["queries"]
     assert [(item["head"], item["relation"], item["tail"]) for item in data] == [
         ("France", "borders", None),
         (None, "in", "Europe"),
@@ -158,13 +169,15 @@ def test_json_keeps_names_as_they_are(allneg: Command, rude_run: Run) -> None:
     names = rude_run.graph.vocabulary
     query = ("--head", names.entities[0], "--relation", names.relations[0], "--top", "9")
     data = allneg("predict", rude_run.folder, *query, "--json").json
-    assert {item["entity"] for item in data} == set(names.entities)
+    assert {item["entity"] for item in data["answers"]} == set(names.entities)
 
 
 def test_relations_between_two_entities_are_answers(allneg: Command, toy_run: Run) -> None:
     query = ("predict", toy_run.folder, "--head", "Italy", "--tail", "France")
     found = load(toy_run.folder, "cpu").relations("Italy", "France", k=2)
-    assert allneg(*query, "--top", "2", "--json").json == [item.to_json() for item in found]
+    assert allneg(*query, "--top", "2", "--json").json["answers"] == [
+        item.to_json() for item in found
+    ]
     shown = allneg(*query).out
     assert "Italy — ? — France" in shown
     assert "softmax share" in shown
@@ -191,7 +204,9 @@ def test_files_of_questions_have_headers_or_keys(
         lines = "".join(json.dumps(item) + "\n" for item in objects)
         texts = {"csv": tables(","), "tsv": tables("\t"), "jsonl": lines}
         file.write_text(texts.get(kind, json.dumps(objects)))
-    data = allneg("predict", toy_run.folder, "--queries", file, "--top", "2", "--json").json
+    data = allneg("predict", toy_run.folder, "--queries", file, "--top", "2", "--json").json[
+        "queries"
+    ]
     assert [
         tuple(item[part] for part in ("head", "relation", "tail")) for item in data
     ] == QUESTIONS
@@ -219,7 +234,7 @@ def test_a_bad_line_is_reported_and_the_others_are_answered(
     file.write_text("\n".join(lines))
     done = allneg("predict", toy_run.folder, "--queries", file, "--top", "1", "--json")
     assert done.code == 3
-    assert [item["head"] for item in done.json] == ["France", "Rome"]
+    assert [item["head"] for item in done.json["queries"]] == ["France", "Rome"]
     errors = done.err.splitlines()
     assert errors[0].startswith("questions.csv:3: no entity is called 'Frence'; close names")
     assert errors[1].startswith("questions.csv:4: the quotes do not match")
@@ -263,11 +278,17 @@ def test_questions_in_python_need_one_unknown(toy_run: Run) -> None:
     assert predictor.predict([]) == []
 
 
-def test_neighbours_are_printed_with_their_cosines(allneg: Command, toy_run: Run) -> None:
+def test_neighbours_are_printed_with_their_similarities(allneg: Command, toy_run: Run) -> None:
     found = load(toy_run.folder, "cpu").neighbours("Paris", k=3)
     data = allneg("neighbours", toy_run.folder, "Paris", "--top", "3", "--json").json
-    assert data == [item.to_json() for item in found]
+    assert data == {
+        "schema_version": 1,
+        "run": str(toy_run.folder),
+        "entity": "Paris",
+        "neighbours": [item.to_json() for item in found],
+    }
     shown = allneg("neighbours", toy_run.folder, "Paris").out
+    assert "similarity" in shown
     assert f"{found[0].entity}" in shown
     assert f"{found[0].similarity:.4f}" in shown
     assert allneg("neighbours", toy_run.folder, "Pariss").code == 3

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -18,13 +18,9 @@ SCHEMA_VERSION = 1
 _ANY_WIDTH = 10_000  # more than a table needs
 
 
-def json_document(value: Any) -> None:
-    """Print one JSON document; an object starts with `schema_version`.
-
-    A number that is not finite becomes null.
-    """
-    if isinstance(value, dict):
-        value = {"schema_version": SCHEMA_VERSION, **value}
+def json_document(value: Mapping[str, Any]) -> None:
+    """Print an object as JSON after its `schema_version`. Numbers that are not finite are null."""
+    value = {"schema_version": SCHEMA_VERSION, **value}
     is_utf8 = (sys.stdout.encoding or "utf-8").lower() in ("utf-8", "utf8")
     text = json.dumps(_finite(value), ensure_ascii=not is_utf8, indent=2)
     # JSON leaves some control characters as they are; a terminal may obey them.

@@ -71,11 +71,11 @@ def predict_command(
     allowed = None if within is None else Within.parse(within, graph, device_used)
     answers = predictor.predict(questions, top, new, allowed) if questions else []
     if as_json and questions:
-        documents = [
+        answered = [
             {**dict(zip(PARTS, question, strict=True)), "answers": [a.to_json() for a in found]}
             for question, found in zip(questions, answers, strict=True)
         ]
-        json_document(documents[0]["answers"] if file is None else documents)
+        json_document({"run": str(run), **(answered[0] if file is None else {"queries": answered})})
     elif file is None:
         _print_table(questions[0], answers[0], graph)
     else:
@@ -137,7 +137,8 @@ def neighbours_command(run: Path, name: str, top: int, device: str, as_json: boo
 
     found = Predictor.load(run, device).neighbours(name, top)
     if as_json:
-        json_document([neighbour.to_json() for neighbour in found])
+        neighbours = [neighbour.to_json() for neighbour in found]
+        json_document({"run": str(run), "entity": name, "neighbours": neighbours})
         return
     rows = [(i, at.entity, at.similarity) for i, at in enumerate(found, 1)]
-    table(f"neighbours of {name}", ("#", "entity", "cosine#"), rows)
+    table(f"neighbours of {name}", ("#", "entity", "similarity#"), rows)
