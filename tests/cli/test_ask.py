@@ -33,7 +33,7 @@ def test_json_has_the_answers_of_python(allneg: Command, toy_run: Run) -> None:
     assert data["question"] == QUESTION
     assert data["answers"] == [answer.to_json() for answer in expected]
     assert data["answers"][0]["steps"][0].keys() == {
-        "head", "relation", "tail", "probability", "known", "negated"
+        "head", "relation", "tail", "probability", "known", "negated", "scores"
     }  # fmt: skip
 
 
@@ -43,6 +43,13 @@ def test_a_table_shows_why(allneg: Command, toy_run: Run) -> None:
     assert QUESTION in done.out
     assert "France borders" in done.out
     assert "known from" in done.out
+
+
+def test_softmax_shares_are_not_called_probabilities(allneg: Command, toy_run: Run) -> None:
+    shares = allneg("ask", toy_run.folder, QUESTION, "--scores", "softmax").out
+    assert ("softmax share" in shares, "probability" in shares) == (True, False)
+    calibrated = allneg("ask", toy_run.folder, QUESTION).out
+    assert ("softmax share" in calibrated, "probability" in calibrated) == (False, True)
 
 
 @pytest.mark.parametrize(

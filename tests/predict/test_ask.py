@@ -226,9 +226,19 @@ def test_derivations_become_distinct_lines(predictor: Predictor) -> None:
     assert "France borders Spain (probability 1.00, known from train)" in lines
     negated = predictor.ask("?x : in(?x, Europe), not in(?x, Earth)", k=1)
     assert text_facts(negated)[1].startswith("not: ")
-    known = Step("France", "borders", "Spain", 0.25, "train", negated=True)
+    known = Step("France", "borders", "Spain", 0.25, "train", negated=True, scores="calibrated")
     line = "not: France borders Spain (probability 0.25, but train has this fact)"
-    assert text_facts([Answer("Spain", 0.25, (known,))]) == [line]
+    assert text_facts([Answer("Spain", 0.25, (known,), "calibrated")]) == [line]
+
+
+def test_answers_without_valid_say_that_they_have_softmax_shares(predictor: Predictor) -> None:
+    (calibrated,) = predictor.ask("?x : in(Paris, ?x)", k=1)
+    assert (calibrated.scores, calibrated.steps[0].scores) == ("calibrated", "calibrated")
+    graph = replace(predictor.graph, valid=predictor.graph.valid[:0])
+    (share,) = replace(predictor, graph=graph, stored=None).ask("?x : in(Paris, ?x)", k=1)
+    assert (share.scores, share.to_json()["scores"]) == ("softmax", "softmax")
+    (line,) = text_facts([share])
+    assert f"(softmax share {share.probability:.2f}, known from train)" in line
 
 
 def test_wrong_settings_are_refused(predictor: Predictor) -> None:

@@ -23,15 +23,18 @@ def ask_command(run: Path, question: str, top: int, device: str, as_json: bool, 
     entity. Quote names with spaces. With --facts, the facts of all splits count as certain.
     """
     from allneg.cli.reports import open_predictor
+    from allneg.predict.ask import SCORES
 
     answers = open_predictor(run, device).ask(question, top, **how)
     if as_json:
         found = [answer.to_json() for answer in answers]
         json_document({"run": str(run), "question": question, "answers": found})
         return
-    rows = [(a.entity, a.probability, "; ".join(map(str, a.steps))) for a in answers]
-    numbered = [(i, *row) for i, row in enumerate(rows, 1)]
-    table(question, ("#", "answer", "probability#", "because"), numbered)
+    rows = [
+        (i, a.entity, a.probability, "; ".join(map(str, a.steps))) for i, a in enumerate(answers, 1)
+    ]
+    kind = SCORES[answers[0].scores] if answers else "probability"
+    table(question, ("#", "answer", f"{kind}#", "because"), rows)
 
 
 def evaluate_sets(

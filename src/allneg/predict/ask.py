@@ -16,13 +16,15 @@ import torch
 from torch import Tensor
 
 from allneg.errors import DataError, UsageError
+from allneg.evaluation.calibration import Calibration
 from allneg.evaluation.within import Within
 from allneg.graph.queries import SIDES, Queries
 from allneg.predict.predictor import Predictor, check_count
 from allneg.predict.question import CONSTANT, Link, Question
 from allneg.predict.scorer import check_finite
 
-NORMS, SCORES = ("product", "minimum"), ("calibrated", "softmax")
+NORMS = ("product", "minimum")
+SCORES = {"calibrated": "probability", "softmax": "softmax share"}  # and what they are called
 _BLOCK = 1 << 24  # scores in memory at once
 _BEST = 2  # times the beam: so many answers are exact, unless the widest beam is too narrow
 _WIDEST = 16  # times the beam
@@ -39,12 +41,13 @@ class Step:
     probability: float  # of the fact; if negated, that it is false
     known: str | None  # the split that holds the fact; None for an inferred one
     negated: bool
+    scores: str  # what the probability is: calibrated, or softmax for a share of all entities
 
     def __str__(self) -> str:
         fact = f"{'not: ' * self.negated}{self.head} {self.relation} {self.tail}"
         about = "but {} has this fact" if self.negated else "known from {}"
         known = f", {about.format(self.known)}" if self.known else ""
-        return f"{fact} (probability {self.probability:.2f}{known})"
+        return f"{fact} ({SCORES[self.scores]} {self.probability:.2f}{known})"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Answer:
     entity: str
     probability: float
     steps: tuple[Step, ...]
+    scores: str  # calibrated or softmax, as those of the steps
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "steps": [dict(vars(step)) for step in self.steps]}
@@ -97,6 +101,14 @@ class Search:
         if self.scores == "calibrated" and self.predictor.calibration is None:
             raise DataError("there is no calibration without valid; use softmax scores")
 
+    @property
+    def _calibration(self) -> Calibration | None:
+        return None if self.scores == "softmax" else self.predictor.calibration
+
+    @property
+    def _kind(self) -> str:
+        return "softmax" if self._calibration is None else "calibrated"
+
     @torch.no_grad()
     def answers(self, text: str, k: int) -> list[Answer]:
         """The `k` best answers, best first; equal ones in the order of their ids."""
@@ -113,7 +125,7 @@ class Search:
         chosen = torch.stack([part.value[0, order] for part in found]).argmax(0).tolist()
         names = self.predictor.graph.vocabulary.entities
         rows = enumerate(zip(order.tolist(), best.exp().tolist(), chosen, strict=False))
-        return [Answer(names[e], p, derivations[which][i]) for i, (e, p, which) in rows]
+        return [Answer(names[e], p, derivations[which][i], self._kind) for i, (e, p, which) in rows]
 
     def _steps(self, link: Link, at: Mapping[int, Tensor]) -> list[Step]:
         """A link as a fact, for each answer; `at` are the entities of its variables."""
@@ -126,9 +138,12 @@ class Search:
         p, names = torch.cat(value).exp().flatten().tolist(), self.predictor.graph.vocabulary
         facts = torch.stack([source, relation, target][:: 1 - 2 * link.side], 1).cpu().numpy()
         return [
-            Step(names.entities[h], names.relations[r], names.entities[t], p, known, link.negated)
+            Step(
+                names.entities[h], names.relations[r], names.entities[t], p, known, link.negated,
+                self._kind,
+            )
             for (h, r, t), p, known in zip(facts, p, self.predictor.splits_of(facts), strict=True)
-        ]
+        ]  # fmt: skip
 
     @torch.no_grad()
     def values(self, asked: Sequence[Question]) -> Iterator[tuple[list[int], Tensor, list[Found]]]:
@@ -217,12 +232,11 @@ class Search:
         """The value of every entity as the target of a link: (B, N)."""
         values = self.predictor.scores(queries)
         check_finite(values)
-        calibration = None if self.scores == "softmax" else self.predictor.calibration
-        if calibration is None:
+        if self._calibration is None:
             values = values.log_softmax(1)
         else:
             margins = values - self.predictor.log_sum_of_new(values, queries).unsqueeze(1)
-            values = calibration.on_device(queries.side, margins).log()
+            values = self._calibration.on_device(queries.side, margins).log()
         for split in self.predictor.known.keys() & self.facts:
             values[self.predictor.known[split].pairs(queries)] = 0
         return _opposite(values) if negated else values

@@ -204,6 +204,8 @@ function page(here, data) {
       "p",
       { class: "muted notes" },
       "The probability of an answer is that of its best derivation: the product of its facts. ",
+      data.answers[0].scores === "softmax" &&
+        "These are not calibrated: that of a fact is its softmax share, which is small where many answers are right. ",
       "“Or” joins two probabilities to p + q − pq. ",
       "An arrow leads from the head of a fact to its tail.",
     ),
