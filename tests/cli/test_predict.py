@@ -242,6 +242,26 @@ def test_a_bad_line_is_reported_and_the_others_are_answered(
     assert errors[3] == f"allneg: {file}: 3 of 5 queries not answered"
 
 
+def test_of_many_bad_lines_the_first_are_reported(
+    allneg: Command, toy_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr("allneg.graph.graph.close_names", lambda name, _: searched.append(name))
+    file = tmp_path / "questions.tsv"
+    bad = [f"Frence\tin{i}\t?\nFrance\tin{i}\t?\nFrance\n" for i in range(500)]
+    file.write_text("".join(bad) + "France\tborders\t?\n")
+    done = allneg("predict", toy_run.folder, "--queries", file, "--top", "1")
+    assert (done.code, len(done.out.splitlines())) == (3, 1)
+    errors = done.err.splitlines()
+    assert errors[1].startswith("questions.tsv:2: no relation is called 'in0'")
+    assert errors[9].startswith("questions.tsv:10: no entity is called 'Frence'")
+    assert errors[10:] == [
+        "and 1,490 more",
+        f"allneg: {file}: 1,500 of 1,501 queries not answered",
+    ]
+    assert len(searched) == 7
+
+
 def test_blank_lines_of_queries_are_skipped(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
     (tmp_path / "q.tsv").write_bytes(b"\r\nFrance\tborders\t?\n \nFrence\tin\t?\n\n")
     (tmp_path / "q.jsonl").write_text('\n{"head": "France", "relation": "borders"}\n\n')

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from allneg.predict.query_files import NamedQuery
     from allneg.predict.results import Prediction, RelationPrediction
 
+_SHOWN = 10  # bad lines of a file
+
 
 @click.command()
 @options.any_run
@@ -52,7 +54,7 @@ def predict_command(
     """Answer queries by name with the best weights of RUN.
 
     Give two of --head, --relation and --tail to get answers for the third. Bad lines of a file are
-    reported and the others are answered; the exit code is then 3.
+    counted, the first ten are shown, and the others are answered; the exit code is then 3.
     """
     from allneg.cli.reports import open_predictor
     from allneg.evaluation import Within
@@ -84,26 +86,40 @@ def predict_command(
                 names = [clean(a.answer if name is None else name) for name in question]
                 print(*names, f"{a.score:.6g}", f"{a.share:.6g}", a.known or "new", sep="\t")
     if file is not None and (n_bad := len(asked) - len(questions)):
-        raise DataError(f"{file}: {n_bad} of {counted(len(asked), 'query')} not answered")
+        raise DataError(f"{file}: {n_bad:,} of {counted(len(asked), 'query')} not answered")
 
 
 def _good(asked: list[tuple[str, NamedQuery | str]], names: Vocabulary) -> Iterator[NamedQuery]:
-    """The questions that can be answered; what is wrong with the others is printed."""
+    """The questions that can be answered; what is wrong with the first others is printed."""
+    n_bad = 0
     for where, question in asked:
-        if isinstance(question, str):
-            note(f"{where}: {question}")
-            continue
-        head, relation, tail = question
-        try:
-            for entity in (head, tail):
-                if entity is not None:
-                    names.entity(entity)
-            if relation is not None:
-                names.relation(relation)
-        except DataError as unknown:
-            note(f"{where}: {unknown}")
-        else:
+        if not isinstance(question, str) and _is_known(question, names):
             yield question
+            continue
+        n_bad += 1
+        if n_bad <= _SHOWN:  # for many, the search for close names takes minutes
+            note(f"{where}: {_mistake(question, names)}")
+    if n_bad > _SHOWN:
+        note(f"and {n_bad - _SHOWN:,} more")
+
+
+def _is_known(question: NamedQuery, names: Vocabulary) -> bool:
+    head, relation, tail = question
+    has_entities = {head, tail} - {None} <= names.entity_ids.keys()
+    return has_entities and {relation} - {None} <= names.relation_ids.keys()
+
+
+def _mistake(question: NamedQuery | str, names: Vocabulary) -> object:
+    """What is wrong with a question that cannot be answered."""
+    if isinstance(question, str):
+        return question
+    head, relation, tail = question
+    try:
+        for entity in filter(None, (head, tail)):
+            names.entity(entity)
+        return names.relation(str(relation))
+    except DataError as unknown:
+        return unknown
 
 
 def _print_table(
