@@ -169,7 +169,7 @@ def test_an_interrupted_search_is_continued(
 @pytest.mark.parametrize(
     "options, code, message",
     [
-        (["--out", "new.xlsx"], 2, "write a .tsv, .jsonl or .parquet file"),
+        (["--out", "new.xlsx"], 2, "write a .tsv, .csv, .jsonl or .parquet file"),
         (["--out", "new.tsv", "--relation", "inn"], 3, "no relation is called 'inn'"),
         (["--out", "new.tsv", "--within", "nothing"], 3, "write seen, type=RELATION:OBJECT"),
         (["--out", "new.tsv", "--min-probability", "1"], 2, "--min-probability"),
@@ -177,7 +177,6 @@ def test_an_interrupted_search_is_continued(
         (["--out", "new.tsv", "--exclude", "."], 3, "give one file of facts"),
         (["--out", "new.tsv", "--exclude", "taken.tsv"], 3, "taken.tsv:1: expected head"),
         (["--out", "new.tsv", *["--within", "seen"] * 2], 2, "give --within once; found 'seen'"),
-        (["--out", "no/such/new.tsv"], 2, "there is no such folder; make it"),
         (["--out", "taken.tsv"], 2, "already exists; choose another --out"),
     ],
 )
@@ -191,6 +190,19 @@ def test_wrong_options_are_explained(
     assert (done.code, done.out) == (code, "")
     assert message in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["taken.tsv"]
+
+
+@pytest.mark.parametrize("command", ["complete", "audit"])
+def test_the_folder_of_out_is_made_and_csv_is_read_again(
+    allneg: Command, toy_run: Run, tiny_folder: Path, tmp_path: Path, command: str
+) -> None:
+    out, quick = tmp_path / "new" / "folder" / "facts.csv", ("--set", "training.epochs=1")
+    given = (toy_run.folder,) if command == "complete" else (tiny_folder, "--folds", "2", *quick)
+    assert allneg(command, *given, "--top", "5", "--out", out).code == 0
+    assert out.read_text().startswith("head,relation,tail,probability,")
+    assert len(allneg("score", toy_run.folder, out, "--json").json["triples"]) == 5
+    again = tmp_path / "again.tsv"
+    assert allneg("complete", toy_run.folder, "--exclude", out, "--out", again).code == 0
 
 
 FACTS = "Paris\tin\tEurope\t1\r\nRome\tcapital_of\tItaly\tTrue\nEarth\tborders\tParis\tfalse\n"

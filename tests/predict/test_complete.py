@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from dataclasses import replace
@@ -342,22 +343,23 @@ def test_equal_probabilities_are_ordered_by_ids() -> None:
     assert best.best(3, found).triples.tolist() == best.triples.tolist()  # each fact once
 
 
-def test_facts_are_written_in_three_formats(tmp_path: Path) -> None:
+def test_facts_are_written_in_four_formats(tmp_path: Path) -> None:
     found = search(make_predictor("complex", 2), 4)
     found.run()
     rows = [vars(fact) for fact in found.facts()]
     assert [row["probability"] for row in rows] == found.found.probability.tolist()
-    for suffix in ("tsv", "jsonl", "parquet"):
+    for suffix in ("tsv", "csv", "jsonl", "parquet"):
         if suffix == "parquet":
             pytest.importorskip("pyarrow")
         path = tmp_path / f"new.{suffix}"
         check_new_file(path)
         write_rows(path, NewFact, found.facts())
-        if suffix == "tsv":
-            lines = [line.split("\t") for line in path.read_text().splitlines()]
+        if suffix in ("tsv", "csv"):
+            lines = list(csv.reader(path.open(), delimiter={"tsv": "\t", "csv": ","}[suffix]))
+            assert (lines[0] == list(rows[0])) == (suffix == "csv")
             read = [
                 dict(zip(rows[0], (*line[:3], *map(float, line[3:])), strict=True))
-                for line in lines
+                for line in lines[suffix == "csv" :]
             ]
         elif suffix == "jsonl":
             read = [json.loads(line) for line in path.read_text().splitlines()]
@@ -409,7 +411,7 @@ def test_python_takes_exclusions_in_a_list_a_table_or_a_file(tmp_path: Path) -> 
 
 
 def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"write a \.tsv, \.jsonl or \.parquet file"):
+    with pytest.raises(UsageError, match=r"write a \.tsv, \.csv, \.jsonl or \.parquet file"):
         check_new_file(tmp_path / "new.xlsx")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'allneg\[tables\]'"):

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from allneg.errors import DataError
 from allneg.evaluation.within import Within
+from allneg.predict.fact_files import write_rows
 from allneg.serve import review
 from allneg.serve.loaded_run import LoadedRun
 from allneg.serve.review import read_suspicious
@@ -135,7 +136,7 @@ def test_a_wrong_question_names_the_character(client, question: str, at: int) ->
 
 
 def test_suspicious_facts_are_those_of_the_file(loaded: LoadedRun, tmp_path: Path) -> None:
-    facts = [SUSPICIOUS, {**SUSPICIOUS, "relation": "in"}, {**SUSPICIOUS, "tail": "<b>\\t"}]
+    facts = [SUSPICIOUS, {**SUSPICIOUS, "relation": "in"}, {**SUSPICIOUS, "tail": '"<b>",\\t'}]
     lines = tmp_path / "audit.jsonl"
     lines.write_text("".join(json.dumps(fact) + "\n" for fact in facts))
     table = tmp_path / "audit.tsv"
@@ -144,6 +145,8 @@ def test_suspicious_facts_are_those_of_the_file(loaded: LoadedRun, tmp_path: Pat
     found = read_suspicious(lines)
     assert [vars(fact) for fact in found] == facts
     assert read_suspicious(table) == found
+    write_rows(tmp_path / "audit.csv", type(found[0]), found)
+    assert read_suspicious(tmp_path / "audit.csv") == found
     app = make_app({"run": loaded}, Workers(), ["testserver"], found)
     with TestClient(app) as client:
         data = client.get("/v1/suspicious?k=1").json()

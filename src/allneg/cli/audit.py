@@ -24,7 +24,9 @@ _SHOWN = 10  # rows of a printed table
     "--folds", type=click.IntRange(2), default=4, show_default=True, help="Number of folds."
 )
 @options.top("facts", 1000)
-@click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
+@click.option(
+    "--out", type=options.PATH, required=True, help="A .tsv, .csv, .jsonl or .parquet file."
+)
 @options.device_setting
 @options.as_json
 @options.quiet

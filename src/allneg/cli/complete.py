@@ -45,7 +45,9 @@ _SHOWN = 40  # facts in a printed table
     type=options.PATH,
     help="A file of facts that are not listed, such as rejected ones.",
 )
-@click.option("--out", type=options.PATH, required=True, help="A .tsv, .jsonl or .parquet file.")
+@click.option(
+    "--out", type=options.PATH, required=True, help="A .tsv, .csv, .jsonl or .parquet file."
+)
 @options.device
 @options.as_json
 @options.quiet
@@ -73,7 +75,7 @@ def complete_command(
     from allneg.predict.complete import Completion
     from allneg.predict.fact_files import check_new_file, fact_ids, write_rows
     from allneg.predict.new_facts import NewFact
-    from allneg.runs import Run, checkpoint
+    from allneg.runs import Run, checkpoint, files
 
     check_new_file(out)
     predictor, opened = open_predictor(run, device), Run.open(run)
@@ -92,6 +94,8 @@ def complete_command(
     identity, partial = json.dumps(options_of), out.with_name(out.name + ".partial")
     if search.restore(partial, identity):
         note(f"{partial}: continued after {search.done:,} of {search.total:,} questions")
+    with files.write_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     saved, began = time.monotonic(), time.monotonic()
     with stop_signal() as stopped_by, _progress(search, quiet) as show:
 

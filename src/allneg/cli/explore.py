@@ -21,7 +21,7 @@ from allneg.terminal import note
 @click.option(
     "--labels", type=options.PATH, help="A file of lines: name, tab, readable label; also .gz, .xz."
 )
-@click.option("--audit", type=options.PATH, help="A .tsv or .jsonl file of `allneg audit`.")
+@click.option("--audit", type=options.PATH, help="A .tsv, .csv or .jsonl file of `allneg audit`.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

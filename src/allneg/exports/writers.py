@@ -57,7 +57,7 @@ def array(shape: Sequence[int], dtype: np.dtype[Any], blocks: Iterable[Block]) -
 
 def csv_table(rows: NamedRows) -> Iterator[bytes]:
     """A header, then a name and its numbers per line."""
-    yield _line(["name", *range(rows.width)])
+    yield csv_line(["name", *range(rows.width)])
     for some, block in rows.named_blocks():
         texts = _numbers(block, ",")
         yield "".join(
@@ -122,7 +122,7 @@ class _Sink(io.RawIOBase):
 
 def neo4j_nodes(rows: NamedRows) -> Iterator[bytes]:
     """Nodes for `neo4j-admin database import`; a vector is an array separated by semicolons."""
-    yield _line(["name:ID", "embedding:float[]", ":LABEL"])
+    yield csv_line(["name:ID", "embedding:float[]", ":LABEL"])
     for some, block in rows.named_blocks():
         pairs = zip(some, _numbers(block, ";"), strict=True)
         yield "".join(f"{_quoted(name)},{text},Entity\n" for name, text in pairs).encode()
@@ -131,13 +131,13 @@ def neo4j_nodes(rows: NamedRows) -> Iterator[bytes]:
 def neo4j_relationships(graph: Graph) -> Iterator[bytes]:
     """The triples of all splits for `neo4j-admin database import`."""
     entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
-    yield _line([":START_ID", ":END_ID", ":TYPE", "split"])
+    yield csv_line([":START_ID", ":END_ID", ":TYPE", "split"])
     for split in SPLITS:
         triples = graph.split(split)
         for start in range(0, len(triples), 1 << 16):
             block = triples[start : start + (1 << 16)].tolist()
             yield b"".join(
-                _line([entities[h], entities[t], relations[r], split]) for h, r, t in block
+                csv_line([entities[h], entities[t], relations[r], split]) for h, r, t in block
             )
 
 
@@ -152,7 +152,8 @@ def _numbers(block: Block, separator: str) -> Iterator[str]:
     return (form % tuple(row) for row in block.tolist())
 
 
-def _line(fields: Iterable[object]) -> bytes:
+def csv_line(fields: Iterable[object]) -> bytes:
+    """A line of a CSV file, as in RFC 4180."""
     return (",".join(_quoted(str(field)) for field in fields) + "\n").encode()
 
 

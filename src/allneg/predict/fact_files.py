@@ -1,4 +1,4 @@
-"""Files of facts: rows written as .tsv, .jsonl and .parquet, facts read from these and others."""
+"""Files of facts: rows written as .tsv, .csv, .jsonl and .parquet, facts read from all formats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from allneg.errors import DataError, UsageError, extra, printable
+from allneg.exports.writers import csv_line
 from allneg.graph.archives import ARCHIVES
 from allneg.graph.blocks import USUAL_NAMES, Found, as_list
 from allneg.graph.files import TripleFile, split_files
@@ -22,6 +23,7 @@ from allneg.graph.memory import fact_rows
 from allneg.predict.query_files import numbered_lines, read_errors
 from allneg.recipe import Data
 from allneg.runs import files
+from allneg.runs.folder import existing_parent
 
 Fact: TypeAlias = tuple[str, str, str]
 
@@ -122,9 +124,9 @@ def _from_blocks(file: TripleFile) -> GivenFacts:
 
 
 def write_rows(path: Path, kind: type, rows: Iterable[Any]) -> None:
-    """Write instances of a data class to a .tsv, .jsonl or .parquet file, which appears complete.
+    """Write instances of a data class to a .tsv, .csv, .jsonl or .parquet file, all at once.
 
-    Fields are strings or floats.
+    Fields are strings or floats. Only a .csv file begins with their names.
     """
     values = (dict(vars(row)) for row in rows)
     if path.suffix == ".parquet":
@@ -132,6 +134,9 @@ def write_rows(path: Path, kind: type, rows: Iterable[Any]) -> None:
     elif path.suffix == ".jsonl":
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in values)
         files.write_parts(path, (line.encode() for line in lines))
+    elif path.suffix == ".csv":
+        names = [column.name for column in fields(kind)]
+        files.write_parts(path, map(csv_line, [names, *(row.values() for row in values)]))
     else:
         lines = ("\t".join(map(str, row.values())) + "\n" for row in values)
         files.write_parts(path, (line.encode() for line in lines))
@@ -139,17 +144,14 @@ def write_rows(path: Path, kind: type, rows: Iterable[Any]) -> None:
 
 def check_new_file(path: Path) -> None:
     """Raise a `UsageError` if rows cannot be written to a file, or it exists."""
-    if path.suffix not in (".tsv", ".jsonl", ".parquet"):
-        raise UsageError(f"{path}: write a .tsv, .jsonl or .parquet file")
+    if path.suffix not in (".tsv", ".csv", ".jsonl", ".parquet"):
+        raise UsageError(f"{path}: write a .tsv, .csv, .jsonl or .parquet file")
     if path.suffix == ".parquet":
         _pyarrow()
     if path.exists():
         raise UsageError(f"{path}: already exists; choose another --out")
-    if not path.parent.is_dir():
-        where = path.parent
-        raise UsageError(f"{where}: there is no such folder; make it, or choose another --out")
     with files.write_errors(path):
-        files.need_writable(path.parent)
+        files.need_writable(existing_parent(path))
 
 
 def _pyarrow() -> Any:

@@ -13,6 +13,7 @@ import torch
 
 from allneg.errors import DataError, printable
 from allneg.evaluation.within import Within
+from allneg.graph.lines import split_line
 from allneg.predict.complete import Completion
 from allneg.predict.query_files import read_errors, read_lines
 from allneg.serve import schemas
@@ -22,7 +23,7 @@ from allneg.serve.server import ApiError
 _MOST_PRODUCTS = 1 << 35  # of numbers, per request: some seconds on two cores
 _MOST_SECONDS = 10.0  # a model that has learned little takes longer
 _PER_SCORE = 256  # products that take as long as all else that is done with a score
-_COLUMNS = tuple(field.name for field in fields(schemas.SuspiciousFact))
+_COLUMNS = [field.name for field in fields(schemas.SuspiciousFact)]
 
 
 def missing(
@@ -79,17 +80,19 @@ def suspicious(
 
 
 def read_suspicious(path: Path) -> list[schemas.SuspiciousFact]:
-    """The facts in a .tsv or .jsonl file of `allneg audit`."""
+    """The facts in a .tsv, .csv or .jsonl file of `allneg audit`."""
     with read_errors(path):
         lines = read_lines(path)
-    found = []
+    found, separator = [], "," if path.suffix == ".csv" else "\t"
     for number, line in enumerate(lines, 1):
         try:
             if path.suffix == ".jsonl":
                 row = json.loads(line)
                 values = [row[name] for name in _COLUMNS]
             else:
-                values = line.split("\t")
+                values, _ = split_line(line, separator)
+            if separator == "," and values == _COLUMNS:
+                continue
             head, relation, tail, *numbers, expected, reason = map(str, values)
             probability, head_rank, tail_rank = map(float, numbers)
             if not math.isfinite(probability + head_rank + tail_rank):
