@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from allneg.auditing import audit as module
-from allneg.errors import Interrupted
+from allneg.runs import Run
+from allneg.training import Callbacks
 
 Command = Callable[..., Any]  # runs `allneg` with these arguments
 QUICK = ("--folds", "2", "--device", "cpu", "--set", "model.dim=4", "--set", "training.epochs=1")
@@ -46,11 +48,12 @@ def test_an_interrupted_audit_is_continued(
 ) -> None:
     out, fit = tmp_path / "wrong.tsv", module.fit
 
-    def interrupted(*args: Any) -> None:
-        raise Interrupted("`allneg resume` continues it")
+    def interrupted(run: Run, callbacks: Callbacks, _: object, again: str) -> None:
+        fit(run, callbacks, lambda: signal.SIGTERM, again=again)
 
     monkeypatch.setattr(module, "fit", interrupted)
     done = allneg("audit", tiny_folder, *QUICK, "--out", out, "--json")
+    assert done.code == 143
     assert "stopped and saved; the same command continues it" in done.err
     assert not out.exists()
     monkeypatch.setattr(module, "fit", fit)

@@ -96,6 +96,21 @@ def test_a_disk_that_stays_full_ends_training_with_what_was_saved(
     assert losses(run) == losses(straight)
 
 
+@pytest.mark.parametrize("command", [("audit",), ("tune", "--minutes", "1", "--workers", "1")])
+def test_the_same_command_continues_if_the_disk_of_a_fold_or_a_trial_is_full(
+    allneg: Callable[..., Any], tiny_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...],
+) -> None:  # fmt: skip
+    def full(*_: object) -> None:
+        raise ResourceError("the disk is full; free some space")
+
+    monkeypatch.setattr(Run, "save", full)
+    quick = ("--set", "training.epochs=1", "--device", "cpu", "--out", tmp_path / "out.tsv")
+    done = allneg(*command, tiny_folder, *quick)
+    assert done.code == 6
+    assert "free some space\nThen the same command continues the run.\n" in done.err
+
+
 @pytest.mark.battery(25)
 def test_too_little_free_space_is_reported_before_anything_is_written(
     run: Run, monkeypatch: pytest.MonkeyPatch

@@ -226,7 +226,9 @@ def test_only_a_run_that_was_created_can_be_resumed_after_a_full_disk(
     assert "resume" not in str(caught.value)
     assert not (tmp_path / "run").exists()
     failing = "tables"
-    with pytest.raises(ResourceError, match=r"is full .*\n`allneg resume .*run` continues the run"):
+    with pytest.raises(
+        ResourceError, match=r"is full .*\nThen `allneg resume .*run` continues the run"
+    ):
         train(tiny_folder, settings=QUICK, out=tmp_path / "run")
     assert (tmp_path / "run" / "run.json").exists()
 

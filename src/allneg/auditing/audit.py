@@ -162,7 +162,7 @@ def judge(
         rest = replace(graph, train=facts[fold != k], valid=none, test=none, weights=None)
         runs.append(run := _opened(folder / f"fold-{k + 1}", plan, rest))
         if not run.finished:
-            fit(run, callbacks, stopped_by)
+            fit(run, callbacks, stopped_by, again="the same command")
         predictor = _of_fold(run, facts[fold == k])
         evidence = Evidence.of(predictor, predictor.graph.valid)
         rank[fold == k] = evidence.rank

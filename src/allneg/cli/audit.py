@@ -10,7 +10,7 @@ import click
 
 from allneg.cli import options
 from allneg.cli.output import echo, json_document, table
-from allneg.errors import Interrupted, counted
+from allneg.errors import counted
 
 _SHOWN = 10  # rows of a printed table
 
@@ -60,14 +60,10 @@ def audit_command(
     given = options.with_flags(settings, {"hardware.device": device})
     began, folder = time.monotonic(), out.with_name(out.name + ".folds")
     with training_progress(quiet) as (callbacks, stopped_by):
-        try:
-            found = audit(
-                data, model=model, recipe=recipe, settings=given, folds=folds, top=top, out=folder,
-                callbacks=callbacks, stopped_by=stopped_by,
-            )  # fmt: skip
-        except Interrupted:
-            message = "stopped and saved; the same command continues it"
-            raise Interrupted(message, stopped_by()) from None
+        found = audit(
+            data, model=model, recipe=recipe, settings=given, folds=folds, top=top, out=folder,
+            callbacks=callbacks, stopped_by=stopped_by,
+        )  # fmt: skip
     write_rows(other, Duplicate, found.duplicates)
     write_rows(out, SuspiciousFact, found.facts)
     shutil.rmtree(folder)

@@ -15,8 +15,11 @@ from allneg.training.callbacks import Callbacks
 class Checkpointer:
     """Writes to a run. If one save fails because the disk is full, training continues."""
 
-    def __init__(self, run: Run, callbacks: Callbacks, world: World = SINGLE_PROCESS) -> None:
-        self._run, self._callbacks, self._world = run, callbacks, world
+    def __init__(
+        self, run: Run, callbacks: Callbacks, again: str, world: World = SINGLE_PROCESS
+    ) -> None:
+        """`again` continues the run, in words."""
+        self._run, self._callbacks, self._again, self._world = run, callbacks, again, world
         self._entries: list[dict[str, Any]] = []  # not written yet
         self._failed = False  # the last save
         self._saved = time.perf_counter()
@@ -39,10 +42,9 @@ class Checkpointer:
             self._run.save(checkpoint, self._world)
         except ResourceError as error:
             if required or self._failed:
-                folder = self._run.folder
-                remedy = f"`allneg resume {folder}` continues the run."
+                remedy = f"Then {self._again} continues the run."
                 if self._run.is_lost:
-                    remedy = f"{folder}: {LOST}"
+                    remedy = f"{self._run.folder}: {LOST}"
                 raise ResourceError(f"{error}\n{remedy}") from None
             self._failed = True
             seconds = self._run.recipe.training.save_seconds

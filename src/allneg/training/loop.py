@@ -35,7 +35,6 @@ from allneg.training.launch import StepDecision
 from allneg.training.partial import PartialTrainer, make_trainer
 from allneg.training.warm_up import first_kernel, in_background
 
-_REMEDY = "Saved checkpoints are kept. Check the device, then run `allneg resume`."
 _CHECK_EVERY = 50  # steps on a GPU between two checks whether the loss is finite
 
 
@@ -44,16 +43,18 @@ def fit(
     callbacks: Callbacks | None = None,
     stopped_by: Callable[[], int] | None = None,
     split: str = "test",
+    again: str | None = None,
 ) -> Report | None:
     """Train a run from its last checkpoint to its end, and return the report on a split.
 
     If the split is empty, the report is on valid; without valid it is None. `stopped_by` returns
     the number of a received signal, or 0. After a signal, the run is saved and `Interrupted` is
     raised. Without `stopped_by`, Ctrl-C saves the run and raises `KeyboardInterrupt`. A resumed
-    run equals an uninterrupted one. It is an error if another process trains the run.
+    run equals an uninterrupted one. It is an error if another process trains the run. Errors say
+    that `again` continues the run: by default, `allneg resume`.
     """
     with run.locked(), interruptible(stopped_by) as stop:
-        return run_training(run, callbacks, stop, split)
+        return run_training(run, callbacks, stop, split, again=again)
 
 
 def run_training(
@@ -63,6 +64,7 @@ def run_training(
     split: str = "test",
     world: World = SINGLE_PROCESS,
     start: Checkpoint | None = None,
+    again: str | None = None,
 ) -> Report | None:
     """As `fit`, for a run that the caller has locked. Every process of `world` calls this.
 
@@ -72,13 +74,16 @@ def run_training(
         # The optimizer's state is lost, so training cannot continue as the recipe specifies.
         raise Diverged(status.get("reason", "it has diverged; lower optimizer.learning_rate"))
     hardware, report, callbacks = run.recipe.hardware, None, callbacks or Callbacks()
+    again = again or f"`allneg resume {run.folder}`"
+    remedy = f"Saved checkpoints are kept. Check the device; then {again} continues the run."
     with torch_settings(hardware) as device, using(hardware.engine), torch.enable_grad():
         reset_peak(device)
         callbacks.on_run(run)
         try:
-            with device_errors(device, _need_less(run.recipe), _REMEDY):
+            with device_errors(device, _need_less(run.recipe), remedy):
                 with in_background(first_kernel, hardware):
-                    loop = _Loop(run, device, callbacks, StepDecision(world, stopped_by), start)
+                    decision = StepDecision(world, stopped_by)
+                    loop = _Loop(run, device, callbacks, decision, start, again)
                 loop.train()
                 report = loop.finish(split)
         except ResourceError as error:
@@ -100,8 +105,10 @@ class _Loop:
         callbacks: Callbacks,
         decision: StepDecision,
         start: Checkpoint | None,
+        again: str,
     ) -> None:
         self.run, self.device, self.callbacks, self.decision = run, device, callbacks, decision
+        self.again = again
         self.recipe, self.graph, self.world = run.recipe, run.graph, decision.world
         shard = Shard.of(self.graph.n_entities, self.world)
         saved = run.last(callbacks.on_message, shard) if start is None else start
@@ -109,7 +116,7 @@ class _Loop:
             raise RunError(f"{run.folder}: {LOST}")
         of_run = self.recipe, self.graph, device, self.world, run.parents
         self.trainer = make_trainer(*of_run, is_restored=saved is not None)
-        self.checkpointer = Checkpointer(run, callbacks, self.world)
+        self.checkpointer = Checkpointer(run, callbacks, again, self.world)
         self.state = State()
         if saved is not None:
             self.trainer.restore(saved)
@@ -169,8 +176,7 @@ class _Loop:
             if signal_number:
                 self.run.set_status("interrupted", epoch=epoch, step=self.state.step)
                 self.world.max(0)  # the launcher may kill the others when one process ends
-                message = f"stopped and saved; `allneg resume {self.run.folder}` continues it"
-                raise Interrupted(message, signal_number)
+                raise Interrupted(f"stopped and saved; {self.again} continues it", signal_number)
         return n_steps
 
     def _evaluate(self) -> dict[str, Any]:

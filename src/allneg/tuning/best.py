@@ -87,4 +87,4 @@ def _write_single(trial: Run, status: TrialStatus, new: Path) -> None:
     if status.state != "finished":
         run = run.with_settings({"training.epochs": status.epochs})
         run.write_recipe()
-    fit(run)
+    fit(run, again="the same command")

@@ -86,7 +86,10 @@ class TrialFolder:
         (self.folder / "result.json").unlink(missing_ok=True)
         state, reason = "finished", None
         try:
-            fit(run, callbacks, lambda: stopped_by() or callbacks.dropped, split="valid")
+            fit(
+                run, callbacks, lambda: stopped_by() or callbacks.dropped, split="valid",
+                again="the same command",
+            )  # fmt: skip
         except Diverged as error:
             state, reason = "diverged", str(error)
         except OutOfMemoryError as error:
