@@ -106,14 +106,15 @@ def close_names(word: str, words: Iterable[str]) -> str:
         names = _with_most_pairs(word, names)
     starts = {name[:_MAX_LENGTH]: name for name in reversed(names)}
     close = difflib.get_close_matches(word, starts, n=3, cutoff=0.6)
-    found = [_distinct(starts[start], word) for start in close]
+    names = [starts[start] for start in close]
+    found = [in_other_form(name, word) or printable(name) for name in names]
     return f"; close names: {', '.join(found)}" if found else ""
 
 
-def _distinct(name: str, word: str) -> str:
-    """`name` in quotes; escaped if it looks like `word` because only their Unicode forms differ."""
+def in_other_form(name: str, word: str) -> str:
+    """`name` escaped if it looks like `word`, because only their Unicode forms differ; or ''."""
     if normalize("NFC", name) != normalize("NFC", word):
-        return printable(name)
+        return ""
     return f"{name!a}, which has another Unicode form (NFC, NFD)"
 
 

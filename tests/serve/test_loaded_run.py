@@ -3,15 +3,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from allneg.errors import DataError, Diverged, RunError
 from allneg.graph import Graph
+from allneg.predict.lookup import NameIndex
 from allneg.predict.predictor import Predictor
 from allneg.runs import Run
 from allneg.runs.ensemble import ensemble
 from allneg.scoring.tables import Tables
 from allneg.serve.loaded_run import LoadedRun, load_runs
+from allneg.serve.server import ApiError
 from allneg.serve.views import examples, explain, quality
 
 
@@ -49,6 +52,20 @@ def test_a_diverged_run_among_others_is_named(
         monkeypatch.setattr(Predictor, "calibration", None)
     with pytest.raises(Diverged, match=f"{toy_copy.folder}: a score is not finite"):
         list(map(examples, load_runs([toy_run.folder, toy_copy.folder], {}, "cpu").values()))
+
+
+def test_a_close_name_in_another_unicode_form_is_shown_escaped(
+    loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = NameIndex(["Go\u0308ran", "Goranz"], np.ones(2), {})
+    monkeypatch.setattr(loaded, "entity_index", index)
+    with pytest.raises(ApiError) as caught:
+        loaded.entity_id("G\u00f6ran")
+    assert caught.value.message == (
+        "no entity is called 'G\u00f6ran'; close is 'Go\\u0308ran', which has another Unicode form "
+        "(NFC, NFD)"
+    )
+    assert caught.value.near == ["Go\u0308ran", "Goranz"]
 
 
 def test_a_card_describes_the_run(loaded: LoadedRun) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, Diverged, ResourceError, printable
+from allneg.errors import DataError, Diverged, ResourceError, in_other_form, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
@@ -169,8 +169,10 @@ def query_for(side: Side, entity: str, relation: str) -> schemas.Query:
 
 def _id(kind: str, name: str, ids: Mapping[str, int], index: NameIndex) -> int:
     if name not in ids:
-        text = f"no {kind} is called {printable(name)}"
-        raise ApiError(f"unknown_{kind}", text, index.close_names(name))
+        near = index.close_names(name)
+        forms = [f"; close is {form}" for other in near if (form := in_other_form(other, name))]
+        text = f"no {kind} is called {printable(name)}{''.join(forms)}"
+        raise ApiError(f"unknown_{kind}", text, near)
     return ids[name]
 
 
