@@ -143,6 +143,8 @@ def test_an_unknown_or_repeated_parameter_is_an_error(client) -> None:
     error = api_error(client.get(PREDICT + "&hide=1"), 422, "bad_parameter")
     assert error["message"] == "'hide': unknown or repeated parameter"
     api_error(client.get(PREDICT + "&head=Spain"), 422, "bad_parameter")
+    error = api_error(client.get(PREDICT + "&k=abc"), 422, "bad_parameter")
+    assert error["message"].startswith("the parameter k is wrong: Input should be a valid integer")
 
 
 def test_a_path_may_be_percent_encoded(client) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 import numpy as np
 import pytest
 import torch
 
+from allneg.errors import UsageError
 from allneg.models import MODELS
 from allneg.predict.scorer import EntityVectors
-from allneg.serve.loaded_run import LoadedRun, colours, has_tsne, pca, tsne
+from allneg.serve.loaded_run import LoadedRun, colours, pca, tsne
 
 
 def test_pca_finds_the_directions_of_a_full_decomposition() -> None:
@@ -55,7 +59,17 @@ def test_a_relation_without_facts_colours_nothing() -> None:
     assert (colour.tolist(), top) == ([1, 1, 1], [])
 
 
-needs_tsne = pytest.mark.skipif(not has_tsne(), reason="openTSNE is not installed")
+def test_without_opentsne_the_error_says_how_to_install_it(
+    loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    monkeypatch.setattr(loaded, "points", {})
+    with pytest.raises(UsageError, match=r"t-SNE needs openTSNE: pip install 'allneg\[tsne\]'"):
+        loaded.map(None, "tsne")
+
+
+has_tsne = importlib.util.find_spec("openTSNE") is not None
+needs_tsne = pytest.mark.skipif(not has_tsne, reason="openTSNE is not installed")
 
 
 @needs_tsne

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from allneg.errors import DataError, Diverged, ResourceError, in_other_form, printable
+from allneg.errors import DataError, Diverged, ResourceError, extra, in_other_form, printable
 from allneg.graph.graph import SPLITS, Triples
 from allneg.graph.queries import Side
 from allneg.predict.lookup import Facts, NameIndex
@@ -142,9 +141,6 @@ class LoadedRun:
     def map(self, relation: str | None, method: str) -> schemas.Map:
         """The entities with most facts in two dimensions, coloured by their answers."""
         by = None if relation is None else self.relation_id(relation)
-        if method == "tsne" and not has_tsne():
-            text = "method: t-SNE needs openTSNE, which is not installed; use pca"
-            raise ApiError("bad_parameter", text)
         graph = self.graph
         shown = np.argsort(-self.facts.degree, kind="stable")[:MAX_POINTS]
         legend, colour = ["all"], np.zeros(len(shown), dtype=np.int64)
@@ -189,13 +185,10 @@ def pca(rows: Tensor) -> Tensor:
     return _scaled(torch.nn.functional.pad(points, (0, 2 - points.shape[1])))
 
 
-def has_tsne() -> bool:
-    return importlib.util.find_spec("openTSNE") is not None
-
-
 def tsne(rows: Tensor) -> Tensor:
-    """t-SNE by openTSNE, which must be installed: (n, W) -> (n, 2), scaled to [-1, 1]."""
-    from openTSNE import TSNE
+    """t-SNE by openTSNE: (n, W) -> (n, 2), scaled to [-1, 1]."""
+    with extra("tsne", "t-SNE"):
+        from openTSNE import TSNE
 
     points = TSNE(random_state=0, n_jobs=2).fit(rows.float().cpu().numpy())
     return _scaled(torch.from_numpy(np.asarray(points)))

@@ -84,7 +84,9 @@ async def error_response(_: Request, error: Exception) -> Response:
         error = ApiError("not_found", "there is no such page")
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        error = ApiError("bad_parameter", f"{first['loc'][-1]}: {first['msg']}")
+        error = ApiError(
+            "bad_parameter", f"the parameter {first['loc'][-1]} is wrong: {first['msg']}"
+        )
     elif isinstance(error, UsageError | DataError):
         error = ApiError("bad_parameter", str(error))
     elif isinstance(error, Diverged):
