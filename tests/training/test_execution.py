@@ -99,7 +99,9 @@ def test_a_bfloat16_copy_is_kept_where_adagrad_can_update_it(setting: str) -> No
 def test_only_matrix_products_are_of_bfloat16() -> None:
     assert decide(BF16, device=CUDA).bf16
     for settings in (["model.name=transe"], ["model.name=transe", "model.norm=2"]):
-        assert not decide(BF16, *settings, device=CUDA).bf16
+        plan = decide(BF16, *settings, device=CUDA)
+        assert not plan.bf16
+        assert "float32 (bf16 is for products" in str(plan)
     more = ["loss.negatives=per_query", "loss.n_negatives=3"]
     assert not decide(BF16, *more, device=CUDA).bf16
 
@@ -112,8 +114,11 @@ def test_a_cpu_rounds_to_bfloat16_if_that_is_faster(
     plan = decide(BF16)
     assert plan.bf16 is has_it
     assert str(plan).endswith(", bfloat16") is has_it
+    ignored = str(plan).endswith(", float32 (bf16 is for products on GPUs and on CPUs with AMX)")
+    assert ignored is not has_it
     assert not plan.bf16_operands  # float32 tensors, which the products round
-    assert not decide("hardware.precision=tf32").bf16
+    plan = decide("hardware.precision=tf32")
+    assert (plan.bf16, plan.ignores_bf16) == (False, False)
 
 
 def test_a_large_softmax_stores_no_scores() -> None:

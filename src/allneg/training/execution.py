@@ -33,6 +33,7 @@ class ExecutionPlan:
     negatives: str
     kernel: str
     bf16: bool  # matrix products round their operands to bfloat16
+    ignores_bf16: bool  # it is set, but not used here
     keeps_bf16_copy: bool  # the optimizer's step rounds the entities for the next products
     host_table: bool  # entity rows stay in host memory
     is_captured: bool  # steps are replayed as a CUDA graph
@@ -61,7 +62,8 @@ class ExecutionPlan:
         queries = min(share, recipe.training.micro_batch or share)
         is_cuda, kernel = device.type == "cuda", model.kernel.name
         all_entities, per_query = loss.negatives == "all", loss.negatives == "per_query"
-        bf16 = hardware.precision == "bf16" and kernel == "dot" and not per_query
+        wants_bf16 = hardware.precision == "bf16"
+        bf16 = wants_bf16 and kernel == "dot" and not per_query
         bf16 = bf16 and (device.type != "cpu" or has_fast_bf16())
         by_attention = can_attend(recipe, model, queries * columns) and attention_pays(
             device, queries * columns, bf16
@@ -87,6 +89,7 @@ class ExecutionPlan:
             negatives=loss.negatives,
             kernel=kernel,
             bf16=bf16,
+            ignores_bf16=wants_bf16 and not bf16,
             keeps_bf16_copy=keeps_copy,
             host_table=host_table,
             is_captured=can_capture and has_fixed_shapes and never_waits,
@@ -114,6 +117,8 @@ class ExecutionPlan:
             engine = "attention, without scores in memory"
         extra = ", captured as a CUDA graph" if self.is_captured else ""
         precision = ", bfloat16" if self.bf16 else ""
+        if self.ignores_bf16:
+            precision = ", float32 (bf16 is for products on GPUs and on CPUs with AMX)"
         return f"{scores}{where}; {self.kernel} on {self.device}: {engine}{precision}{extra}"
 
 
