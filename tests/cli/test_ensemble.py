@@ -53,6 +53,10 @@ def test_a_run_gets_counts(allneg: Command, toy_run: Run, tmp_path: Path) -> Non
     query = ("predict", out, "--head", "France", "--relation", "in", "--json")
     assert len(allneg(*query).json["answers"]) == 10
     assert allneg("verify", out, "--rank").code == 0
+    again = allneg("ensemble", toy_run.folder, "--counts", "--out", out)
+    assert (again.code, again.err) == (2, f"allneg: {out}: already exists; choose another --out\n")
+    over = allneg("ensemble", toy_run.folder, "--counts", "--out", toy_run.folder)
+    assert "choose another --out, or train it further with `allneg resume`" in over.err
 
 
 def test_wrong_input_is_explained(allneg: Command, toy_run: Run, tmp_path: Path) -> None:

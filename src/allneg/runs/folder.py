@@ -24,6 +24,7 @@ from allneg.graph.mapped import LabelFile, MappedNames, label_lines
 from allneg.hardware import find_device
 from allneg.recipe import Hardware, Recipe
 from allneg.runs import disk, files, plain
+from allneg.runs.about import About
 
 _LOCK = ".lock"
 _TRIPLES = "triples.safetensors"
@@ -85,9 +86,11 @@ def claim(folder: Path) -> None:
 def _taken(folder: Path) -> RecipeError:
     if not plain.exists(folder / "run.json"):
         return RecipeError(f"{folder}: not empty and not a run; choose another --out")
-    return RecipeError(
-        f"{folder}: already exists; choose another --out, or train it further with `allneg resume`"
-    )
+    remedy = "choose another --out"
+    with contextlib.suppress(RunError):
+        if About.read(folder).is_trainable:
+            remedy += ", or train it further with `allneg resume`"
+    return RecipeError(f"{folder}: already exists; {remedy}")
 
 
 def is_free(folder: Path) -> bool:
