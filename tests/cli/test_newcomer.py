@@ -95,6 +95,12 @@ def test_an_unknown_name_in_a_file_of_queries_is_reported_with_its_line(
     ).err  # fmt: skip
 
 
+def test_a_tiny_model_needs_some_memory(allneg: Command, tiny_folder: Path, tmp_path: Path) -> None:
+    tiny = ("--set", "training.epochs=1", "--set", "model.dim=2", "--set", "training.batch_size=2")
+    done = allneg("train", tiny_folder, *tiny, "--device", "cpu", "--out", tmp_path / "run")
+    assert "20 triples: 1 MiB, at most 1 epoch" in done.err
+
+
 def test_check_reports_what_training_does_with_duplicates(
     allneg: Command, tiny_folder: Path, tmp_path: Path
 ) -> None:

@@ -259,7 +259,7 @@ def _describe(recipe: Recipe, graph: Graph, peak: int) -> str:
     line = (
         f"{recipe.model.name}, dim {recipe.model.dim}, on {counted(graph.n_entities, 'entity')}, "
         f"{counted(graph.n_relations, 'relation')} and {counted(len(graph.train), 'triple')}: "
-        f"{peak / 2**20:,.0f} MiB, at most {counted(recipe.training.epochs, 'epoch')}"
+        f"{max(1, peak / 2**20):,.0f} MiB, at most {counted(recipe.training.epochs, 'epoch')}"
     )
     if recipe.loss.negatives != "all":
         line += (
