@@ -92,6 +92,12 @@ def test_check_fails_on_overlaps_with_strict(leaky: str) -> None:
     assert run("check", "countries", "--strict").exit_code == 0
 
 
+def test_check_reads_the_weights_of_a_column(tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text("head,relation,tail,trust\na,r,b,0.5\nb,r,c,0\nc,r,a,1\n")
+    problem = run("check", str(tmp_path / "facts.csv"), "--weight", "trust").exception
+    assert "facts.csv:3: " in str(problem)
+
+
 def test_check_gives_one_json_document(leaky: str) -> None:
     output = json.loads(run("check", leaky, "--json").stdout)
     assert output["schema_version"] == 1

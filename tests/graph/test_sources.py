@@ -92,6 +92,13 @@ def test_names_of_relations_to_keep_that_no_relation_has_are_noted(read: Read) -
     assert not any("no relation has" in line for line in graph.notes)
 
 
+def test_a_relation_to_keep_whose_name_has_a_comma_is_quoted(read: Read) -> None:
+    text = b"a\tin, or at\tb\nb\tlikes\tc\nc\tsees\ta\n"
+    graph = read(text, keep_relations='"in, or at",likes,"x, y"')
+    assert graph.vocabulary.relations == ("in, or at", "likes")
+    assert "toy: names in data.keep_relations that no relation has: 'x, y'" in graph.notes
+
+
 def test_a_column_name_with_a_comma_is_quoted(read: Read) -> None:
     text = b'who,what,"whom, or what"\na,r,b\n'
     columns = 'who,what,"whom, or what"'

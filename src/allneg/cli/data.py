@@ -86,10 +86,16 @@ def get_command(name: str, as_json: bool) -> None:
 @click.argument("source", metavar="PATH_OR_NAME")
 @click.option("--strict", is_flag=True, help="Exit with code 3 if splits share triples.")
 @options.keep
+@options.weight
 @options.settings
 @options.as_json
 def check_command(
-    source: str, strict: bool, keep: str | None, settings: tuple[str, ...], as_json: bool
+    source: str,
+    strict: bool,
+    keep: str | None,
+    weight: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Count the triples of PATH_OR_NAME, and report leaks and overlaps between splits."""
     from allneg.graph.check import check
@@ -97,7 +103,8 @@ def check_command(
     from allneg.graph.read import read_graph
     from allneg.recipe import Recipe
 
-    given = options.with_flags(settings, {"data.keep_relations": keep})
+    flags = {"data.keep_relations": keep, "data.weight": weight}
+    given = options.with_flags(settings, flags)
     data = Recipe().with_settings(given).data
     # Duplicates are kept here to count them. The notes describe training.
     graph = read_graph(source, replace(data, keep_duplicates=True))

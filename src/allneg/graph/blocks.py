@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from allneg.errors import DataError, close_names, printable
 from allneg.recipe import Data
-from allneg.recipe.parts import column_names
+from allneg.recipe.parts import listed_names
 
 # What a column of triples may be called, with the letter that data.columns uses for it.
 _USUAL = {
@@ -137,7 +137,7 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
 
     weight = None if settings.weight is None else column(settings.weight)
     if "," in settings.columns:
-        head, relation, tail = map(column, column_names(settings.columns))
+        head, relation, tail = map(column, listed_names(settings.columns))
         return Layout(head, relation, tail, weight)
     letters = [USUAL_NAMES.get(plain_name(name), "-") for name in names]
     if any(letters.count(letter) != 1 for letter in "hrt"):
@@ -296,7 +296,7 @@ def is_kept(relation: str, settings: Data) -> bool:
     """Does data.keep_relations name a relation, or the last part of its IRI?"""
     if settings.keep_relations is None:
         return True
-    kept = settings.keep_relations.split(",")
+    kept = listed_names(settings.keep_relations)
     return relation in kept or last_part(relation) in kept
 
 

@@ -25,7 +25,7 @@ from allneg.graph.graph import (
 from allneg.graph.mapped import name_texts, release, without_rows
 from allneg.graph.split import Shares, split_triples
 from allneg.recipe import Data
-from allneg.recipe.parts import column_names
+from allneg.recipe.parts import listed_names
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 
@@ -177,7 +177,7 @@ def _absent(graph: Graph, settings: Data) -> list[str]:
         return []
     relations = graph.vocabulary.relations
     found = {*relations, *map(last_part, relations)}
-    absent = [name for name in settings.keep_relations.split(",") if name not in found]
+    absent = [name for name in listed_names(settings.keep_relations) if name not in found]
     names = ", ".join(map(printable, absent))
     return [f"names in data.keep_relations that no relation has: {names}"] if absent else []
 
@@ -187,7 +187,7 @@ def _swapped(columns: str, other: int) -> str:
     if "," not in columns:
         letter = "hrt"[other]
         return columns.translate(str.maketrans("r" + letter, letter + "r"))
-    names = [f'"{name}"' if "," in name else name for name in column_names(columns)]
+    names = [f'"{name}"' if "," in name else name for name in listed_names(columns)]
     names[1], names[other] = names[other], names[1]
     return ",".join(names)
 

@@ -1,6 +1,7 @@
 """The parts of a recipe: every setting, its meaning and its default."""
 
 import csv
+import functools
 import importlib
 import re
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ class Data:
     split_seed: int = 0  # seed for the split of a single file
     drop_unseen: bool = False  # drop valid and test triples with entities that are not in train
     keep_duplicates: bool = False  # keep triples that occur twice in a split
-    keep_relations: str | None = None  # relations to read, separated by commas; None: all
+    keep_relations: str | None = None  # relations to read, separated by commas as in CSV; None: all
     keep_literals: bool = False  # RDF: keep texts and numbers as entities
     keep_blank_nodes: bool = False  # RDF: keep nodes without a name
     keep_types: bool = False  # RDF: keep rdf:type
@@ -37,17 +38,18 @@ class Data:
     store: Literal["auto", "memory", "disk"] = "auto"  # where ids are stored; auto: disk if large
 
 
-def column_names(columns: str) -> list[str]:
-    """The names in data.columns; a name with a comma is quoted, as in a CSV file."""
+@functools.cache
+def listed_names(text: str) -> tuple[str, ...]:
+    """Names that are separated by commas; one that has a comma is quoted, as in a CSV file."""
     try:
-        return next(csv.reader([columns]), [])
+        return tuple(next(csv.reader([text]), ()))
     except csv.Error:  # a line end outside of quotes
-        return []
+        return ()
 
 
 def columns_mistake(columns: str) -> str | None:
     """What data.columns must be, if it is something else."""
-    names = column_names(columns)
+    names = listed_names(columns)
     is_order = sorted(columns) in (sorted("hrt"), sorted("hrtw"))
     if is_order or (len(names) == len(set(names)) == 3 and all(names)):
         return None
