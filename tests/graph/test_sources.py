@@ -92,6 +92,13 @@ def test_names_of_relations_to_keep_that_no_relation_has_are_noted(read: Read) -
     assert not any("no relation has" in line for line in graph.notes)
 
 
+def test_a_table_without_columns_is_an_error() -> None:
+    pandas = pytest.importorskip("pandas")
+    for empty, name in ((pandas.DataFrame(), "DataFrame"), ({}, "dict")):
+        with pytest.raises(DataError, match=f"^{name}: it has no columns; give head, relation and"):
+            read_graph(empty)
+
+
 def test_a_relation_to_keep_whose_name_has_a_comma_is_quoted(read: Read) -> None:
     text = b"a\tin, or at\tb\nb\tlikes\tc\nc\tsees\ta\n"
     graph = read(text, keep_relations='"in, or at",likes,"x, y"')

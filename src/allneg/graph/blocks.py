@@ -156,6 +156,8 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
 
 def need_layout(names: Sequence[str], found: Found, where: str, settings: Data) -> Layout:
     """As `find_layout` for a table; three columns of other names are read in their order."""
+    if not names:
+        raise DataError(f"{where}: it has no columns; give head, relation and tail")
     layout = find_layout(names, where, settings)
     if layout is None and len(names) == len(settings.columns):
         layout = layout_of_letters(settings.columns)
