@@ -25,6 +25,13 @@ def test_a_grid_is_every_combination_once(make_space: MakeSpace) -> None:
     assert trial.recipe.model.dim == 4
 
 
+def test_trials_do_not_differ_only_in_settings_without_effect(make_space: MakeSpace) -> None:
+    space = make_space('"regularizer.name" = ["none", "n3"]\n"regularizer.weight" = [0.1, 1]')
+    assert [tuple(trial.settings.values()) for trial in space.trials] == [
+        ("none", 0.1), ("n3", 0.1), ("n3", 1.0)
+    ]  # fmt: skip
+
+
 def test_a_trials_id_is_the_hash_of_its_whole_recipe(make_space: MakeSpace) -> None:
     first = make_space('"regularizer.weight" = [1]').trials[0]
     digest = hashlib.sha256(first.recipe.to_toml().encode()).hexdigest()

@@ -15,11 +15,11 @@ from allneg.recipe.parts import (
     Regularizer,
     Training,
 )
-from allneg.recipe.recipe import MAY_CHANGE, Recipe
+from allneg.recipe.recipe import MAY_CHANGE, Recipe, unused_settings
 from allneg.recipe.text import LARGEST_FILE, load_tables, merged, parse_settings, parse_tables
 
 __all__ = [
     "LARGEST_FILE", "MAY_CHANGE", "Data", "Evaluation", "Hardware", "Loss", "Mesh", "Model",
     "Optimizer", "Recipe", "Regularizer", "Training", "load_tables", "merged", "parse_settings",
-    "parse_tables",
+    "parse_tables", "unused_settings",
 ]  # fmt: skip

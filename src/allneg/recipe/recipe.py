@@ -271,15 +271,22 @@ def _unused(part: str, settings: parts.Loss | parts.Regularizer) -> Iterator[str
             yield f"{part}.{name} is for {part}.name {users}, not {settings.name}"
 
 
+def unused_settings(recipe: Recipe) -> set[str]:
+    """The settings that have no effect in a recipe, because another one switches them off."""
+    found = _UNUSED_WITH.items()
+    return {name for name, (other, values) in found if attrgetter(other)(recipe) in values}
+
+
 def _without_effect(recipe: Recipe, given: Mapping[str, Any]) -> Iterator[str]:
     """Settings that are given, but not the one that switches them off in this recipe."""
-    for name, (other, values) in _UNUSED_WITH.items():
-        part, _, field = name.partition(".")
-        table, value = given.get(part), attrgetter(other)(recipe)
+    for name in sorted(unused_settings(recipe)):
+        (part, _, field), (other, _) = name.partition("."), _UNUSED_WITH[name]
+        table = given.get(part)
         if not isinstance(table, Mapping) or other.rpartition(".")[2] in table:
             continue
-        if table.get(field) is not None and value in values:
-            yield f"{name} has no effect with {other} {text.toml_value(value)}"
+        if table.get(field) is not None:
+            value = text.toml_value(attrgetter(other)(recipe))
+            yield f"{name} has no effect with {other} {value}"
 
 
 def _loss_clashes(loss: parts.Loss, is_distance: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allneg.errors import RecipeError
-from allneg.recipe import Recipe, load_tables, merged, parse_settings
+from allneg.recipe import Recipe, load_tables, merged, parse_settings, unused_settings
 from allneg.recipes import find_recipe, recipe_names
 
 STATES = ("finished", "running", "paused", "dropped", "diverged", "too large", "waiting")
@@ -83,7 +83,7 @@ class Space:
 
     @cached_property
     def trials(self) -> tuple[Trial, ...]:
-        """All trials of a grid, without duplicates.
+        """All trials of a grid, without those that differ only in settings without effect.
 
         For ranges: two opposite corners and their neighbours along each axis. They are checked
         instead of the trials, which do not exist yet.
@@ -102,7 +102,15 @@ class Space:
             )
         if (count := math.prod(map(len, values))) > _MAX_TRIALS:
             raise RecipeError(f"{self.name}: {count:,} trials; at most {_MAX_TRIALS:,} allowed")
-        return self._checked(itertools.product(*values))
+        first = {name: axis[0] for name, axis in zip(self.axes, values, strict=True)}
+        return tuple(
+            trial
+            for trial in self._checked(itertools.product(*values))
+            if all(
+                trial.settings[name] == first[name]
+                for name in unused_settings(trial.recipe) & first.keys()
+            )
+        )
 
     @property
     def recipe(self) -> Recipe:
