@@ -26,7 +26,7 @@ from allneg.cli import main
 from allneg.kernels.fused import softmax
 from allneg.models import MODELS, Model
 from allneg.predict.question import Question
-from allneg.recipe.parts import PARTS
+from allneg.recipe.parts import PARTS, registered
 from allneg.scoring.losses import Loss
 from allneg.training.trackers import TRACKERS, Tracker
 from fake_hub import FakeHub
@@ -141,6 +141,13 @@ def test_settings_exist() -> None:
             if not hasattr(code.get(part), field):
                 wrong.append(f"{page}: {part}.{field}")
     assert not wrong
+
+
+@pytest.mark.parametrize("part", ["model", "loss", "regularizer", "optimizer"])
+def test_the_page_on_models_has_every_name_of_a(part: str) -> None:
+    names = registered(f"{part}.name")
+    assert names
+    assert [name for name in names if f"`{name}`" not in TEXTS["docs/models.md"]] == []
 
 
 def test_commands_and_their_options_exist() -> None:
