@@ -244,8 +244,8 @@ def _cpu_defaults(report: Report) -> str:
             row["graph"], row["model"],
             ", ".join(f"`{x}`" for x in row["settings"] if not x.startswith("hardware.")),
             f"{row['n_negatives']} shared" if row["n_negatives"] else "all",
-            row["dim"], row["epochs"], f"{row['mrr']:.3f}", f"{row['frequency_mrr']:.3f}", row["forecast"],
-            f"{row['with_test'] / 60:.1f} min",
+            row["dim"], row["epochs"], f"{row['mrr']:.3f}", f"{row['frequency_mrr']:.3f}",
+            row["forecast"], f"{row['with_test'] / 60:.1f} min",
         ]
         for row in report["rows"]
     )  # fmt: skip
