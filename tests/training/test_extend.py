@@ -209,7 +209,8 @@ def test_facts_of_relations_that_fit_closely_count_more(settings: dict[str, Any]
     few = 20 * [sum(known) / len(known)]
     exact = [np.mean([*distances[r], *few]) ** -0.5 for r in facts[:, 1].tolist()]
     expected = np.array(exact) / np.mean(exact) / [2, 2, 1, 1]
-    found = shares(model, tables, facts, others)
+    is_own = torch.arange(len(others) + len(facts)) >= len(others)
+    found = shares(model, tables, torch.cat([others, facts]), is_own)
     assert found.numpy() == pytest.approx(expected, rel=1e-5)
     assert found[1] != pytest.approx(found[2] / 2)
 

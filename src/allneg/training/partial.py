@@ -144,7 +144,7 @@ class PartialTrainer(Trainer):
             return torch.ones(len(self._own), device=triples.device)
         is_own = torch.zeros(len(triples), dtype=torch.bool, device=triples.device)
         is_own[self._own] = True
-        return shares(self.model, self.tables, triples[is_own], triples[~is_own])
+        return shares(self.model, self.tables, triples, is_own)
 
     def _split_batches(
         self, triples: Tensor, generator: Generator
@@ -281,17 +281,20 @@ class PartialTrainer(Trainer):
         super().restore(replace(saved, optimizer=optimizer))
 
 
-def shares(model: Model, tables: Tables, facts: Tensor, others: Tensor) -> Tensor:
-    """What each fact (n, 3) counts where rows of a distance model follow from facts: (n,).
+def shares(model: Model, tables: Tables, triples: Tensor, is_own: Tensor) -> Tensor:
+    """What each fact of some rows counts where the rows of a distance model follow from facts.
+
+    `is_own` (m,) marks these facts among the `triples` (m, 3).
 
     A fact and its mirror image, as symmetric relations have them, imply the same point. Each counts
     half, or neighbours with one of both facts, whose other one may be missing, would count less.
 
-    The closer the `others` (m, 3) of a relation fit, the more exactly its facts imply a point, and
+    The closer the other facts of a relation fit, the more exactly its facts imply a point, and
     the more they count: by 1 / √(mean distance). The root makes this weaker, because rows fit the
     facts that they were trained on closer than new ones.
     """
-    share: Tensor = _distances(model, tables, others, facts[:, 1]).rsqrt_()
+    facts = triples[is_own]
+    share: Tensor = _distances(model, tables, triples, ~is_own, facts[:, 1]).rsqrt_()
     return share.div_(share.mean()).div_(mirror_images(facts, tables.shard.total))
 
 
@@ -308,13 +311,17 @@ def mirror_images(facts: Tensor, n_entities: int) -> Tensor:
 
 
 @torch.no_grad()
-def _distances(model: Model, tables: Tables, facts: Tensor, relation: Tensor) -> Tensor:
-    """The mean distance in the facts (m, 3) of each of some relations (n,): (n,).
+def _distances(
+    model: Model, tables: Tables, triples: Tensor, is_other: Tensor, relation: Tensor
+) -> Tensor:
+    """The mean distance in the other facts (m, 3) of each of some relations (n,): (n,).
 
     Each relation has a few more facts with the mean of all, as a mean of few says little.
     """
-    facts = facts[torch.isin(facts[:, 1], relation)]
-    facts = facts[:: len(facts) // _MEASURED + 1]
+    is_asked = torch.zeros(tables.n_relations, dtype=torch.bool, device=tables.device)
+    is_asked[relation] = True
+    others = (is_other & is_asked[triples[:, 1]]).nonzero().squeeze(1)
+    facts = triples[others[:: len(others) // _MEASURED + 1]]  # no copy of all triples is made
     total = torch.zeros(tables.n_relations, device=tables.device)
     for side in SIDES:
         for some in facts.split(AT_ONCE):

@@ -178,9 +178,8 @@ def place(model: Model, tables: Tables, new: Tensor, triples: Tensor) -> None:
     count once one has its place.
     """
     placed, entities = ~new, tables.entities.detach()
-    is_own = new[triples[:, [0, 2]]].any(1)
-    facts = triples[is_own]
-    share = shares(model, tables, facts, triples[~is_own])
+    is_own = new[triples[:, 0]] | new[triples[:, 2]]
+    facts, share = triples[is_own], shares(model, tables, triples, is_own)
     both = joined(*(replace(Queries.of(facts, side), weight=share) for side in SIDES))
     for _ in range(_ROUNDS):
         wanted = both[~placed[both.answer] & placed[both.entity]]
