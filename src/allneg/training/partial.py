@@ -89,7 +89,7 @@ class PartialTrainer(Trainer):
             self._own = torch.searchsorted(self.known.keys, some.keys)
         is_placed = parent.touch == "new" and self.model.is_distance
         self._weighs_facts = is_placed and not recipe.loss.grouped
-        self._share = torch.empty(0)  # of each own fact; from the first batch on
+        self._share: Tensor | None = None  # of each own fact; from the first batch on
         self._most_others = max(1, _NUMBERS // (self._n_trained + 6 * tables.entities.shape[1]))
         self._inherited: Mapping[str, Tensor] = {}
         plan, loss = self.plan, recipe.loss
@@ -119,10 +119,10 @@ class PartialTrainer(Trainer):
         In the others, trained entities are negatives only. Each stands for several, so that the
         loss is that of all facts, and no row gets high scores where it does not belong.
         """
-        if len(self._share) != len(self._own):
+        if self._share is None:
             self._share = self._shares(triples)
         if self._splits:
-            return self._split_batches(triples, generator)
+            return self._split_batches(triples, generator, self._share)
         size, own, n = self.recipe.training.batch_size, self._own, len(triples)
         if self.recipe.loss.grouped:
             assert self.known is not None
@@ -147,14 +147,14 @@ class PartialTrainer(Trainer):
         return shares(self.model, self.tables, triples, is_own)
 
     def _split_batches(
-        self, triples: Tensor, generator: Generator
+        self, triples: Tensor, generator: Generator, share: Tensor
     ) -> tuple[int, Iterator[Queries]]:
         """Batches with equal numbers of each kind of queries, except for the last ones.
 
         There are as many as if half of each batch were queries of facts of trained rows.
         """
         if self._split is None:
-            self._split = self._split_queries(triples)
+            self._split = self._split_queries(triples, share)
         n_moving, n_fixed, _ = (len(queries) for queries, _ in self._split)
         n_batches = math.ceil(2 * (n_moving + n_fixed) / self.recipe.training.batch_size)
         n_batches = math.ceil(n_moving / math.ceil(n_moving / n_batches))
@@ -167,8 +167,8 @@ class PartialTrainer(Trainer):
             order = order[: size * n_batches]
             some = queries[order]
             assert some.weight is not None
-            share = len(queries) / max(1, len(order))
-            parts.append((replace(some, weight=some.weight * share), states[order]))
+            factor = len(queries) / max(1, len(order))
+            parts.append((replace(some, weight=some.weight * factor), states[order]))
 
         def made() -> Iterator[Queries]:
             for i in range(n_batches):
@@ -180,7 +180,7 @@ class PartialTrainer(Trainer):
         return n_batches, made()
 
     @torch.no_grad()
-    def _split_queries(self, triples: Tensor) -> list[tuple[Queries, Tensor]]:
+    def _split_queries(self, triples: Tensor, share: Tensor) -> list[tuple[Queries, Tensor]]:
         """Moving queries, fixed ones with a trained row as answer, and those of other facts.
 
         Each with the states of its queries, which the moving ones do not have: (n, 1 + k).
@@ -190,7 +190,7 @@ class PartialTrainer(Trainer):
         generator = Generator(triples.device).manual_seed(seed)
         count = self._n_others() if self._n_trained else 0  # they train nothing else
         others, factor = self._others(self._own, len(triples), count, generator)
-        own = self._queries(triples, self._own, self._share)
+        own = self._queries(triples, self._own, share)
         rest = self._queries(
             triples, others, torch.full(others.shape, factor, device=others.device)
         )
