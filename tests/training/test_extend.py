@@ -296,6 +296,18 @@ def test_facts_of_known_names_change_no_row(toy_run: Run, tmp_path: Path) -> Non
     assert known["Spain"] == "train"
 
 
+def test_more_epochs_of_an_extension_without_trained_rows_change_nothing(
+    toy_run: Run, tmp_path: Path
+) -> None:
+    gone = toy_run.graph.facts("train")[:1]
+    child = extend(toy_run, remove=gone, out=tmp_path / "child")
+    epochs = child.recipe.training.epochs + 1
+    more = child.with_settings({"training.epochs": epochs})
+    fit(more)
+    assert changed(toy_run, more) == set()
+    assert len(more.metrics()) == 1
+
+
 def test_removed_facts_are_not_known(toy_run: Run, tmp_path: Path) -> None:
     gone = [("Sicily", "in", "Italy"), ("Nobody", "in", "Italy")]
     told = Messages()

@@ -95,7 +95,7 @@ class PartialTrainer(Trainer):
         plan, loss = self.plan, recipe.loss
         varies = plan.splits_batch or plan.draws_sample or loss.mask_known or loss.distillation > 0
         stored = not (plan.host_table or plan.by_attention or world.size > 1)
-        self._splits = stored and not (varies or loss.grouped)
+        self._splits = stored and len(facts) > 0 and not (varies or loss.grouped)
         self._split: list[tuple[Queries, Tensor]] | None = None  # see `_split_queries`
         self._states: Tensor | None = None  # of the step's fixed queries
         if self._splits:
