@@ -75,9 +75,16 @@ def test_a_setting_without_effect_in_a_recipe_or_beside_defaults_is_refused(
     assert planned("tiny", recipe=file, settings={"optimizer.schedule": "step"})
     settings = {"regularizer.weight": 0.1}
     with pytest.raises(RecipeError, match=r"regularizer\.weight has no effect"):
-        train(tiny_folder, model="transe", settings=settings, out=tmp_path / "run")
+        planned(tiny_folder, model="transe", settings=settings)
     settings = {"optimizer.schedule": "none"}  # the defaults of rotate have a schedule
     assert planned("tiny", model="rotate", settings=settings).optimizer.decay == 0.2
+
+
+def test_a_limit_of_answers_is_accepted_where_the_device_decides_about_groups(
+    tiny_graph: Graph,
+) -> None:
+    settings = {"loss.max_answers": 9, "hardware.device": "cpu"}
+    assert not planned("tiny", settings=settings, graph=tiny_graph).loss.grouped
 
 
 def test_settings_that_name_other_data_are_refused() -> None:

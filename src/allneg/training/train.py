@@ -216,7 +216,7 @@ def planned(
     given = parse_settings(settings)
     written = [given] if isinstance(recipe, Recipe) else [tables, given]
     if recipe is None:
-        written = [given] if graph is not None else []  # sizes may use a setting or not
+        written = [{**given, "loss": {}}]  # the device decides whether queries are grouped
         tables = _default_tables(model, given, graph)
     if (other := given.get("data", {}).get("name", name)) != name:
         raise UsageError(f"data.name is {other!r} in the settings, but DATA is {name!r}")
