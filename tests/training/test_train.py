@@ -76,6 +76,7 @@ def test_a_setting_without_effect_in_a_recipe_or_beside_defaults_is_refused(
     settings = {"regularizer.weight": 0.1}
     with pytest.raises(RecipeError, match=r"regularizer\.weight has no effect"):
         planned(tiny_folder, model="transe", settings=settings)
+    assert planned("tiny", model="transe", settings={"regularizer.weight": 0})
     settings = {"optimizer.schedule": "none"}  # the defaults of rotate have a schedule
     assert planned("tiny", model="rotate", settings=settings).optimizer.decay == 0.2
 

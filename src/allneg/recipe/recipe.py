@@ -284,7 +284,7 @@ def _without_effect(recipe: Recipe, given: Mapping[str, Any]) -> Iterator[str]:
         table = given.get(part)
         if not isinstance(table, Mapping) or other.rpartition(".")[2] in table:
             continue
-        if table.get(field) is not None:
+        if table.get(field):  # a weight of 0 asks for no effect
             value = text.toml_value(attrgetter(other)(recipe))
             yield f"{name} has no effect with {other} {value}"
 
