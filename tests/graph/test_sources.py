@@ -77,6 +77,8 @@ def test_columns_can_be_named(tmp_path: Path, read: Read) -> None:
     assert whole(path, columns="who,what,whom").facts("train") == expected
     with pytest.raises(DataError, match=r"which of the columns 'when', 'who', 'what', 'whom'"):
         whole(path)
+    with pytest.raises(DataError, match=r"'who' is twice in the columns 'who', 'who', 'what'$"):
+        read(b"who,who,what\na,r,b\n", ending="csv", columns="who,what,whom")
     with pytest.raises(DataError, match=r"'wo' is not among the columns .*close names: 'who'"):
         whole(path, columns="wo,what,whom")
     with pytest.raises(DataError, match=r"rows have no columns who,what,whom; give their order"):

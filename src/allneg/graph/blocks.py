@@ -128,10 +128,11 @@ def find_layout(names: Sequence[str], where: str, settings: Data) -> Layout | No
 
     def column(name: str) -> int:
         if names.count(name) != 1:
+            others = [other for other in names if other != name]
             wrong = "is twice in" if name in names else "is not among"
             raise DataError(
                 f"{where}: {printable(name)} {wrong} the columns {_listed(names)}"
-                f"{close_names(name, names)}"
+                f"{close_names(name, others)}"
             )
         return names.index(name)
 
