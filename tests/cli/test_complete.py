@@ -289,7 +289,7 @@ def test_a_file_of_facts_may_be_compressed(
 
 def test_blank_lines_of_facts_are_skipped(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
     file = tmp_path / "facts.tsv"
-    file.write_bytes(b"\nFrance\tborders\tSpain\r\n\r\nParis\tin\tFrance\n\n")
+    file.write_bytes(b"\nhead\trelation\ttail\nFrance\tborders\tSpain\r\n\r\nParis\tin\tFrance\n\n")
     assert len(allneg("score", toy_run.folder, file, "--json").json["triples"]) == 2
     file.write_text("\n")
     assert "facts.tsv: no facts in it" in allneg("score", toy_run.folder, file).err

@@ -263,10 +263,12 @@ def test_of_many_bad_lines_the_first_are_reported(
 
 
 def test_blank_lines_of_queries_are_skipped(allneg: Command, toy_run: Run, tmp_path: Path) -> None:
-    (tmp_path / "q.tsv").write_bytes(b"\r\nFrance\tborders\t?\n \nFrence\tin\t?\n\n")
+    (tmp_path / "q.tsv").write_bytes(
+        b"\r\nrelation\thead\ttail\nborders\tFrance\t?\n \nin\tFrence\t?\n\n"
+    )
     (tmp_path / "q.jsonl").write_text('\n{"head": "France", "relation": "borders"}\n\n')
     done = allneg("predict", toy_run.folder, "--queries", tmp_path / "q.tsv", "--top", "1")
-    assert "q.tsv:4: no entity is called 'Frence'" in done.err
+    assert "q.tsv:5: no entity is called 'Frence'" in done.err
     assert "1 of 2 queries not answered" in done.err
     again = allneg("predict", toy_run.folder, "--queries", tmp_path / "q.jsonl", "--top", "1")
     assert (again.code, again.out) == (0, done.out)

@@ -87,10 +87,10 @@ def _from_lines(file: TripleFile) -> GivenFacts:
         text = b"".join(iter(lambda: stream.read(_BLOCK), b"")).decode().removeprefix("\ufeff")
     (separator, by), name = _SEPARATORS[file.suffix], Path(file.where).name
     given, labels, order, width = GivenFacts([], []), list[bool](), [0, 1, 2], 0
-    for number, line in numbered_lines(text):
+    for i, (number, line) in enumerate(numbered_lines(text)):
         values, _ = split_line(line.removesuffix("\r"), separator)
         letters = [USUAL_NAMES.get(value.strip().lower(), "") for value in values[:3]]
-        if number == 1 and sorted(letters) == ["h", "r", "t"]:  # the names of columns
+        if i == 0 and sorted(letters) == ["h", "r", "t"]:  # the names of columns
             order = [letters.index(letter) for letter in "hrt"]
             continue
         width, where = width or len(values), f"{name}:{number}"

@@ -58,14 +58,14 @@ def _commas(path: Path) -> _Numbered:
 def _table(path: Path, split: Callable[[str], list[str]]) -> _Numbered:
     """Lines of fields. Only a line feed ends a line: a name may contain other line ends."""
     columns: Sequence[str] = _LETTERS
-    for number, line in numbered_lines(_text(path)):
+    for i, (number, line) in enumerate(numbered_lines(_text(path))):
         try:
             fields = split(line.removesuffix("\r"))
         except csv.Error as error:
             yield number, f"the quotes do not match ({error}): {printable(line)}"
             continue
         letters = [USUAL_NAMES.get(field.strip().lower(), "") for field in fields]
-        if number == 1 and len(fields) > 1 and all(letters) and len(set(letters)) == len(fields):
+        if i == 0 and len(fields) > 1 and all(letters) and len(set(letters)) == len(fields):
             columns = letters
         elif len(fields) != len(columns):
             yield number, f"{_EXPECTED}; found {printable(line)}"
