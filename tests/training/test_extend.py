@@ -351,6 +351,14 @@ def test_facts_are_not_judged_as_a_whole_graph(trained: Made, tmp_path: Path) ->
     assert told.lines[2].startswith("2 new entities, 6 new relations and 6 new facts")
 
 
+def test_settings_of_the_first_graph_are_not_noted(trained: Made, tmp_path: Path) -> None:
+    run = trained("training.epochs=1", "data.keep_relations=in,borders", "data.split_seed=4")
+    parts = {"train": [("Monaco", "in", "Europe")], "test": [("Monaco", "in", "Earth")]}
+    told = Messages()
+    extend(run, parts, out=tmp_path / "child", settings=SHORT, callbacks=told)
+    assert told.lines[0].startswith("1 new entity, 0 new relations and 1 new fact")
+
+
 def test_facts_of_a_relation_that_train_lacks_are_left_out_with_drop_unseen(
     trained: Made, tmp_path: Path
 ) -> None:

@@ -40,10 +40,11 @@ _ENOUGH = {
     "training.epochs": 20, "training.average": 0.0,
     "optimizer.schedule": "cosine", "optimizer.decay": 0.01, "optimizer.warmup": 0,
 }  # fmt: skip
-# Notes on a file as a whole graph; a file of some facts is none.
+# Notes on a file as a whole graph, which a file of some facts is not, and on how it is read.
 _OF_A_GRAPH = re.compile(
     "(valid|test) is empty$|valid 0, test 0$|are not in train; they occur in"
-    "|relations but only .* (heads|tails); if"
+    "|relations but only .* (heads|tails); if|keep_relations that no relation has"
+    "|has no effect, since the splits are given$"
 )
 
 
