@@ -412,6 +412,9 @@ def test_a_folder_that_was_stopped_before_it_was_a_run_is_to_be_deleted(
     (toy_copy.folder / "run.json").unlink()
     done = allneg("resume", toy_copy.folder)
     assert done.code == 4
+    assert "delete it" not in done.err  # a trained run, whose run.json is lost
+    (toy_copy.folder / "metrics.jsonl").unlink()
+    done = allneg("resume", toy_copy.folder)
     assert "it was stopped while it was made: delete it and run the command again" in done.err
 
 

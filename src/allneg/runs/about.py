@@ -87,7 +87,8 @@ class About:
         path = folder / "run.json"
         if not plain.exists(path):
             remedy = "`allneg train … --out` makes one"
-            if plain.exists(folder / "checkpoints"):
+            is_new = not plain.exists(folder / "metrics.jsonl")  # it has not trained an epoch
+            if is_new and plain.exists(folder / "checkpoints"):
                 remedy = "it was stopped while it was made: delete it and run the command again"
             raise RunError(f"{folder}: not a run (no run.json); {remedy}")
         if not plain.is_utf8(folder):
