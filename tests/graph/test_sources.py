@@ -109,14 +109,15 @@ def test_a_relation_to_keep_whose_name_has_a_comma_is_quoted(read: Read) -> None
 
 
 def test_a_column_name_with_a_comma_is_quoted(read: Read) -> None:
-    text = b'who,what,"whom, or what"\na,r,b\n'
-    columns = 'who,what,"whom, or what"'
+    text = b'who,what,"""whom"", or what"\na,r,b\n'
+    columns = 'who,what,"""whom"", or what"'
     assert read(text, ending="csv", columns=columns).facts() == [("a", "r", "b")]
     swapped = text + b"".join(b"%d,%d,%d\n" % (i, i % 2, i * 7 % 12) for i in range(12))
-    with pytest.raises(DataError, match=r'likely `--set data\.columns=who,what,"whom, or what"`'):
-        read(swapped, ending="csv", columns='who,"whom, or what",what')
+    advice = f"most likely `--set 'data.columns={columns}'`"
+    with pytest.raises(DataError, match=re.escape(advice)):
+        read(swapped, ending="csv", columns='who,"""whom"", or what",what')
     with pytest.raises(RecipeError, match="a name with a comma needs quotes"):
-        read(text, ending="csv", columns="who,what,whom, or what")
+        read(text, ending="csv", columns='who,what,"whom", or what')
 
 
 def test_three_columns_of_other_names_are_read_in_order_and_noted(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """What was read → a graph: split, without duplicates, with notes on what is unusual."""
 
+import csv
+import io
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -158,7 +161,7 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
         return []
     names = graph.vocabulary.relations
     both = sum(names[relation] in graph.vocabulary.entity_ids for relation in relations)
-    likely = _swapped(columns, "hrt".index(letter))
+    likely = shlex.quote(f"data.columns={_swapped(columns, 'hrt'.index(letter))}")
     note = (
         f"read as {columns}, there are {len(relations):,} relations but only {fewest:,} "
         f"{'tails' if letter == 't' else 'heads'}"
@@ -166,9 +169,9 @@ def _column_notes(graph: Graph, columns: str) -> list[str]:
     if len(relations) >= 2 * fewest and 2 * both >= len(relations):
         raise DataError(
             f"{graph.name}: {note}, and {both:,} relations are also entities: the columns have "
-            f"another order.\nGive their order, most likely `--set data.columns={likely}`"
+            f"another order.\nGive their order, most likely `--set {likely}`"
         )
-    return [f"{note}; if the columns have another order, add `--set data.columns={likely}`"]
+    return [f"{note}; if the columns have another order, add `--set {likely}`"]
 
 
 def _absent(graph: Graph, settings: Data) -> list[str]:
@@ -187,9 +190,11 @@ def _swapped(columns: str, other: int) -> str:
     if "," not in columns:
         letter = "hrt"[other]
         return columns.translate(str.maketrans("r" + letter, letter + "r"))
-    names = [f'"{name}"' if "," in name else name for name in listed_names(columns)]
+    names = list(listed_names(columns))
     names[1], names[other] = names[other], names[1]
-    return ",".join(names)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
 
 
 def _look_alikes(vocabulary: Vocabulary, kind: str, difference: str) -> str | None:
