@@ -13,7 +13,7 @@ import pytest
 
 import allneg
 from allneg.cli import _COMMANDS
-from allneg.errors import Diverged, RecipeError, RunError, UsageError
+from allneg.errors import Diverged, RecipeError, UsageError
 from allneg.evaluation import evaluate as evaluate_tables
 from allneg.evaluation import evaluate_baselines
 from allneg.graph import Graph
@@ -115,7 +115,7 @@ def test_search_takes_triples_in_memory(space: Path, tiny_graph: Graph, tmp_path
     assert [status.state for status in found.statuses()] == ["finished"] * 2
     run = allneg.Run.open(found.out / "trials" / found.statuses()[0].trial.id)
     assert (run.recipe.data.name, len(run.graph.valid)) == ("list", 1)
-    with pytest.raises(RunError, match="trained on other data"):
+    with pytest.raises(UsageError, match="trained on other data"):
         allneg.search(space, triples[:-1], out=found.out, settings=settings)
     with pytest.raises(UsageError, match="int"):
         allneg.search(space, 3, out=tmp_path / "other")

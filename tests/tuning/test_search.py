@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from allneg.errors import DataError, Interrupted, RunError, UsageError
+from allneg.errors import DataError, Interrupted, UsageError
 from allneg.recipe import Recipe
 from allneg.runs import Run
 from allneg.tuning import Search, TrialFolder
@@ -180,10 +180,10 @@ def test_data_that_has_changed_is_refused(make_search: MakeSearch, tiny_folder: 
     assert result is not None
     with (tiny_folder / "train.tsv").open("a") as file:
         file.write("Italy\tborders\tSpain\n")
-    with pytest.raises(RunError, match=f"trained on other data \\({result.data}, now [0-9a-f]"):
+    with pytest.raises(UsageError, match=f"trained on other data \\({result.data}, now [0-9a-f]"):
         search.run()
     (folder.folder / "result.json").unlink()
-    with pytest.raises(RunError, match="trained on other data"):
+    with pytest.raises(UsageError, match="trained on other data"):
         search.run()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from allneg.errors import Interrupted, RecipeError, RunError, UsageError
+from allneg.errors import Interrupted, RecipeError, UsageError
 from allneg.runs import Run
 from allneg.tuning import Search, Space, Trial, TrialFolder, TrialStatus
 from allneg.tuning.study import JOURNAL, Study, _import_optuna, rungs
@@ -149,7 +149,7 @@ def test_the_folder_of_another_space_is_refused(make_search: MakeSearch, searche
     make_search(
         '"model.dim" = { low = 2, high = 4 }\n"regularizer.name" = ["n3"]', n_trials=1
     ).run()
-    with pytest.raises(RunError, match=r"trials outside of space\.toml; choose another --out"):
+    with pytest.raises(UsageError, match=r"trials outside of space\.toml; choose another --out"):
         make_search(searched, n_trials=2).run()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from allneg.errors import RunError, UsageError, extra
+from allneg.errors import UsageError, extra
 from allneg.runs import plain
 from allneg.runs.files import write_parts, write_text
 from allneg.tuning.halving import KEEP
@@ -103,7 +103,7 @@ class Study:
             for record in records:
                 self._create(record.params, value=0.0)
         except ValueError:  # the file had other settings or ranges when this was suggested
-            raise RunError(
+            raise UsageError(
                 f"{self._file}: has trials outside of {self._space.name}; choose another --out"
             ) from None
         return [(self._space.trial(record.params), record) for record in records]

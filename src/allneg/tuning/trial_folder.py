@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from filelock import Timeout
 
-from allneg.errors import Diverged, Interrupted, OutOfMemoryError, RunError
+from allneg.errors import Diverged, Interrupted, OutOfMemoryError, RunError, UsageError
 from allneg.graph.check import graph_hashes
 from allneg.graph.graph import Graph
 from allneg.runs import Run, checkpoint, disk, plain
@@ -135,9 +135,9 @@ class TrialFolder:
         return run
 
     def check_data(self, before: str | None, graph: Graph) -> None:
-        """Raise a `RunError` if the trial was trained on other data: `before` is their hash."""
+        """Raise a `UsageError` if the trial was trained on other data: `before` is their hash."""
         if before != (now := data_hash(graph)):
-            raise RunError(
+            raise UsageError(
                 f"{self.folder}: trained on other data ({before}, now {now}); choose another --out"
             )
 
