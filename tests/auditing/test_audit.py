@@ -60,12 +60,12 @@ def test_an_audit_that_was_killed_continues(
 ) -> None:
     fit, calls = module.fit, 0
 
-    def dies(*args: Any) -> None:
+    def dies(*args: Any, **more: Any) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise KeyboardInterrupt
-        fit(*args)
+        fit(*args, **more)
 
     options: dict[str, Any] = {"settings": SETTINGS, "folds": 3, "out": tmp_path / "folds"}
     monkeypatch.setattr(module, "fit", dies)
