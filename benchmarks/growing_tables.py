@@ -6,7 +6,16 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
+from table_text import (
+    Report,
+    Row,
+    machine_line,
+    markdown_table,
+    model_and_dim,
+    reports_of,
+    rows_of,
+    three_digits,
+)
 
 _WAYS = ("extend", "neighbours", "retrain")
 _NAMES = ("`extend`", "`--touch neighbours`", "retraining")
@@ -29,7 +38,7 @@ def _times(reports: list[Report]) -> str:
     def cells(report: Report, ways: list[Row | None], again: Row | None) -> list[str]:
         extend, seconds = ways[0], _seconds(report)
         share = f"{extend[seconds] / again[seconds]:.2%}" if extend and again else "-"
-        return [*(f"{way[seconds]:.3g}" if way else "-" for way in ways), share]
+        return [*(three_digits(way[seconds]) if way else "-" for way in ways), share]
 
     return _per_machine(_with_ten(reports), "", [*_NAMES, "`extend` / retraining"], cells)
 

@@ -51,6 +51,11 @@ def model_and_dim(row: Row) -> str:
     return f"{row['model']}, dim {row['dim']:,}"
 
 
+def three_digits(number: float) -> str:
+    """The first three digits, and all before the decimal point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def _line(cells: Iterable[object]) -> str:
     texts = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)
     return f"| {' | '.join(texts)} |\n"

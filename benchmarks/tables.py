@@ -23,7 +23,16 @@ import kernel_tables
 import large_tables
 import mesh_tables
 import speed_tables
-from table_text import Report, Row, machine_line, markdown_table, model_and_dim, reports_of, rows_of
+from table_text import (
+    Report,
+    Row,
+    machine_line,
+    markdown_table,
+    model_and_dim,
+    reports_of,
+    rows_of,
+    three_digits,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -204,7 +213,7 @@ def _compared(row: Row, mine: Row) -> str:
 
 
 def _time_and_memory(row: Row) -> str:
-    return f"{_short(row['milliseconds'])} ms, {row['extra_mib']:,.0f} MiB"
+    return f"{three_digits(row['milliseconds'])} ms, {row['extra_mib']:,.0f} MiB"
 
 
 def _has_ways(report: Report, *ways: str) -> bool:
@@ -305,12 +314,8 @@ def _by_size(caption: str, rows: list[Row], ways: list[str], sizes: dict[str, st
 def _cell(row: Row) -> str:
     if "problem" in row:
         return str(row["problem"])
-    short = _short(row["milliseconds"])
+    short = three_digits(row["milliseconds"])
     return f"{short} / {row['extra_mib']:,.0f}" if "extra_mib" in row else short
-
-
-def _short(milliseconds: float) -> str:
-    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 
 TABLES: dict[str, Callable[[list[Report]], str]] = {
