@@ -72,6 +72,7 @@ def _cells(folder: Path, only: str, models: list[str]) -> list[tuple[str, str]]:
 
 
 def _row(data: str, model: str, settings: list[str]) -> dict[str, Any]:
+    """The run of a cell; its last two settings, device and seed, are those of all rows."""
     name = Path(data).name
     row: dict[str, Any] = {"graph": name, "model": model, "settings": settings[:-2]}
     row |= _run(data, settings, model)

@@ -33,8 +33,8 @@ _SHARE = 0.5
 _NUMBERS = 1 << 26  # in memory, for the other facts of a step
 _MEASURED = 1 << 16  # other facts whose distances are computed
 AT_ONCE = 1 << 12  # queries whose rows are in memory
-_FEW = 20  # queries
-_LEAST = 1e-4  # distance
+_FEW = 20  # queries with the mean distance of all, which are added to those of each relation
+_LEAST = 1e-4  # of mean distances: smaller ones count as this, or a fact could count without limit
 
 
 @dataclass(frozen=True)
